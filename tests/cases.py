@@ -29,7 +29,7 @@ def expand(entry: str) -> Iterator[str]:
 
 
 def marked(root: Path) -> set[str]:
-    """Every id that stands in a `pytest.mark.case` of a test or of a conformance suite."""
+    """Every id in a `pytest.mark.case` of a test or of a conformance suite."""
     found = set()
     for path in (path for pattern in PLACES for path in root.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""A situation for every code of the catalogue: what is done, and which things its message names.
+"""A situation for every code of the catalogue: an action, and the names in its message.
 
 A new code needs a row here: a declaration with that fault, an exception that carries the code, or
 the test that raises it through its public face.
@@ -26,7 +26,12 @@ from datarecs_core.resources.refusals import (
     WriteConflictError,
 )
 from datarecs_core.runs.events import RunEvent
-from datarecs_core.runs.refusals import AttemptAheadError, RunAlreadyTerminalError, UnknownRunError
+from datarecs_core.runs.refusals import (
+    AttemptAheadError,
+    RunAlreadyTerminalError,
+    RunNotTerminalError,
+    UnknownRunError,
+)
 from datarecs_events.encoding import EventEncodeError
 from datarecs_spark.errors import CancelledError
 from datarecs_specs.documents import InvalidSpecError, decode_yaml
@@ -242,7 +247,7 @@ SHOWN: dict[str, ShownBy] = {
         "field",
     ),
     "DR1017": ShownBy(
-        "libs/specs/tests/test_other_kinds.py::test_a_bad_connection_is_told",
+        "libs/specs/tests/test_other_kinds.py::test_a_bad_connection_is_reported",
         "URL",
     ),
     "DR1018": ShownBy(
@@ -265,12 +270,12 @@ SHOWN: dict[str, ShownBy] = {
         "connection",
     ),
     "DR1057": ShownBy(
-        "libs/core/tests/jobs/test_validation.py::test_a_second_look_needs_a_source_that_can_move",
+        "libs/core/tests/jobs/test_validation.py::test_a_recheck_needs_a_source_that_can_change",
         "source",
     ),
     "DR1065": ShownBy(
         "libs/core/tests/comparison/test_custom_sql.py"
-        "::test_a_source_that_answers_no_query_is_refused_and_the_plan_says_what_to_do",
+        "::test_a_source_without_queries_is_refused_and_the_plan_names_the_fix",
         "kinds",
     ),
     "DR1066": ShownBy(
@@ -290,11 +295,11 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR3005": ShownBy(
         "libs/core/tests/comparison/test_planner.py"
-        "::test_a_column_that_stands_twice_is_ambiguous_once_it_is_used",
+        "::test_a_repeated_column_is_ambiguous_once_it_is_used",
         "column",
     ),
     "DR3015": ShownBy(
-        "libs/core/tests/runs/test_decide.py::test_row_14_timers_end_what_nobody_ends",
+        "libs/core/tests/runs/test_decide.py::test_row_14_timers_end_runs_without_a_reported_end",
         "worker",
     ),
     "DR3017": ShownBy(
@@ -331,7 +336,7 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR3034": ShownBy(
         "libs/core/tests/runs/test_decide.py"
-        "::test_row_3_a_run_nobody_takes_is_queue_errored_and_finalised",
+        "::test_row_3_a_run_without_a_worker_is_queue_errored_and_finalised",
         "backend",
     ),
     "DR3035": ShownBy(
@@ -350,7 +355,7 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR3039": ShownBy(
         "libs/core/tests/runs/test_repairing.py"
-        "::test_an_execution_that_vanished_was_stopped_by_somebody_else",
+        "::test_an_execution_that_vanished_was_stopped_outside_datarecs",
         "datarecs",
     ),
     "DR4001": ShownBy(
@@ -463,7 +468,7 @@ SHOWN: dict[str, ShownBy] = {
 
 
 class Made(NamedTuple):
-    """An exception whose facts are no plain values, and what its message names of them."""
+    """An exception with facts that are not plain values, and their names in its message."""
 
     error: DatarecsError
     names: tuple[str, ...]
@@ -480,6 +485,7 @@ MADE: dict[type[DatarecsError], Made] = {
     UnknownRunError: Made(UnknownRunError(EVENT), (str(EVENT.run_id),)),
     AttemptAheadError: Made(AttemptAheadError(RUN, attempt=9), (str(RUN.run_id), "9")),
     RunAlreadyTerminalError: Made(RunAlreadyTerminalError(RUN), (str(RUN.run_id), RUN.status)),
+    RunNotTerminalError: Made(RunNotTerminalError(RUN), (str(RUN.run_id), RUN.status)),
     BeingDeletedError: Made(BeingDeletedError(resource=RESOURCE), (RESOURCE.name,)),
     PreconditionFailedError: Made(PreconditionFailedError(resource=RESOURCE), (RESOURCE.name,)),
     ResourceNotFoundError: Made(

@@ -1,4 +1,4 @@
-"""The list of acceptance cases tells the truth: what is marked counts, what is missing is named."""
+"""The list of acceptance cases is correct: it counts marked cases and names missing ones."""
 
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,7 +23,7 @@ def cases() -> ModuleType:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A workspace that wants three cases and has a test of one."""
+    """A workspace that requires three cases and has a test of one."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/cases.toml").write_text('stack = ["K02..03", "U01"]\n')
     (tmp_path / "libs/one/tests").mkdir(parents=True)

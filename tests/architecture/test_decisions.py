@@ -1,4 +1,4 @@
-"""The decision records and their index tell the same."""
+"""The decision records and their index agree."""
 
 import re
 from pathlib import Path

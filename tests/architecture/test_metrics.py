@@ -1,4 +1,4 @@
-"""Every metric of the catalogue is told by shipped code, and seen to move by some test."""
+"""Shipped code reports every metric of the catalogue, and a test checks its value."""
 
 import re
 from functools import cache
@@ -10,7 +10,7 @@ from datarecs_application.metrics import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE_FILES = {"metrics.py", "test_metrics.py", "alerts.py", "test_alerts.py"}
-"""Where names stand without being told."""
+"""Files that contain metric names without reporting them."""
 QUOTED, NAME = r'"([a-z][a-z0-9_]*)"', r"\b[a-z][a-z0-9_]*\b"
 
 

@@ -27,7 +27,7 @@ PROVED_BY = {
     "LogProducer": "LogClient",
     "BlobStores": "BlobStore",
 }
-"""Ports that are reached through another one, whose suite therefore uses them."""
+"""Ports that are used through another port and tested by its suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def implementers(port: Class) -> list[Class]:
 
 
 def members_running(suite: str) -> set[str]:
-    """Members whose tests run a suite, directly or through a suite that inherits it."""
+    """Members with tests that run a suite, directly or through a suite that inherits it."""
     names = {suite}
     for node in class_nodes(SUITES):
         if names & set(map(ast.unparse, node.bases)):

@@ -48,7 +48,7 @@ def normal(name: str) -> str:
 def declared(
     name: str, extras: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a distribution asks for on this machine, with the extras it asks for."""
+    """The requirements of a distribution on this machine, with their extras."""
     project = MEMBERS.get(name)
     for text in distribution(name).requires or [] if project is None else project["dependencies"]:
         asked = Requirement(text)

@@ -1,6 +1,6 @@
-"""What must stand in no file of the repository: foreign hosts, paths of one machine, foreign names.
+"""No file of the repository contains foreign hosts, paths of one machine, or foreign names.
 
-A clone behaves the same behind any mirror and on any machine, and speaks about the product alone.
+A clone behaves the same behind any mirror and on any machine, and describes only the product.
 """
 
 import re

@@ -1,7 +1,8 @@
 """The services as they are wired against the catalogue and the table of services (D10).
 
-What a service hears is read from its wiring. What it tells is held three ways: the table here, the
-row policy of its database role, and the source it imports, which must be able to make the event.
+The subscriptions of a service are read from its wiring. Its emitted events are checked in three
+places: the table here, the row policy of its database role, and the source it imports, which must
+define the event.
 """
 
 import ast
@@ -40,7 +41,7 @@ PACKAGES = [
 
 
 class Anything:
-    """Stands for handlers whose ports no test here calls."""
+    """Replaces handlers with ports that no test here calls."""
 
     def plan_mails(self) -> None: ...
 
@@ -89,15 +90,17 @@ TELLS: Mapping[Service, frozenset[str]] = {
             "webhook.delivery.retried",
             "webhook.delivery.replayed",
             "webhook.endpoint.auto_disabled",
+            "resource.webhookendpoint.updated",
             "resource.webhookendpoint.status_updated",
+            "resource.webhookendpoint.deleted",
         }
     ),
 }
-"""The column "emits" of the table of services; a name that ends in a dot stands for its family."""
+"""The column "emits" of the table of services; a name that ends in a dot means its family."""
 
 
 def heard(subscription: Subscription, service: Service) -> frozenset[str]:
-    """The types that a line of wiring asks for; None asks for all that is granted."""
+    """The types in a line of wiring; None means all granted types."""
     if subscription.events is None:
         return granted(service, subscription.topic)
     return frozenset(

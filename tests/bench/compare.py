@@ -271,7 +271,7 @@ def polars_join(case: Case) -> Counts:
 
 
 def start_datacompy(case: Case, engine: str, stack: ExitStack) -> Compare:
-    """A process with datacompy, which wants an older Polars than ours.
+    """A process with datacompy, which needs an older Polars than the workspace.
 
     Raises:
         RuntimeError: its environment cannot be made.

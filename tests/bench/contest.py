@@ -255,7 +255,7 @@ def figures_of(
 def facts_of(
     results: Mapping[str, Result], load_before: float, further: Sequence[tuple[str, str]] = ()
 ) -> list[tuple[str, str]]:
-    """What stands above the figures."""
+    """The text above the figures."""
     medians = [
         f"{name} {statistics.median(result.seconds):.2f} s"
         for name, result in results.items()

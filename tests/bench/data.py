@@ -79,7 +79,7 @@ class Data:
     """Of the rows, in every source but the first: half have another quantity, a quarter is missing
     and a quarter has another key. At 1 every row has another quantity and another currency."""
     duplicates: float = 0.0
-    """Share of the rows whose key another row has, too; the key then consists of texts."""
+    """Share of rows with a repeated key; the key then consists of texts."""
     is_plain: bool = False
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class Data:
         )
 
     def _places(self, start: int, end: int) -> str:
-        """SQL of places and their draws; a place with a copy stands there twice."""
+        """SQL of places and their draws; a place with a copy occurs twice."""
         step = next(
             number
             for number in range(round(self.keys * 0.618) + 1, 2 * self.keys + 2)

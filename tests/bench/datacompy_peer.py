@@ -1,8 +1,8 @@
 """A process that compares by datacompy, as its users do, for `compare.py`: on Polars or on Spark.
 
-It runs in an environment of its own, since datacompy wants an older Polars than the workspace. A
-line of standard input names two Parquet files and where the differing rows go; a line of standard
-output tells the counts.
+It runs in a separate environment, because datacompy needs an older Polars than the workspace. A
+line of standard input names two Parquet files and the output for rows that differ; a line of
+standard output has the counts.
 """
 
 import json

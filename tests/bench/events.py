@@ -98,7 +98,7 @@ def relay_rate(running: Servers, broker: KafkaBroker) -> float:
 
 
 def _turned(relay: Relay) -> bool:
-    """One round; on a machine that stands still for seconds the relay takes its leases anew."""
+    """One round; after a pause of seconds of the machine the relay takes its leases again."""
     try:
         return relay.turn()
     except LogUnavailableError:
@@ -182,7 +182,7 @@ def _raise(done: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeadWorkers:
-    """Workers that take a lease and are never heard of again: the longest way to notice."""
+    """Workers that take a lease and then send no heartbeat: the slowest case to detect."""
 
     stage: Stage
     since: datetime

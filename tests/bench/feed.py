@@ -1,4 +1,4 @@
-"""Figures of the live feed on a real database, fsync on: from a commit to the client that is told.
+"""Figures of the live feed on a real database, fsync on: from a commit to the client's read.
 
 core-api and the clients are processes of their own; writers are here. Of each event the moment at
 which its COMMIT returned is kept, and each client notes when it has read it, by the machine's one
@@ -60,7 +60,7 @@ def clients_of(database: PreparedDatabase, runs: Sequence[RunId]) -> list[Client
 
 
 def new_runs(database: PreparedDatabase) -> list[RunId]:
-    """Runs that nobody works on."""
+    """Runs without a worker."""
     with closing(Database(database.url(API))) as api:
         unit, runs = PostgresUnitOfWork(api, UuidV7Ids()), [a_run() for _ in range(PER_RUN)]
         for run in runs:

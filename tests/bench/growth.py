@@ -50,7 +50,7 @@ def table(found: Seconds, sizes: Sequence[int]) -> str:
 
 
 class Plot:
-    """Where a number of rows and of seconds lies in the picture."""
+    """The position of a number of rows and of seconds in the picture."""
 
     def __init__(self, found: Seconds) -> None:
         self.found = found

@@ -66,14 +66,14 @@ class Work:
     pending: list[Future[None]] = field(default_factory=list)
 
     def step(self, number: int) -> None:
-        """One event; and as often as asked a run ends, which makes two more."""
+        """One event; at the requested rate a run ends, which adds two events."""
         self.pending.append(self.pool.submit(self._tell, number))
         ended = number * CLOSINGS_PER_MINUTE // (EVENTS_PER_S * 60)
         if ended > (number - 1) * CLOSINGS_PER_MINUTE // (EVENTS_PER_S * 60):
             self.pending.append(self.pool.submit(end_run, self.unit, self.closing[ended]))
 
     def _tell(self, number: int) -> None:
-        """As a supervisor records what its child tells."""
+        """Record progress as a supervisor does."""
         run_id = self.followed[number % len(self.followed)]
         with self.unit.begin(A_TENANT, feed=1) as tx:
             run = tx.runs.for_update(run_id)
@@ -101,7 +101,7 @@ def clients_of(database: PreparedDatabase, runs: Sequence[RunId]) -> list[Client
 
 
 def measured(database: PreparedDatabase, port: int, minutes: float) -> dict[str, list[float]]:
-    """Milliseconds of everything that was told."""
+    """Milliseconds of all reported events."""
     closings, begun = int(minutes * CLOSINGS_PER_MINUTE) + 1, database_time(database)
     followed, closing = running_runs(database, FOLLOWED), running_runs(database, closings + 1)
     login = Database(database.url(WORKER_RUN), limits=Limits(pool_size=WRITERS))

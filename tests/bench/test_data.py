@@ -1,4 +1,4 @@
-"""Generated data differ in exactly the rows that the generator says, whoever counts them."""
+"""Generated data differ in exactly the rows that the generator declares, for every counter."""
 
 from pathlib import Path
 from typing import Any

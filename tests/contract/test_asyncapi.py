@@ -1,4 +1,4 @@
-"""`events-schema/asyncapi.yaml` says what the catalogue and the subscriptions say."""
+"""`events-schema/asyncapi.yaml` agrees with the catalogue and the subscriptions."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,7 +6,7 @@ mailed. The fields come from the published schemas, so one without a probe fails
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -37,6 +37,7 @@ from datarecs_core.runs.model import RunMode
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_core.webhooks.health import EndpointState
 from datarecs_core.webhooks.matching import (
     RESULT,
     EndpointFacts,
@@ -45,6 +46,7 @@ from datarecs_core.webhooks.matching import (
     match_endpoint,
 )
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.overflow import check_overflow
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
@@ -151,6 +153,11 @@ def tried_again(endpoint: WebhookEndpoint) -> object:
     return decide_delivery(leased, fact, retry=endpoint.retry, now=NOON).state.due_at
 
 
+def overflows(endpoint: WebhookEndpoint) -> object:
+    state = EndpointState(tenant_id=A_TENANT, endpoint_uid=_UID, pending=1_000)
+    return check_overflow(state, max_pending=endpoint.limits.max_pending, now=NOON).is_overflowing
+
+
 # What a rule decides.
 
 
@@ -196,7 +203,7 @@ _RUN_IDS = [RunId(an_id()) for _ in _RUNS]
 
 
 def dialled(connection: Connection) -> object:
-    """What the driver of PostgreSQL is asked for."""
+    """The requests to the driver of PostgreSQL."""
     asked: list[Mapping[str, object]] = []
 
     def refuse(**given: object) -> None:
@@ -256,6 +263,7 @@ _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
 _ORDER = "libs/application/tests/test_webhook_order.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
+_ALERTS = "libs/application/tests/test_webhook_alerts.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
     "url_from.secret_ref": (
@@ -289,6 +297,7 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "validation": (_URL, "handshake", sent),
     "timeout": (_URL, "PT3S", sent),
     "retry.delays": (_URL, ["PT1H"], tried_again),
+    "limits.max_pending": (_URL, 1_000, overflows),
 }
 RULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "enabled": (_TO, False, mailed),
@@ -335,20 +344,18 @@ FILE_PROBES: Mapping[str, tuple[str, str, object]] = {
     ),
 }
 """Connection of the tiny jobs, field and value."""
-SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "spec<iceberg>.config.catalog<rest>.": (
-        _CATALOGS,
-        ("uri", "warehouse", "token_uri", "scope"),
-    ),
-    "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
-    "spec.retry.": (_SENDING, ("max_age",)),
-    "spec.": (_ORDER, ("ordering", "max_block")),
-    "spec.auto_disable.": (_SENDING, ("enabled", "after")),
-    "spec.mutes[].": (_RULES, ("reason",)),
-    "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
-}
-"""Fields that a server or several deliveries show, with the tests that set each of them."""
-_ELSEWHERE = {f"{start}{name}" for start, (_, names) in SHOWN_ELSEWHERE.items() for name in names}
+SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("spec<iceberg>.config.catalog<rest>", _CATALOGS, ("uri", "warehouse", "token_uri", "scope")),
+    ("spec<iceberg>.auth", _CATALOGS, ("password", "token", "credential")),
+    ("spec.retry", _SENDING, ("max_age",)),
+    ("spec.auto_disable", _SENDING, ("enabled", "after")),
+    ("spec.mutes[]", _RULES, ("reason",)),
+    ("spec.limits", _HEALTH, ("rate_per_minute", "max_concurrent")),
+    ("spec", _ORDER, ("ordering", "max_block")),
+    ("spec", _ALERTS, ("alert_emails",)),
+)
+"""Fields that a server or several deliveries show, with the file of the tests that set them."""
+_ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE for name in names}
 
 
 def test_every_field_has_a_probe() -> None:
@@ -435,6 +442,5 @@ def test_files_take_no_secret() -> None:
 
 @pytest.mark.parametrize("path", sorted(_ELSEWHERE))
 def test_a_field_that_needs_a_server_has_a_test_that_sets_it(path: str) -> None:
-    start, _, name = path.rpartition(".")
-    file, _ = SHOWN_ELSEWHERE[f"{start}."]
-    assert re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))
+    name = path.rpartition(".")[2]
+    assert re.search(rf"\b{name}\b", (ROOT / _ELSEWHERE[path]).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """The defaults of a job are those that the spec promises, in the schema and in the connectors.
 
-A stored job leaves fields at their default out of its hash, so another default would ask another
-question under the same hash: it needs a new apiVersion.
+The hash of a stored job excludes fields with default values, so another default would change the
+meaning of a job with the same hash: it needs a new apiVersion.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ OF_A_STAGE: Mapping[str, object] = {
 OPEN = {
     "schema", "formats", "delimiter", "null_words", "date_format", "timestamp_format", "skip",
 }  # fmt: skip
-"""Options whose absence is a rule of its own, not a value."""
+"""Options without a default value: their absence is a separate rule."""
 OPTIONS: Mapping[str, type[BaseModel]] = {
     "csv": CsvOptions,
     "json": JsonOptions,

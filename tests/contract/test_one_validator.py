@@ -73,22 +73,22 @@ def corpus() -> Iterator[tuple[str, str]]:
     shapes = runpy.run_path(str(tests / "test_job_shape.py"))
     text: Callable[..., str] = shapes["text"]
     for part, test in (
-        ("source", "test_a_bad_source_is_told"),
-        ("stage", "test_a_bad_stage_is_told"),
+        ("source", "test_a_bad_source_is_reported"),
+        ("stage", "test_a_bad_stage_is_reported"),
         ("rest", "test_the_rest_of_a_job_is_read_strictly"),
     ):
         for number, case in enumerate(_cases(shapes, test)):
             yield f"{part} {number}", text(**{part: case})
     others = runpy.run_path(str(tests / "test_other_kinds.py"))
     for kind, test in (
-        (Kind.CONNECTION, "test_a_bad_connection_is_told"),
-        (Kind.WEBHOOK_ENDPOINT, "test_a_bad_endpoint_is_told"),
-        (Kind.NOTIFICATION_RULE, "test_a_bad_rule_is_told"),
+        (Kind.CONNECTION, "test_a_bad_connection_is_reported"),
+        (Kind.WEBHOOK_ENDPOINT, "test_a_bad_endpoint_is_reported"),
+        (Kind.NOTIFICATION_RULE, "test_a_bad_rule_is_reported"),
     ):
         for number, case in enumerate(_cases(others, test)):
             yield f"{kind} {number}", _declared(kind, case)
     yaml = runpy.run_path(str(tests / "test_yaml_source.py"))
-    written = _cases(yaml, "test_what_a_declaration_may_not_hold_is_told_with_its_place")
+    written = _cases(yaml, "test_what_a_declaration_may_not_hold_is_reported_with_its_place")
     for number, case in enumerate(written):
         yield f"yaml {number}", str(case)
     yield "job and connection", f"{JOB_CONNECTIONS}---\n{JOB}"

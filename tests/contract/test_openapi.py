@@ -21,8 +21,8 @@ from datarecs_testing.api import memory_api
 
 DOCUMENT = document()
 VERBS = (
-    *("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke"),
-    *("test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
+    *("list", "get", "follow", "create", "replace", "delete", "trigger", "retry", "cancel"),
+    *("revoke", "test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
 )
 OPERATIONS = [
     (method, path, operation)
@@ -136,9 +136,7 @@ class TestAnOperation:
 
 
 def test_says_whose_it_is_and_where() -> None:
-    assert DOCUMENT["servers"] == [
-        {"url": "/", "description": "The server that gave this document."}
-    ]
+    assert DOCUMENT["servers"] == [{"url": "/", "description": "The server of this document."}]
     assert DOCUMENT["info"]["license"] == {"name": "Apache-2.0", "identifier": "Apache-2.0"}
     assert DOCUMENT["info"]["contact"]["name"]
     described = {one["name"] for one in DOCUMENT["tags"] if one["description"]}

@@ -20,7 +20,7 @@ from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 BEYOND_A_SCHEMA = {
     ApiCode.INVALID_CURSOR.docs_id,  # a cursor is signed
     ApiCode.INVALID_SPEC.docs_id,  # rules between the members of a declaration
-    ApiCode.IDEMPOTENCY_KEY_REUSED.docs_id,  # what was asked before under this key
+    ApiCode.IDEMPOTENCY_KEY_REUSED.docs_id,  # earlier requests with this key
 }
 """Refusals of a request that its schema allows; every other one is a finding."""
 
@@ -56,7 +56,7 @@ ACCEPTANCE = CHECKS.get_one("positive_data_acceptance")
 
 
 GRAMMAR = {"/grace_period", "/secret", "/address"}
-"""Texts whose grammar no schema says: a duration within bounds, base64 of a length, an address."""
+"""Texts with a grammar that no schema expresses: bounded durations, base64, addresses."""
 
 
 def is_beyond_a_schema(response: Any) -> bool:  # noqa: ANN401  the tool's answer

@@ -15,7 +15,7 @@ def house(
     kafka_broker: KafkaBroker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[House]:
-    """All services as processes that die where they are told to."""
+    """All services as processes that end at the ordered places."""
     folder = tmp_path_factory.mktemp("crash") / "house"
     with (
         copied(migrated_template) as database,

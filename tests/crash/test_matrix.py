@@ -102,7 +102,7 @@ def timers_are_over(house: House) -> bool:
 
 
 def settled(house: House) -> tuple[str, ...]:
-    """Faults of the ledger over everything so far; each is told by one test alone."""
+    """Faults of the ledger over everything so far; only one test reports each."""
     faults = house.settle().faults
     news = tuple(one for one in faults if one not in house.reported_faults)
     house.reported_faults.update(news)

@@ -1,4 +1,4 @@
-"""Jobs over files and tables of a folder, answered by whoever is asked."""
+"""Jobs over files and tables of a folder, run by a chosen engine."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,6 @@
-"""A run on a Spark cluster proves what it proves on one machine, even when a node is lost.
+"""A run on a Spark cluster has the same proof as on one machine, even if a node is lost.
 
-The worker's own child does the run, told by the worker's own settings: only those of section
-`spark` differ.
+The worker's child does the run with the worker's settings: only those of section `spark` differ.
 """
 
 import json
@@ -109,7 +108,7 @@ class Place:
     folder: Path
 
     def hello(self, runtime: SparkSettings, spark: Spark) -> dict[str, Any]:
-        """What its child is told first."""
+        """The first frame to its child."""
         settings = Settings.model_construct(
             profile=Profile.LOCAL,
             blob=Blob(url=(self.folder / "blobs").as_uri()),

@@ -1,7 +1,7 @@
-"""Spark and the oracle, asked the same questions about the same rows, answer digit by digit alike.
+"""Spark and the oracle return the same digits for the same jobs and rows.
 
-A shape is one question; its many row sets are told apart by an extra dimension, so one Spark action
-answers all of them. A failure shrinks to a question and rows that the oracle can be asked alone.
+A shape is one job; an extra dimension distinguishes its many row sets, so one Spark action answers
+all of them. A failure shrinks to a job and rows that the oracle can run alone.
 """
 
 from collections.abc import Iterable
@@ -24,19 +24,19 @@ from datarecs_testing.strategies import ComparisonCase, SchemaCase, schema_cases
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
-"""Of each kind; `make differential` asks more."""
+"""Examples of each kind; `make differential` runs more."""
 SETS = 50
 cheap = settings(
     max_examples=SHAPES,
     deadline=None,
-    derandomize=True,  # the same questions every time; other seeds are asked by hand
+    derandomize=True,  # the same jobs every time; other seeds are run by hand
     database=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
 
 few = settings(cheap, max_examples=SHAPES // 4)
-"""For questions whose answers take long; more are asked by hand."""
+"""For slow jobs; more are run by hand."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The kernel alone and the oracle, asked the same questions about the same rows, without Spark."""
+"""The kernel without Spark and the oracle agree for the same jobs and rows."""
 
 from dataclasses import replace
 from itertools import count
@@ -20,12 +20,12 @@ from datarecs_testing.strategies import ComparisonCase, SchemaCase, schema_cases
 pytestmark = pytest.mark.slow
 
 SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
-"""Of each kind; `make differential` asks more."""
+"""Examples of each kind; `make differential` runs more."""
 SETS = 50
 asked = settings(
     max_examples=SHAPES,
     deadline=None,
-    derandomize=True,  # the same questions every time; other seeds are asked by hand
+    derandomize=True,  # the same jobs every time; other seeds are run by hand
     database=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),

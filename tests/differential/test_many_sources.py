@@ -1,4 +1,4 @@
-"""Any number of sources is one question: each is read once, and Spark answers like the oracle.
+"""Any number of sources is one job: each is read once, and Spark answers like the oracle.
 
 Whole runs over real files, from pins to proof, so that what is counted is what a run does.
 """

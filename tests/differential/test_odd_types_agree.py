@@ -1,4 +1,4 @@
-"""Types and files that are rarely alike: Spark answers each case of the table as it says."""
+"""Types and files that are rarely alike: Spark gives the declared answer of each case."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

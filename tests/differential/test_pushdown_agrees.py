@@ -1,8 +1,8 @@
-"""What a database answers instead of its rows changes no byte of the proof.
+"""Pushdown to a database does not change a byte of the proof.
 
-Every question is asked of the oracle, which reads every row, and of Spark with groups and keys
-pushed down, over the same pins. Where a value has no canonical form the rows are read after all,
-and the strategy says so.
+Every job is run by the oracle, which reads every row, and by Spark with groups and keys pushed
+down, over the same pins. If a value has no canonical form the rows are read instead, and the
+strategy reports this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ DIMENSIONS = ("account", "note", "day", "at", "seen", "flag", "uid")
 
 @dataclass
 class House:
-    """One database, pinned once, and the question asked of it in two ways."""
+    """One database, pinned once, and the job run in two ways."""
 
     admin: str
     config: PostgresConfig
@@ -381,7 +381,7 @@ def test_values_without_a_canonical_form_bring_the_rows_after_all(house: House) 
     assert strategy is not None
     chosen, reason = strategy.rejected[0]
     assert chosen is Strategy.PUSHDOWN
-    assert "four gives rows, four holds NaN, infinity or a year outside 1 to 9999" in reason
+    assert "four sends rows: four holds NaN, infinity or a year outside 1 to 9999" in reason
 
 
 @pytest.mark.case("P17")
@@ -411,5 +411,5 @@ def test_a_database_groups_beside_files_whose_rows_are_read(house: House) -> Non
     assert strategy is not None
     assert strategy.rejected[-1] == (
         Strategy.PUSHDOWN,
-        "file gives rows, parquet sources do not group",
+        "file sends rows: parquet sources do not group",
     )

@@ -1,6 +1,6 @@
-"""Rows with unreadable values in a column that a condition names: nobody knows whether they belong.
+"""Rows with unreadable values in a column of a condition: its result is unknown.
 
-Oracle and Spark take the same rows, whoever judges the condition, and the comparison shows them.
+Oracle and Spark compare the same rows, for every evaluator of the condition, and show them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ def a_job(
     stage: Mapping[str, Any] = ROWS,
     measured: Sequence[str] = ("q", "v", "s"),
 ) -> dict[str, Any]:
-    """Over `q`, which differs in every row and whose total says which rows were compared."""
+    """Over `q`, which differs in every row; its total shows which rows were compared."""
     source: dict[str, Any] = {"kind": kind, "connection": "c"}
     if kind == "csv":
         source["options"] = {"schema": {"v": "int"}}

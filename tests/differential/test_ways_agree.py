@@ -1,6 +1,6 @@
 """Both ways of Spark's engine, over files and over partitions, give the oracle's numbers and bytes.
 
-Shapes come from a fixed stream, so every run asks the same questions.
+Shapes come from a fixed stream, so every run tests the same jobs.
 """
 
 from dataclasses import replace

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src"}
-"""Attributes whose files a browser loads with the page."""
+"""Attributes with files that a browser loads with the page."""
 
 
 class Loads(HTMLParser):

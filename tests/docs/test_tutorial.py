@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand, give the output that stands below them."""
+"""The tutorial's commands, run unchanged, give the output shown below them."""
 
 import os
 import re

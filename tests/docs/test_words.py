@@ -34,7 +34,7 @@ DESCRIBED = (
     *(Kind, RunStatus, RunResult, RunMode, RunErrorCode, Verdict),
     *(StageType, ToleranceType, DeliveryState, MailState),
 )
-"""The enums whose every member has a row in the glossary."""
+"""The enums with a glossary row for every member."""
 CASES = ROOT / "docs" / "spec" / "cases.md"
 """Says what later releases will have, too."""
 PAGES = [
@@ -62,10 +62,10 @@ EVENT_WORD = re.compile(
 FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
-ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
+ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY DKIM HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
 README REST SASL SCRAM SIGTERM STARTTLS WHERE YAML
 """
-"""What else stands in capitals on pages: abbreviations, HTTP methods, words of SQL."""
+"""Other words in capitals on pages: abbreviations, HTTP methods, words of SQL."""
 
 
 @cache
@@ -88,7 +88,7 @@ def known_words() -> frozenset[str]:
 
 @cache
 def expression_words() -> frozenset[str]:
-    """What stands in capitals in the language of expressions and in its examples."""
+    """Words in capitals in the language of expressions and in its examples."""
     names = {name.upper() for name in FUNCTIONS}
     shown = " ".join(f"{one.syntax} {one.example}" for one in ENTRIES.values())
     return (
@@ -116,7 +116,7 @@ def unknown_codes(text: str) -> Iterator[str]:
 
 
 def unknown_events(text: str) -> Iterator[str]:
-    """Words spelt like an event type in code spans; a trailing glob stands for the family."""
+    """Words spelt like an event type in code spans; a trailing glob means the family."""
     for word in re.findall(r"`([^`\s]+)`", text):
         name = word.removesuffix(".").removesuffix(".*").removesuffix(".**")
         if EVENT_WORD.fullmatch(name) and name not in event_names() | FILE_NAMES:

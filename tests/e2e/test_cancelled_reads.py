@@ -1,4 +1,4 @@
-"""A cancel of a run whose database works on a query: the query ends within seconds of it."""
+"""A cancel during a database query of a run: the query ends within seconds."""
 
 import json
 import time

@@ -78,7 +78,7 @@ def processes(platform: Any) -> list[psutil.Process]:  # noqa: ANN401  the platf
 
 
 def read_quietly(path: Path) -> bytes:
-    """What stands there; nothing where it has just ended or belongs to another account."""
+    """The content of a file; empty if its process has just ended or has another owner."""
     try:
         return path.read_bytes()
     except OSError:
@@ -201,7 +201,7 @@ def test_a_secret_stands_in_no_answer_and_no_file_after_every_error(
 
 
 def failed_delivery(platform: Any) -> str:  # noqa: ANN401  the platform
-    """What is shown of the webhook that carried a secret and reached nobody."""
+    """The displayed data of a webhook with a secret that was not delivered."""
     ends = time.monotonic() + 60
     while time.monotonic() < ends:
         answer = platform.client.get("/api/v1/webhook-endpoints/guarded/deliveries")

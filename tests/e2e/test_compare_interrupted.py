@@ -37,7 +37,7 @@ def test_an_interrupted_comparison_leaves_no_java_and_no_scratch(tmp_path: Path)
 
 
 def names(command: Path, folder: Path) -> bool:
-    """Whether a process that runs was told of the folder."""
+    """Whether a running process has the folder in its arguments."""
     try:
         return str(folder).encode() in command.read_bytes()
     except OSError:  # it has ended

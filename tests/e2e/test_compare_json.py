@@ -1,4 +1,4 @@
-"""JSON lines through the command: the oracle and Spark read the same lines and say the same."""
+"""JSON lines through the command: the oracle and Spark read the same lines and agree."""
 
 import json
 import subprocess

@@ -1,6 +1,7 @@
 """What people see of runs on the started platform: outcomes, errors, kills."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -89,6 +90,24 @@ def test_the_command_line_gives_each_outcome_its_exit_code(small: Any) -> None: 
     assert small.datarecs("run", "same").returncode == 0
     assert small.datarecs("run", "other").returncode == 1
     assert small.datarecs("run", "nobody").returncode == 2
+
+
+def test_an_ended_run_is_retried_with_the_exit_code_of_the_new_one(small: Any) -> None:  # noqa: ANN401  as above
+    first = small.trigger("other")
+    small.ended(first)
+    again = small.datarecs("retry", first, "--reason", "the export is complete", "-o", "json")
+    assert again.returncode == 1, again.stdout + again.stderr
+    run = json.loads(again.stdout)["run"]
+    assert (run["retry_of"], run["trigger_reason"]) == (first, "the export is complete")
+
+
+def test_the_doctor_sees_no_fault_in_a_running_platform(platform: Any) -> None:  # noqa: ANN401  as above
+    checked = platform.datarecs("doctor", "--platform", "-o", "json")
+    rows = json.loads(checked.stdout)["items"]
+    assert [row for row in rows if row["state"] in {"fail", "skipped"}] == []
+    assert checked.returncode == 0
+    parts = {row["source"] for row in rows}
+    assert {"machine", "database", "kafka", "blobs", "core-api", "webhook-service"} <= parts
 
 
 @pytest.mark.parametrize(

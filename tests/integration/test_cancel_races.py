@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Result = TypeVar("Result")
 SCHEDULES = 200
-"""Of each race, in every test run; more are asked for by hand."""
+"""Rounds of each race in every test run; more are run by hand."""
 LATEST_S = 0.006
 """A transaction takes about as long, so that either side may be first."""
 
@@ -95,7 +95,7 @@ class Parties:
         return self.now(run)
 
     def cancel(self, run: Run) -> None:
-        """Asked at the API, carried out by the launching loop."""
+        """Requested at the API, executed by the launching loop."""
         fact = EventId(self.ids.new())
         try:
             commit(

@@ -125,7 +125,7 @@ def ended(tmp_path: Path, java_runtime: Java) -> Callable[..., Run]:
         (tmp_path / f"{name}.csv").write_text("id,amount\n" + "".join(rows))
 
     def end(event: str, act: Callable[[int], None], module: str = CHILD) -> Run:
-        """A run whose first child is acted on when it reports the event."""
+        """A run with an action on its first child when it reports the event."""
         acts = iter([act])
         here = RunPlatform(
             folder=tmp_path / f"runs-{len(list(tmp_path.iterdir()))}",

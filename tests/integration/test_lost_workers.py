@@ -1,4 +1,4 @@
-"""Workers that are dead, deaf or blocked: a run they hold still ends, once and in time.
+"""Workers that are dead, unreachable or blocked: their runs still end, once and in time.
 
 The controller's loops and the supervisor's are real, on a real database; stored times are moved
 where production would wait for minutes.
@@ -176,7 +176,7 @@ def controller(database: PreparedDatabase) -> Iterator[Controller]:
             yield made
 
 
-# --- a cancel that nobody answers
+# --- a cancel without an answer
 
 
 @pytest.mark.case("L27")
@@ -219,7 +219,7 @@ def test_a_cancel_between_two_attempts_ends_the_run_at_once(controller: Controll
     assert controller.finder.lease_run("late/0") is None
 
 
-# --- a worker whose clock is wrong
+# --- a worker with a wrong clock
 
 
 class WrongClock(SystemClock):
@@ -257,7 +257,7 @@ def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_no_other_takes_the_run(
     assert controller.now(run).attempt == 1
 
 
-# --- a deadline that somebody has to keep
+# --- a deadline
 
 
 @dataclass
@@ -276,7 +276,7 @@ class Blocked:
 
 @dataclass(kw_only=True)
 class Worker:
-    """One slot whose child asks a question that takes an hour."""
+    """One slot with a child that runs a query of an hour."""
 
     controller: Controller
     folder: Path
@@ -431,7 +431,7 @@ def test_a_blocked_supervisor_is_overtaken_by_the_platform_and_ends_its_child(
     assert children() == []
 
 
-# --- an end that is asked for
+# --- a requested end
 
 
 @pytest.mark.case("L45")

@@ -1,4 +1,4 @@
-"""Each run is announced once, and never before the database says the same."""
+"""Each run is announced once, and never before the database has the same state."""
 
 from collections.abc import Iterator
 from typing import Any

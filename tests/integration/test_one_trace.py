@@ -1,4 +1,4 @@
-"""One story of a run in every way it is told: trace, causes, metrics, timeline and row."""
+"""All records of a run agree: trace, causes, metrics, timeline and row."""
 
 import json
 import re
@@ -38,11 +38,11 @@ PATIENT = "u-patient"
 """Who triggers runs that go on until they are stopped."""
 OF_EVERY_RUN = {"run.trigger", "run.submit", "relay.publish", "event.handle", "run.attempt"}
 CAUSELESS = {"run.triggered", "run.cancel_requested", "run.queued", "run.completed", "run.errored"}
-"""Said by whoever did something first, not because of another event."""
+"""Events without a cause: the first action of a chain."""
 
 
 def working(_hello: Mapping[str, object], side: ChildSide) -> int:
-    """UNMATCHED at once, or at work until it is asked to stop."""
+    """UNMATCHED at once, or working until a stop request."""
     side.send({"type": READY})
     while (frame := side.receive()) is not None and frame.get("type") != "stop":
         if frame["triggered_by"] != PATIENT:
@@ -215,7 +215,7 @@ def _one_trace_to_the_mail(told: Told) -> None:
             assert span.attributes["datarecs.run_id"] == str(run.run_id)
         handled = next(one for one in spans if one.name == "run.close").parent_id
         (handling,) = (one for one in spans if one.span_id == handled)
-        # Ends that shared a transaction are told with its commit, each below its own trigger.
+        # Ends in one transaction are traced at its commit, each below its own trigger.
         assert handling.name in {"event.handle", "run.trigger"}
         traces = {trace_id_of(headers["ce_traceparent"]) for _, headers, _ in told.events(run)}
         assert traces == {trace_id_of(run.traceparent)}
@@ -254,7 +254,7 @@ def _metrics_timeline_and_row_agree(told: Told) -> None:
         assert told.total("run_seconds_sum", phase=phase) == pytest.approx(seconds)
         assert told.total("run_seconds_count", phase=phase) == len(rows)
     for gauge in ("runs_active", "outbox_unsent", "partition_default_rows", "dlq_depth"):
-        # Of the last look, some seconds ago: that it is told is all that can be asked.
+        # From the last check, some seconds ago: only its existence can be checked.
         assert f"datarecs_{gauge}" in told.metrics
     lanes = told.rest.get(f"/api/v1/runs/{ended.run_id}/timeline").json()["lanes"]
     assert [(lane["kind"], lane["state"]) for lane in lanes] == [

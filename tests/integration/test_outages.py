@@ -1,4 +1,4 @@
-"""The broker away under load, and all services told to end under load: nothing lost or doubled."""
+"""A broker outage and a stop of all services under load: nothing lost or doubled."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def house(
 def test_runs_are_taken_while_the_broker_is_away_and_told_when_it_is_back(
     house: House, kafka_broker: KafkaBroker
 ) -> None:
-    """Callers notice nothing, the operator is told, each run is announced once and in order."""
+    """Callers see no error, readiness reports it, each run is announced once and in order."""
     if kafka_broker.jvm is None:
         pytest.skip("the broker is not ours to kill")
     for _ in range(5):
@@ -92,7 +92,7 @@ def unsent(house: House) -> int:
 
 
 def readiness(house: House) -> str:
-    """What the controller tells its operator, over the side port it has taken."""
+    """The readiness report of the controller, over its side port."""
     log = (house.folder / f"{CONTROLLER}.log").read_text(errors="replace")
     ports = re.findall(r'"port": ?(\d+)', "\n".join(_lines(log, "side_port_open")))
     return httpx.get(f"http://127.0.0.1:{ports[-1]}/readyz", timeout=10).text
@@ -131,7 +131,7 @@ def marks(house: House) -> int:
 
 
 def heard_beyond_the_offsets(house: House) -> list[str]:
-    """Events that took effect at a group although its offset stands before them."""
+    """Events that took effect at a group although its offset is before them."""
     house.wire.catch_up()
     with KafkaAdminClient(**house.broker.access.settings()) as admin:
         offsets = admin.list_group_offsets(list(GROUPS.values()))

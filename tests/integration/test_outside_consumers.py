@@ -1,6 +1,6 @@
-"""A consumer that is not ours reads our events as `docs/howto/consume-events.md` says, no more.
+"""An outside consumer reads events as described in `docs/howto/consume-events.md`, and no others.
 
-The page's commands and its program run as they stand there, against a real broker.
+The page's commands and its program run unchanged, against a real broker.
 """
 
 import json
@@ -155,12 +155,7 @@ def test_it_writes_nothing(broker: KafkaBroker, secret: str, topic: str) -> None
 @pytest.mark.usefixtures("secret")
 def test_topics_apply_leaves_it_alone(broker: KafkaBroker) -> None:
     access = broker.access
-    assert (
-        topics.verify(
-            access.bootstrap, username=access.username, password=access.password, local=True
-        )
-        == ()
-    )
+    assert topics.verify(access, local=True) == ()
     broker.apply_catalogue()
     assert Outsider(name="lake", topics=(PLATFORM,)) in outsiders.list_consumers(access)
 

@@ -1,4 +1,4 @@
-"""What was read and not committed comes again, what the log forgot comes from the outbox: once."""
+"""Uncommitted events are delivered again, lost events come from the outbox: one effect."""
 
 import secrets
 import threading

@@ -1,4 +1,4 @@
-"""The copy of a library that mutmut changes, laid out as it wants it, with the tests that judge it.
+"""The copy of a library that mutmut changes, in its required layout, with the tests.
 
 mutmut leaves decorated functions alone, so in the copy a property is a function that becomes a
 property below it, and nothing is cached, since an answer kept from an unchanged run would hide a
@@ -125,7 +125,7 @@ hypothesis.settings.load_profile("mutation")
 """The same examples for every change, so that what survives once survives always; none shrinks."""
 
 _PLAIN = ("use_git_change_detection = false", "timeout_multiplier = 8", "timeout_constant = 2.0")
-"""Patience by the clock, since the run leaves the machine to everybody else."""
+"""Time limit by the clock, because the run has a low priority."""
 
 
 def copy_library(folder: Path, suite: Suite) -> None:

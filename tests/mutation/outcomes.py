@@ -30,7 +30,7 @@ class Status(StrEnum):
     UNTESTED = "untested"
     """No test calls the function."""
     UNKNOWN = "unknown"
-    """Not asked yet, or its process died."""
+    """Not run yet, or its process ended."""
 
 
 _STATUS: Mapping[int | None, Status] = {
@@ -124,7 +124,7 @@ def _function(lines: Sequence[str], span: Sequence[int]) -> list[str]:
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> tuple[int, str, str]:
-    """Where the first change is, what stood there, and what stands there now."""
+    """The place of the first change, its old text, and its new text."""
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     changed = [block for block in blocks if block[0] != "equal"]
     if not changed:

@@ -23,7 +23,7 @@ class Judgement:
     """What was found against the reasons that are written down."""
 
     unexplained: tuple[Mutant, ...]
-    """Unnoticed, and nobody said why that is right."""
+    """Not detected, and without a reason."""
     unused: tuple[Change, ...]
     """Reasons without such a change, in modules that were tried."""
     unanswered: int

@@ -66,7 +66,7 @@ def unkilled(folder: Path, suite: Suite) -> list[Mutant]:
 
 
 def mutated(folder: Path, named: Sequence[str], processes: int) -> None:
-    """Let mutmut run; what it finds stands in the folder."""
+    """Run mutmut; its results are in the folder."""
     command = [str(MUTMUT), "run", "--max-children", str(processes), *named]
     subprocess.run(command, cwd=folder, check=True)
 

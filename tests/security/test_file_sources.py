@@ -140,7 +140,7 @@ def write(path: Path, kind: SourceKind, lines: bytes | None = None) -> None:
 
 
 def words(kind: SourceKind, content: bytes) -> bytes:
-    """A text file whose only value is these bytes."""
+    """A text file with these bytes as its only value."""
     return b"id,word\n1," + content + b"\n" if kind is SourceKind.CSV else content
 
 
@@ -775,7 +775,7 @@ def test_a_long_value_that_repeats_is_read_in_small_batches(house: House) -> Non
     assert [len(str(row[1])) for row in rows] == [1024 * 1024] * 60 + [1] * 2_000
 
 
-# Parquet that lies
+# Parquet with false metadata
 
 
 def a_parquet(*, checksums: bool = True) -> bytes:
@@ -851,7 +851,7 @@ def test_a_nul_byte_is_named_with_file_and_line(house: House, kind: SourceKind) 
     number = 3 if kind is SourceKind.CSV else 2
     error = house.error(kind, "a.csv")
     assert error.code.name == "CORRUPT_SOURCE"
-    assert f"a.csv line {number} holds a NUL byte" in str(error)
+    assert f"a.csv line {number} contains a NUL byte" in str(error)
 
 
 @pytest.mark.case("X60")

@@ -1,7 +1,7 @@
 """No tenant sees or changes another's data, on any route: generated from the routes themselves.
 
 Tenant B has one of everything. For each guarded route a caller of tenant A names B's ids, and must
-get exactly what an id gets that nobody has; B's rows must not have moved.
+get exactly the answer for an unknown id; B's rows must not change.
 """
 
 import json
@@ -42,7 +42,7 @@ PATHS = {entry.path: kind for kind, entry in KINDS.items()}
 
 @dataclass(frozen=True)
 class Ids:
-    """What somebody may put into the paths."""
+    """Possible values in the paths."""
 
     names: Mapping[Kind, str]
     run_id: str
@@ -149,7 +149,7 @@ def neighbours() -> Neighbours:
 def ask(  # noqa: PLR0913  a request in full
     house: MemoryApiHouse, key: str, method: str, template: str, *, ids: Ids, path: str = ""
 ) -> httpx2.Response:
-    """A complete request: right body, right headers, only the ids are somebody's."""
+    """A complete request with a valid body and headers; only the ids are of another tenant."""
     place = path or ids.fill(template)
     body = body_for(method, place, template, run_id=ids.run_id)
     headers = {"If-Match": "*"}
@@ -158,7 +158,7 @@ def ask(  # noqa: PLR0913  a request in full
 
 
 WITHOUT_BODY = (
-    *("/runs", "/cancel", "/ws-tickets", "/enable", "/disable", "/rotate"),
+    *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test"),
 )
 
@@ -184,7 +184,7 @@ def body_for(
 
 
 def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
-    """What an answer says, without the ids that were asked for and those of the request."""
+    """The content of an answer, without requested ids and those of the request."""
     text = answer.text
     for one in (*ids.names.values(), ids.run_id, ids.key_id, ids.delivery_id, ids.action_id):
         text = text.replace(one, "ID")
@@ -214,7 +214,7 @@ def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, templ
 
 
 def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> None:
-    """Else the test above would pass for requests that nobody can make."""
+    """Else the test above would pass for requests that are never valid."""
     house, ids = neighbours.house, neighbours.theirs
     key = house.key(B_TENANT, owner="u-bob")
     statuses = {}
@@ -231,6 +231,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected = dict.fromkeys(WITH_IDS, 200)
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
+    expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
+    expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
             expected[method, template] = 202
@@ -324,6 +326,7 @@ WANTED: Mapping[str, str] = {
     "GET /api/v1/runs": "read",
     "POST /api/v1/jobs/{name}/runs": "run.trigger",
     "POST /api/v1/runs/{run_id}/cancel": "run.cancel",
+    "POST /api/v1/runs/{run_id}/retry": "run.retry",
     "GET /api/v1/runs/{run_id}": "read",
     "GET /api/v1/runs/{run_id}/events": "read",
     "GET /api/v1/runs/{run_id}/timeline": "read",

@@ -25,7 +25,7 @@ def test_an_expression_is_promql(alert: Alert) -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_every_metric_an_alert_names_exists_with_the_labels_it_asks_for(alert: Alert) -> None:
+def test_every_metric_of_an_alert_exists_with_its_labels(alert: Alert) -> None:
     found = NAMED.findall(alert.expression)
     assert found != []
     for name, selectors in found:
@@ -42,7 +42,7 @@ def test_labels_an_alert_groups_by_are_those_of_its_metrics(alert: Alert) -> Non
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_an_alert_says_what_is_the_case_and_what_to_do(alert: Alert) -> None:
+def test_an_alert_has_a_summary_and_an_action(alert: Alert) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", alert.name)
     assert alert.means.endswith(".")
     assert alert.remedy.endswith(".")

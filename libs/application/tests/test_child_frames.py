@@ -1,4 +1,4 @@
-"""What a child says of a failure, and of rows that it reads again."""
+"""Frames of a child about a failure, and about rows that it reads again."""
 
 from errno import EACCES, ENOSPC
 
@@ -40,7 +40,7 @@ def test_a_defects_words_are_not_repeated() -> None:
 
 
 @pytest.mark.case("P57")
-def test_rows_that_are_read_again_are_told_with_their_stage() -> None:
+def test_rows_that_are_read_again_are_reported_with_their_stage() -> None:
     frame = event_frame("extraction_completed", extraction_index=1, rows_extracted=7)
     plain, again = read_event(a_run(), frame), read_event(a_run(), {**frame, "stage_name": "rows"})
     assert isinstance(plain, RunExtractionCompleted)
@@ -48,7 +48,7 @@ def test_rows_that_are_read_again_are_told_with_their_stage() -> None:
     assert (plain.stage_name, again.stage_name) == (None, "rows")
 
 
-def test_a_later_count_of_the_same_stage_stands_for_an_earlier_one() -> None:
+def test_a_later_count_of_the_same_stage_replaces_an_earlier_one() -> None:
     def count(stage: str, rows: int) -> dict[str, object]:
         return event_frame("rows_processed", stage_name=stage, row_count=rows, mismatch_count=0)
 

@@ -1,4 +1,4 @@
-"""One run from pins to verdict: the order of what is told, and what leaves no verdict."""
+"""One run from pins to verdict: the order of the reports, and ends without a verdict."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ ROWS = Stage(
     confirm=Confirm(after=timedelta(minutes=2), attempts=3),
 )
 STOP = object()
-"""Somebody asks the run to stop."""
+"""A stop of the run is requested."""
 
 
 class Teller:
@@ -100,7 +100,7 @@ class Teller:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
-    """Run the stages over two files, `a` and `b`, on the oracle; the answer, and what was told."""
+    """Run the stages over two files, `a` and `b`, on the oracle; the result and the reports."""
     surroundings = Surroundings(
         roots=(tmp_path,),
         policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
@@ -149,7 +149,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
 
 
 class _Clock(ManualClock):
-    """Port Clock; while somebody waits for the nth time, something happens."""
+    """Port Clock; during the nth wait an action runs."""
 
     def __init__(self, meanwhile: Callable[[int], object]) -> None:
         super().__init__(by_itself=True)
@@ -163,7 +163,7 @@ class _Clock(ManualClock):
 
 
 class _Slow(MemoryEngine):
-    """Tells rows on its way: after so many seconds so many of them."""
+    """Reports rows during the read: a number of rows after a number of seconds."""
 
     def __init__(
         self, clock: ManualClock, on_the_way: Sequence[tuple[int, int]], read: Reader
@@ -186,7 +186,7 @@ Ask = Callable[..., tuple[Answer | Exception, list[str]]]
 
 
 @pytest.mark.case("F19")
-def test_a_stage_tells_its_start_its_extractions_its_comparison_and_its_end_in_order(
+def test_a_stage_reports_start_extractions_comparison_and_end_in_order(
     ask: Ask,
 ) -> None:
     found, heard = ask(COUNTS)
@@ -208,7 +208,7 @@ def test_a_stage_tells_its_start_its_extractions_its_comparison_and_its_end_in_o
 
 
 @pytest.mark.case("F14")
-def test_files_are_hashed_while_they_are_read_and_told_of_again(ask: Ask, tmp_path: Path) -> None:
+def test_files_are_hashed_while_they_are_read(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.005\n")
     found, heard = ask(COUNTS)
     assert isinstance(found, Answer)
@@ -244,8 +244,8 @@ def test_files_that_did_not_change_are_not_read_again_whatever_their_sizes(
     assert sum(line.startswith("extraction.started") for line in heard) == 2
 
 
-def test_progress_is_told_every_five_seconds_and_never_falls(ask: Ask) -> None:
-    """Rows that were read may be more than the stage looks at, or be read once more."""
+def test_progress_is_reported_every_five_seconds_and_never_falls(ask: Ask) -> None:
+    """More rows may be read than the stage uses, or they are read once more."""
     reports = ((4, 1), (1, 2), (4, 3), (1, 9), (5, 7))
     _, heard = ask(COUNTS, on_the_way=reports)
     told = [line for line in heard if line.startswith("rows_processed")]
@@ -350,7 +350,7 @@ def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
     assert (told.in_flight_resolved, len(told.rechecks)) == (1, 3)
     assert (told.first.rows_unmatched, told.first.source_row_counts) == (2, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
-    assert counts.rows_matched == 2  # key 1 agreed at first: nobody has read it again
+    assert counts.rows_matched == 2  # key 1 agreed at first: it is not read again
     assert found.outcome.verdict is Verdict.UNMATCHED
     assert [each.code for each in stage.warnings] == ["IN_FLIGHT_RESOLVED"]
     begin = heard.index("comparison.started rows 2")
@@ -369,7 +369,7 @@ def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
 
 
 @pytest.mark.case("P57")
-def test_both_counts_and_every_pin_stand_in_run_json_and_are_verified(
+def test_both_counts_and_every_pin_are_in_run_json_and_are_verified(
     ask: Ask, tmp_path: Path
 ) -> None:
     def land(_look: int) -> None:
@@ -415,7 +415,7 @@ def test_a_source_whose_columns_have_changed_is_not_read_again(ask: Ask, tmp_pat
     assert (warning.code, "b has other columns" in warning.message) == ("CONFIRM_SKIPPED", True)
 
 
-def test_a_run_that_is_to_stop_does_not_wait_to_look_again(ask: Ask) -> None:
+def test_a_run_with_a_stop_request_does_not_wait_for_a_recheck(ask: Ask) -> None:
     found, heard = ask(ROWS, meanwhile=lambda _: STOP)
     assert isinstance(found, StageFailedError)
     assert type(found.__cause__).__name__ == "StoppedWhileWaitingError"

@@ -15,7 +15,7 @@ NEVER_LABELS = {"tenant", "tenant_id", "run_id", "job_id", "event_id", "endpoint
 
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
-def test_an_entry_is_named_for_its_kind_and_unit_and_says_what_it_means(entry: Metric) -> None:
+def test_an_entry_is_named_for_its_kind_and_unit_and_has_a_meaning(entry: Metric) -> None:
     assert SHAPE.fullmatch(entry.name)
     assert entry.full_name == f"datarecs_{entry.name}"
     assert entry.name.endswith("_total") == (entry.kind is MetricKind.COUNTER)

@@ -251,7 +251,7 @@ def test_on_change_over_a_sequence_of_runs_mails_change_and_recovery() -> None:
 
 
 @pytest.mark.case("M09")
-def test_an_overtaken_run_is_skipped_and_told() -> None:
+def test_an_overtaken_run_is_skipped_and_reported() -> None:
     house = House()
     house.declare(replace(EVERY, notify=Notify.ON_CHANGE))
     job = an_id()
@@ -318,7 +318,7 @@ def test_a_lost_answer_is_sent_once_more_with_the_same_bytes() -> None:
 
 
 @pytest.mark.case("M17")
-def test_with_policy_stop_a_lost_answer_is_final_and_told() -> None:
+def test_with_policy_stop_a_lost_reply_is_final_and_reported() -> None:
     house = House(mailer=ScriptedMailer(lost_after_data), on_unknown=OnUnknown.STOP)
     house.declare()
     run = house.finish()
@@ -329,12 +329,12 @@ def test_with_policy_stop_a_lost_answer_is_final_and_told() -> None:
 
 
 class KilledError(BaseException):
-    """Stands for kill -9: nothing after it runs."""
+    """Simulates kill -9: nothing after it runs."""
 
 
 @dataclass
 class KilledMailer:
-    """Says the mail as far as it may and dies there."""
+    """Sends the mail up to a phase and ends there."""
 
     house: House
     at: str
@@ -390,7 +390,7 @@ def test_two_notifiers_never_hold_one_mail_at_once() -> None:
     assert len(house.mailer.stored) == 1
 
 
-def test_a_notifier_whose_lease_was_taken_says_no_data() -> None:
+def test_a_notifier_that_lost_its_lease_sends_no_data() -> None:
     house = House()
     house.declare()
     run = house.finish()
@@ -408,7 +408,7 @@ def _steal(house: House) -> None:
 
 @dataclass
 class _Slow:
-    """Does something else before it says the mail."""
+    """Runs an action before it sends the mail."""
 
     mailer: ScriptedMailer
     before: Callable[[], None]
@@ -475,7 +475,7 @@ def test_a_relay_that_is_left_alone_is_shown() -> None:
 
 
 @pytest.mark.case("L44")
-def test_a_mail_and_what_is_told_of_it_stand_in_the_trace_of_its_run() -> None:
+def test_a_mail_and_its_events_are_in_the_trace_of_its_run() -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     house = House()
     house.declare()
@@ -501,7 +501,7 @@ def test_an_address_the_relay_cannot_take_fails_alone() -> None:
 
 
 @pytest.mark.case("M27")
-def test_a_year_of_events_read_again_mails_nobody() -> None:
+def test_a_year_of_events_read_again_sends_no_mail() -> None:
     house = House()
     house.declare()
     for day in range(30):
@@ -559,7 +559,7 @@ def test_every_run_leaves_an_event_and_the_sent_ones_are_the_relays_ledger() -> 
     assert len(sent) == len(set(sent)) == house.told().count("email.sent")
 
 
-def test_the_loop_waits_while_the_relay_rests_and_ends_when_told() -> None:
+def test_the_loop_waits_while_the_relay_pauses_and_ends_on_stop() -> None:
     house = House(mailer=ScriptedMailer(LOST))
     house.declare()
     run = house.finish()
@@ -642,7 +642,7 @@ def test_a_defect_at_one_mail_is_that_mails_problem() -> None:
     assert sorted(states) == [MailState.PENDING, MailState.SENT]
 
 
-def test_a_rule_that_is_being_deleted_or_cannot_be_read_mails_nobody() -> None:
+def test_a_rule_that_is_being_deleted_or_cannot_be_read_sends_no_mail() -> None:
     house = House()
     house.declare(deletion_at=NOON)
     spoilt = house.declare()

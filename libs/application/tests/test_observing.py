@@ -1,4 +1,4 @@
-"""What runs do, told to metrics, log and trace after the commit, whoever did it."""
+"""Changes of runs, reported to metrics, log and trace after the commit, for every cause."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -47,12 +47,12 @@ STAGE: Mapping[str, object] = {
 
 @dataclass
 class Script:
-    """A child whose runs are MATCHED, after it has told these events."""
+    """A child with MATCHED runs, after it has sent these events."""
 
     events: tuple[Mapping[str, object], ...] = ()
     frames: list[Mapping[str, object]] = field(default_factory=list)
     first: Callable[[], None] = field(default=lambda: None)
-    """Done before the child tells anything."""
+    """Done before the child sends its first frame."""
 
     def __call__(self, _hello: Mapping[str, object], side: ChildSide) -> int:
         side.send({"type": READY})
@@ -86,7 +86,7 @@ def platform(tmp_path: Path) -> Make:
 
 
 def running(here: RunPlatform) -> Run:
-    """Triggered, queued and leased, by a worker that then says nothing more."""
+    """Triggered, queued and leased, by a worker that then sends nothing more."""
     run = here.trigger(traceparent=PARENT)
     here.launching.step()
     here.finder.lease_run("worker-1")
@@ -138,7 +138,7 @@ class TestMetrics:
         assert metrics.total("submits_total", backend="queue", outcome="accepted") == 1
         assert metrics.total("run_facts_total", disposition="APPLIED") == 1
 
-    def test_a_transaction_that_fails_is_told_to_nobody(self, platform: Make) -> None:
+    def test_a_transaction_that_fails_is_not_announced(self, platform: Make) -> None:
         here = platform()
         run = running(here)
         with suppress(ZeroDivisionError), here.unit.begin(here.tenant, feed=8) as tx:
@@ -181,7 +181,7 @@ class TestMetrics:
         reported(here, run, a_completion(run) if completed else an_errored(run))
         assert here.metrics.total("cancels_total", outcome=outcome) == 1
 
-    def test_a_cancel_that_nobody_obeys_is_forced(self, platform: Make) -> None:
+    def test_a_cancel_without_effect_is_forced(self, platform: Make) -> None:
         here = platform()
         run = running(here)
         here.cancel(run)
@@ -211,9 +211,7 @@ class TestMetrics:
         end = {"mode": "IMMEDIATE", "status": "ERRORED", "result": "", "code": "TIMED_OUT"}
         assert here.metrics.total("runs_total", **end) == 1
 
-    def test_an_end_that_stood_in_the_history_and_was_not_handled_is_a_repair(
-        self, platform: Make
-    ) -> None:
+    def test_a_recorded_end_that_was_not_handled_is_a_repair(self, platform: Make) -> None:
         here = platform()
         run = here.trigger()
         here.launching.step()
@@ -264,7 +262,7 @@ class TestMetrics:
 
 
 def _kept_alive(here: RunPlatform, run: Run) -> None:
-    """The worker's heartbeat goes on, so that only a timer can end the run."""
+    """The worker's heartbeat continues, so that only a timer can end the run."""
     held = HeldLease(tenant_id=here.tenant, run_id=run.run_id, lease_epoch=1)
     assert here.finder.renew([held])[run.run_id].current
 
@@ -297,7 +295,7 @@ class TestLog:
             1,
         )
 
-    def test_says_that_an_attempt_was_lost(self, platform: Make) -> None:
+    def test_reports_that_an_attempt_was_lost(self, platform: Make) -> None:
         here = platform()
         run = running(here)
         here.clock.advance(timedelta(seconds=66))
@@ -307,7 +305,7 @@ class TestLog:
         assert (line["run_id"], line["attempt"], line["loss"]) == (str(run.run_id), 1, "EXPIRED")
 
     @pytest.mark.parametrize("late", [True, False])
-    def test_says_that_a_fact_came_late_and_alarms_when_it_contradicts(
+    def test_reports_that_a_fact_was_late_and_alerts_when_it_contradicts(
         self, platform: Make, *, late: bool
     ) -> None:
         here = platform()
@@ -319,7 +317,7 @@ class TestLog:
         assert line["log_level"] == ("info" if late else "error")
         assert line["job_id"] == str(run.job_id)
 
-    def test_says_how_a_child_ended(self, tmp_path: Path) -> None:
+    def test_reports_how_a_child_ended(self, tmp_path: Path) -> None:
         def dies(_hello: Mapping[str, object], side: ChildSide) -> int:
             side.send({"type": READY})
             side.receive()

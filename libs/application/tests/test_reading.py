@@ -1,4 +1,4 @@
-"""When each source of a run is asked, for what, and what happens when it may not answer so."""
+"""When each source of a run is read, what is read, and the case that it cannot return groups."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,10 +22,10 @@ SHAPE = Stage(name="shape", type=StageType.SCHEMA)
 
 @dataclass
 class Source:
-    """A connector that writes down what it is asked for, and refuses some of it."""
+    """A connector that records its reads, and refuses some of them."""
 
     read_stage: list[tuple[str, bool, bool]] = field(default_factory=list)
-    """Folder, whether groups and whether keys were asked for."""
+    """Folder, whether groups and whether keys were requested."""
     refuses: bool = False
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
@@ -75,7 +75,7 @@ def asked(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # n
     return house.reading.read_stage(stage, engine)
 
 
-def test_whoever_asks_hears_how_far_a_read_is_of_either_answer() -> None:
+def test_progress_of_a_read_is_reported_for_either_engine() -> None:
     house, heard = House(Source(refuses=True)), list[Read]()
     scan = replace(planned().scans[0], groups=GROUPS)
     house.reading.query_connector(house.source, scan, "0", progress=heard.append)  # type: ignore[arg-type]  # half a connector
@@ -91,7 +91,7 @@ def test_rows_that_some_stage_needs_are_read_first_and_once() -> None:
     assert house.source.read_stage == [("0", False, False), ("1", False, False)]
 
 
-def test_groups_are_asked_by_their_stage_and_rows_by_the_keys_that_differ() -> None:
+def test_groups_are_read_by_their_stage_and_rows_by_the_keys_that_differ() -> None:
     house = House()
     plan = house.reading.brought(planned())
     assert house.told == []
@@ -115,20 +115,20 @@ def test_too_many_keys_bring_all_rows() -> None:
     assert asked(house, plan.stages[1], Engine()).scans == found.scans
 
 
-def test_a_source_that_may_not_answer_gives_its_rows_and_says_why() -> None:
+def test_a_source_that_may_not_group_sends_its_rows_with_the_reason() -> None:
     house = House(source=Source(refuses=True))
     plan = house.reading.brought(planned())
     found = asked(house, plan.stages[0])
     assert (found.groups, found.strategy.chosen) == ((), Strategy.FULL)
     assert found.strategy.rejected[0] == (
         Strategy.PUSHDOWN,
-        "one gives rows, it holds NaN; two gives rows, it holds NaN",
+        "one sends rows: it holds NaN; two sends rows: it holds NaN",
     )
     assert house.source.read_stage[:2] == [("0-0", True, False), ("0-0-rows", False, False)]
     assert asked(house, plan.stages[1], Engine()).scans == found.scans
 
 
-def test_keys_that_a_source_cannot_say_bring_its_rows() -> None:
+def test_keys_that_a_source_cannot_select_need_its_rows() -> None:
     house = House(source=Source(refuses=True))
     plan = house.reading.brought(planned())
     found = asked(house, plan.stages[1], Engine())

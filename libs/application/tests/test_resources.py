@@ -146,7 +146,7 @@ def test_a_name_is_taken_once_and_the_refusal_writes_nothing(platform: Platform)
 
 
 @pytest.mark.case("R02")
-def test_putting_the_same_again_changes_no_number_and_tells_nothing(platform: Platform) -> None:
+def test_putting_the_same_again_changes_no_number_and_sends_no_event(platform: Platform) -> None:
     before = platform.create().resource
     applied = platform.replace(replace(FILES, spec=dict(reversed(list(FILES.spec.items())))))
     assert (applied.outcome, applied.resource) == (Outcome.UNCHANGED, before)
@@ -164,7 +164,7 @@ def test_another_spec_is_an_update_of_the_next_generation(platform: Platform) ->
 
 
 @pytest.mark.case("R04")
-def test_a_status_is_told_and_is_nobodys_action(platform: Platform) -> None:
+def test_a_status_is_recorded_without_an_actor(platform: Platform) -> None:
     stored = platform.create().resource
     with platform.begin() as tx:
         observe_resource(tx, stored.uid, {"phase": "Ready"}, observed_generation=1)
@@ -236,7 +236,7 @@ def test_many_writers_who_read_again_lose_no_write(platform: Platform) -> None:
 
 
 @pytest.mark.case("R09")
-def test_overwriting_whatever_stands_there_is_audited_as_such(platform: Platform) -> None:
+def test_overwriting_any_version_is_audited_as_such(platform: Platform) -> None:
     stored = platform.create().resource
     platform.replace(spec("one"), match=stored.etag)
     platform.replace(spec("two"), match=ANY)
@@ -367,7 +367,7 @@ def test_a_deleted_endpoint_leaves_no_secret(platform: Platform) -> None:
     assert platform.state.secrets == {}
 
 
-def test_the_secret_stands_in_no_record_event_or_audit_entry(platform: Platform) -> None:
+def test_the_secret_is_in_no_record_event_or_audit_entry(platform: Platform) -> None:
     secret = platform.create(HOOK).generated_secret
     assert secret is not None
     kept = f"{platform.state.changes}{platform.state.outbox}{platform.state.audit}"

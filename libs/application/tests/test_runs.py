@@ -33,7 +33,7 @@ def result_of(frame: Mapping[str, object], **content: object) -> None:
 
 
 def serving(*acts: Callable[[Mapping[str, object], ChildSide], int | None]) -> Script:
-    """Children that do one act per run; an act may end its child, the next child goes on."""
+    """Children that do one act per run; an act may end its child, the next child continues."""
     left = deque(acts)
 
     def script(_hello: Mapping[str, object], side: ChildSide) -> int:
@@ -179,7 +179,7 @@ def test_a_completion_that_was_first_wins_over_the_cancel(platform: Make) -> Non
 
 
 class Answering(QueueLauncher):
-    """A backend that answers submissions as it is told, and then like the queue."""
+    """A backend with prepared results of submissions, then like the queue."""
 
     def __init__(self, *answers: Rejected | Unavailable) -> None:
         self._answers = list(answers)
@@ -347,7 +347,7 @@ def test_a_lost_lease_gives_the_run_another_attempt_and_then_ends_it(platform: M
 
 
 @pytest.mark.case("X74")
-def test_a_supervisor_whose_epoch_is_stale_writes_nothing(platform: Make) -> None:
+def test_a_supervisor_with_a_stale_epoch_writes_nothing(platform: Make) -> None:
     def overtaken(frame: Mapping[str, object], side: ChildSide) -> None:
         with here.unit.begin(run.tenant_id, feed=8) as tx:
             tx.leases.release(run.run_id, due_at=tx.now, consume=True)
@@ -411,7 +411,7 @@ def test_an_end_that_no_consumer_handled_is_repaired_from_the_record(platform: M
     assert here.event_names(run).count("run.finalised") == 1
 
 
-def test_a_deadline_that_nobody_kept_ends_the_run_timed_out(platform: Make) -> None:
+def test_a_missed_deadline_ends_the_run_timed_out(platform: Make) -> None:
     here = platform()
     run = here.trigger(deadline_seconds=60)
     here.launching.step()
@@ -423,7 +423,7 @@ def test_a_deadline_that_nobody_kept_ends_the_run_timed_out(platform: Make) -> N
     assert (closed.error.code, closed.error.detail_code) == ("TIMED_OUT", "DEADLINE_EXCEEDED")
 
 
-def test_the_backend_is_asked_again_until_it_answers(platform: Make) -> None:
+def test_the_backend_is_tried_again_until_it_responds(platform: Make) -> None:
     here = platform(launcher=Answering(Unavailable("away"), Unavailable("away")))
     run = here.trigger()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A stop reaches whoever waits: by a check between batches, or by an act of its own."""
+"""A stop reaches every reader: by a check between batches, or by a registered action."""
 
 from threading import Event
 

@@ -49,7 +49,7 @@ def dies_at_once(_hello: Mapping[str, object], _side: ChildSide) -> int:
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., RunPlatform]:
     def make(*scripts: Script) -> RunPlatform:
-        """A platform whose children follow the scripts in turn, the last one for ever."""
+        """A platform with children that follow the scripts in turn; the last one repeats."""
         left = list(scripts)
 
         def script(hello: Mapping[str, object], side: ChildSide) -> int:
@@ -110,7 +110,7 @@ def test_a_cancel_between_children_that_do_not_start_ends_the_run(made: Made) ->
 
 
 def without_java(java_exit: int, *, file: bool, then: Callable[[ChildSide], int]) -> Script:
-    """A child whose Java process ends in the middle of a run, and what becomes of the child."""
+    """A child with a Java process that ends in the middle of a run, and its end."""
 
     def script(_hello: Mapping[str, object], side: ChildSide) -> int:
         side.send({"type": READY})
@@ -160,7 +160,7 @@ def test_a_kill_of_java_and_child_is_a_killed_child(made: Made, *, file: bool) -
     assert the_error(run) == ("CRASHED", "KILLED")
 
 
-def test_a_finished_result_stands_although_java_ended(made: Made) -> None:
+def test_a_finished_result_is_kept_although_java_ended(made: Made) -> None:
     def completes(_hello: Mapping[str, object], side: ChildSide) -> int:
         side.send({"type": READY})
         frame = side.receive()

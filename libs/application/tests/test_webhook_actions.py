@@ -175,7 +175,7 @@ def test_recover_sends_what_was_missed_while_disabled_and_once() -> None:
 
 
 @pytest.mark.case("W35")
-def test_replay_sends_as_many_as_its_preview_says_and_leaves_tests_out(
+def test_replay_sends_as_many_as_its_preview_counts_and_leaves_tests_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datarecs_application.webhook_actions.CHUNK", 3)

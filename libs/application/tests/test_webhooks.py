@@ -213,7 +213,7 @@ def test_a_429_rests_the_whole_endpoint() -> None:
 
 
 @pytest.mark.case("X52")
-def test_a_410_disables_at_once_tells_it_and_keeps_what_waits() -> None:
+def test_a_410_disables_at_once_sends_an_event_and_keeps_waiting_deliveries() -> None:
     house = House(answer=lambda _: answered(410))
     spec = WebhookEndpoint(url="https://a.example.com/h?k=v", limits=Limits(max_concurrent=1))
     endpoint = house.declare(spec)
@@ -352,7 +352,7 @@ def test_open_requests_never_exceed_the_limit_over_two_replicas() -> None:
     assert house.client.in_flight == 2
 
 
-def test_a_hanging_endpoint_holds_its_own_slots_and_delays_nobody() -> None:
+def test_a_hanging_endpoint_holds_only_its_slots_and_delays_no_other() -> None:
     house = House(answer=lambda request: None if "hang" in request.url else OK)
     hanging = house.declare(WebhookEndpoint(url="https://hang.example.com/"))
     healthy = house.declare(WebhookEndpoint(url="https://good.example.com/"), tenant=B_TENANT)
@@ -397,7 +397,7 @@ def test_a_deleted_endpoint_discards_what_waits() -> None:
 
 
 @pytest.mark.case("W24")
-def test_secrets_stand_in_no_row_event_or_log_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_in_no_row_event_or_log_line(caplog: pytest.LogCaptureFixture) -> None:
     prefix = "env:DATARECS_CONN_" + A_TENANT.hex.upper()
     sent_as = {"_TOKEN": "webhook:a.example.com", "_URL": "url", "_KEY": "webhook:a.example.com"}
     house = House(
@@ -599,7 +599,7 @@ def test_how_long_an_endpoint_may_fail_is_its_own_choice() -> None:
 
 
 @pytest.mark.case("W32")
-def test_an_outage_of_our_own_network_disables_nobody() -> None:
+def test_an_outage_of_the_platforms_network_disables_no_endpoint() -> None:
     house = House(answer=lambda _: AttemptEnd(outcome=Outcome.DNS_FAILED))
     endpoints, loop = [house.declare() for _ in range(10)], house.sending()
     while house.clock.now() < NOON + timedelta(days=6):

@@ -77,7 +77,7 @@ def test_429_for_ever_ends_after_three_retries_with_cause_and_next_step() -> Non
     assert len(client.server.requests) == 4
     assert exit_code_of(refused) is ExitCode.SERVER
     assert "DR4016" in as_text(refused)
-    assert "Wait as long as Retry-After says." in as_text(refused)
+    assert "Wait for the seconds in Retry-After." in as_text(refused)
 
 
 def test_a_pause_longer_than_ten_seconds_is_the_users_to_wait() -> None:

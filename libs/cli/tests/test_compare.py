@@ -372,7 +372,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
     connected = JOB.replace("path: exports.csv", "path: exports.csv, connection: files")
     Path("job.yaml").write_text(connected)
     assert run(["compare", "job.yaml"]) == 2
-    assert "DR1023 spec.sources[1].connection: no connection of this name" in told(capsys)
+    assert "DR1023 spec.sources[1].connection: no connection has this name" in told(capsys)
     Path("job.yaml").write_text(connected + FILES_CONNECTION)
     assert run(["compare", "job.yaml"]) == 1
 
@@ -380,15 +380,15 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ledger.parquet", "nope.csv"], "nope.csv: there is no such file"),
-        (["ledger.parquet"], "compare needs two sources or more"),
+        (["ledger.parquet", "nope.csv"], "nope.csv: no such file"),
+        (["ledger.parquet"], "compare needs two or more files"),
         (["nope.yaml"], "nope.yaml: No such file or directory"),
         (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared"),
-        (["empty", "exports.csv"], "the folder holds no file ending in .parquet"),
-        (["job.recon.yaml", "--key", "account"], "a job file declares them"),
-        (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is for job files"),
-        (["ledger.parquet", "exports.csv", "--engine", "fast"], "known are auto, spark"),
-        (["ledger.parquet", "exports.csv", "-o", "csv"], "-o csv is not a form of this command"),
+        (["empty", "exports.csv"], "the folder has no file ending in .parquet"),
+        (["job.recon.yaml", "--key", "account"], "declare them in the job file"),
+        (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is only for job files"),
+        (["ledger.parquet", "exports.csv", "--engine", "fast"], "known: auto, spark"),
+        (["ledger.parquet", "exports.csv", "-o", "csv"], "-o csv is not a format of this command"),
         (["ledger.parquet", "exports.csv", "--nope"], "--nope"),
         (
             ["ledger.parquet", "exports.csv", "--key", "acount"],
@@ -437,7 +437,7 @@ def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) ->
     assert "bad.yaml:13:48 DR1004" in told(capsys)
     (folder / "two.yaml").write_text(f"{JOB}---\n{JOB}")
     assert run(["compare", "two.yaml"]) == 2
-    assert "declares 2 jobs and a comparison takes one" in told(capsys)
+    assert "declares 2 jobs, but a comparison takes one" in told(capsys)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

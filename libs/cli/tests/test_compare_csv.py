@@ -40,12 +40,12 @@ def test_a_comparison_says_how_it_read_the_files_and_why_a_column_is_text(capsys
     Path("theirs.csv").write_text("id;amount\n1;10.00\n2;n/a\n3;30.00\n")
     assert run(["compare", "ours.csv", "theirs.csv", "--key", "id", "--out", "out"]) == 1
     notes = capsys.readouterr().err
-    assert "theirs: delimiter ';', recognised from the first lines of theirs.csv" in notes
+    assert "theirs: delimiter ';', detected in the first lines of theirs.csv" in notes
     assert "theirs: column amount is text because of 'n/a' in line 3" in notes
     document = json.loads(Path("out/run.json").read_text())
     assert "n/a" not in json.dumps(document["proof"]["warnings"])
     report = Path("out/report.html").read_text()
-    assert "recognised from the first lines of theirs.csv" in report
+    assert "detected in the first lines of theirs.csv" in report
     assert "is text because of" in report
 
 

@@ -120,8 +120,8 @@ spec:
     ("line", "place"),
     [
         ('{"id": 1', "a.jsonl line 2 column 9"),
-        ('{"id": 1, "id": 1}', "a.jsonl line 2: a key stands twice"),
-        ("[1]", "a.jsonl line 2: it is no object"),
+        ('{"id": 1, "id": 1}', "a.jsonl line 2: a key occurs twice"),
+        ("[1]", "a.jsonl line 2: it is not an object"),
     ],
 )
 def test_a_broken_line_leaves_no_verdict(

@@ -65,7 +65,7 @@ def test_a_context_is_chosen_by_name(folder: Path) -> None:
     in_home(folder, REMOTE)
     assert found(folder, context="prod").api_key == "drk_prod"
     assert found(folder).api_key == "drk_local"
-    with pytest.raises(NoServerKnownError, match="there are local, prod"):
+    with pytest.raises(NoServerKnownError, match="known: local, prod"):
         found(folder, context="porod")
 
 
@@ -96,7 +96,7 @@ def test_the_key_of_a_file_goes_to_no_other_server(folder: Path) -> None:
 
 @pytest.mark.parametrize("server", ["http://recon.example.com", "http://10.0.0.7:8080"])
 def test_a_key_leaves_this_machine_over_https_alone(folder: Path, server: str) -> None:
-    with pytest.raises(ServerNotTrustedError, match="https alone"):
+    with pytest.raises(ServerNotTrustedError, match="only over https"):
         found(folder, key="drk_own", server=server)
 
 

@@ -67,7 +67,7 @@ def test_a_key_that_the_server_refuses_is_not_stored(server: ScriptedApi, capsys
 @pytest.mark.parametrize(
     ("words", "stdin", "code", "said"),
     [
-        ([], API_KEY, 2, "login needs --server"),
+        ([], API_KEY, 2, "login: name the server"),
         (["--server", SERVER], "", 2, "reads the key from stdin"),
         (["--server", "http://datarecs.example.com"], API_KEY, 5, "https"),
     ],

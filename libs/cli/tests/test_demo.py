@@ -168,12 +168,12 @@ def test_a_password_that_would_need_quotes_is_refused(tmp_path: Path) -> None:
     login = Login(psql=tmp_path / "psql", host="127.0.0.1", port=1, user="u", password="p")
     login.psql.write_text("#!/bin/sh\necho 1\n", encoding="utf-8")
     login.psql.chmod(0o755)
-    with pytest.raises(ValueError, match="quoted"):
+    with pytest.raises(ValueError, match="need quotes"):
         load_ledger(login, ledger(), "it's")
 
 
 def test_without_a_server_the_demo_says_so(tmp_path: Path) -> None:
-    with pytest.raises(DemoFailedError, match="not at hand"):
+    with pytest.raises(DemoFailedError, match="was found"):
         admin_login(Layout(tmp_path), {})
 
 

@@ -95,4 +95,4 @@ def test_a_secret_that_is_not_set_is_named(capsys: Shown, monkeypatch: pytest.Mo
 
 def test_doctor_takes_a_job_file(capsys: Shown) -> None:
     assert run(["doctor", "lake.csv"]) == 2
-    assert "doctor takes a job file" in capsys.readouterr().err
+    assert "doctor needs a job file" in capsys.readouterr().err

@@ -149,7 +149,7 @@ def test_a_spreadsheet_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     target = tmp_path / "d.xlsx"
     assert export([ROW] * 3, LAYOUT, ExportForm.XLSX, target) == 3
     target.unlink()
-    with pytest.raises(TooManyForXlsxError, match="use parquet"):
+    with pytest.raises(TooManyForXlsxError, match="use --format parquet"):
         export([ROW] * 4, LAYOUT, ExportForm.XLSX, target)
     assert list(tmp_path.iterdir()) == []
 
@@ -233,7 +233,7 @@ def test_a_run_of_a_server_gives_what_it_lists(
     api.on("GET", f"{path}/mismatches", says({"items": [ROW] * 1000, "next": None}))
     with api.in_place_of_the_network():
         assert run(["export", RUN_ID]) == 0
-    assert "the largest 1,000, which is all that a server lists" in capsys.readouterr().err
+    assert "the largest 1,000; a server lists no more" in capsys.readouterr().err
     with Path("differences.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert (len(rows), rows[0]["key.k"], rows[0]["value.a"]) == (1000, "1", "1")

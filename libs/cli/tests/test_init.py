@@ -89,7 +89,7 @@ def test_a_banks_case_is_matched_by_the_job_as_it_was_written(capsys: Shown) -> 
         "amount: Betrag",
         "price: Kurs",
         '{name: price, tolerances: [{type: ABSOLUTE, value: "0.005"}]}',
-        "not compared, no partner was found: side, trader of trades",
+        "not compared, no matching column: side, trader of trades",
     ):
         assert line in written, line
     assert run(["compare", "trades-vs-custodian.recon.yaml"]) == 0
@@ -167,7 +167,7 @@ def test_a_key_that_the_user_names_is_taken(capsys: Shown) -> None:
     Path("a.csv").write_text("who,n\nana,1\nbo,2\n")
     Path("b.csv").write_text("name,m\ncy,1\ndi,2\n")
     assert run(["init", "a.csv", "b.csv"]) == 2
-    assert "name the key: --key NAME=NAME" in capsys.readouterr().err
+    assert "name the key with --key NAME_IN_A=NAME_IN_B" in capsys.readouterr().err
     assert run(["init", "a.csv", "b.csv", "--key", "who=name"]) == 0
     assert run(["compare", "a-vs-b.recon.yaml"]) == 1
     assert run(["init", "a.csv", "b.csv", "--key", "who=nme", "--force"]) == 2
@@ -180,7 +180,7 @@ def test_a_file_is_replaced_by_force_alone(capsys: Shown) -> None:
     Path("mine.yaml").write_text("mine")
     assert run(["init", "a.csv", "b.csv", "--out", "mine.yaml"]) == 2
     assert Path("mine.yaml").read_text() == "mine"
-    assert "replace it by --force" in capsys.readouterr().err
+    assert "replace it with --force" in capsys.readouterr().err
     assert run(["init", "a.csv", "b.csv", "--out", "mine.yaml", "--force"]) == 0
     assert "kind: ReconciliationJob" in Path("mine.yaml").read_text()
     Path("folder").mkdir()
@@ -198,7 +198,7 @@ GOOD = b"id,n\n1,1\n2,2\n"
         (b"id,n\n", "no rows"),
         (b"only\n", "no rows"),
         (b"x\ny\nz\n", "name the key"),
-        (b"a,a\n1,2\n", "every column has the same name"),
+        (b"a,a\n1,2\n", "all columns have the same name"),
         (b"id,n\n\x00\x01,\x02\n", "NUL bytes"),
         (bytes(range(1, 256)) * 20, ""),
         (b"PK\x03\x04zip", "a zip archive"),
@@ -229,13 +229,13 @@ def test_odd_files_end_in_a_sentence(capsys: Shown, content: bytes, said: str) -
     [
         (("a.csv", "a.csv"), "a.csv is named twice"),
         (("a.csv", "./a.csv"), "is named twice"),
-        (("a.csv", "missing.csv"), "there is no such file"),
-        (("a.csv", "empty"), "the folder holds no file"),
+        (("a.csv", "missing.csv"), "no such file"),
+        (("a.csv", "empty"), "the folder has no file"),
         (("a.csv", "a.txt"), "cannot be compared"),
         (("a.csv", "pg:public.t"), "connection pg is not declared"),
-        (("a.csv", "postgresql://x"), "needs user, host, database and table"),
+        (("a.csv", "postgresql://x"), "must have user, host, database and table"),
         (("a.csv", "postgresql://u@h:no/d?table=t"), "cannot be read"),
-        (("a.csv", "postgresql://u@h/d?table=t&ssl=1"), "the address has ssl"),
+        (("a.csv", "postgresql://u@h/d?table=t&ssl=1"), "unknown in the address: ssl"),
         (
             ("a.csv", "postgresql://u@db.example.com/books?table=t"),
             "DATARECS_CONN_DEFAULT_PG_BOOKS",

@@ -71,4 +71,4 @@ def test_without_java_the_step_says_where_it_looked(
 
     monkeypatch.setattr(installing, "find_java", none)
     assert installing.main("java") == 3
-    assert "looked at: PATH" in capfd.readouterr().err
+    assert "searched: PATH" in capfd.readouterr().err

@@ -115,5 +115,5 @@ def test_a_kafka_home_of_another_major_is_refused(tmp_path: Path) -> None:
     libs = tmp_path / "libs"
     libs.mkdir()
     (libs / "kafka-clients-3.9.1.jar").write_bytes(b"old")
-    with pytest.raises(JarUnavailableError, match=r"no unpacked Apache Kafka 4\.x"):
+    with pytest.raises(JarUnavailableError, match=r"not an unpacked Apache Kafka 4\.x"):
         classpath(a_lock(**CONTENT), JarSources(cache=tmp_path, kafka_home=tmp_path), NO_JAVA)

@@ -161,4 +161,4 @@ def test_without_differences_there_is_nothing_to_judge(folder: Path, capsys: Sho
     compared("=0.01", "", "kept")
     (folder / "kept/run.json").rename(folder / "run.json")
     assert run(["judge", "run.json", "--set", f"{AMOUNT}.tolerances=1"]) == 2
-    assert "no folder differences lies beside" in capsys.readouterr().err
+    assert "the folder differences beside it is missing" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def test_data_of_another_cluster_is_refused_untouched(tmp_path: Path) -> None:
     node = replace(NODE, directory=tmp_path)
     node.data.mkdir()
     (node.data / "meta.properties").write_text("version=1\ncluster.id=another\n")
-    with pytest.raises(ClusterIdDiffersError, match=r"cluster another, state\.json names"):
+    with pytest.raises(ClusterIdDiffersError, match=r"cluster another, but state\.json has"):
         kafka.prepare(node, {})
     assert stored_cluster_id(node.data) == "another"
 

@@ -72,8 +72,8 @@ def test_no_command_at_all_is_wrong_usage() -> None:
         (["up", "--prot", "1"], "No such option: --prot"),
         (["-o", "xml", "status"], "-o xml: unknown form"),
         (["status", "--timeout", "soon"], "a number of seconds"),
-        (["status", "--output"], "--output needs a value"),
-        (["up", "--only", "postgress"], "no such part"),
+        (["status", "--output"], "--output: a value is missing"),
+        (["up", "--only", "postgress"], "unknown part"),
         (["up", "--only", "core-api"], "services need a database"),
         (["errors", "DR9999"], "no error has the code"),
     ],
@@ -180,7 +180,7 @@ def test_a_defect_is_one_sentence_unless_its_traceback_is_asked_for(
     code = ending(lambda: raising(ZeroDivisionError("x")), Invocation(verbose=verbose))  # type: ignore[arg-type, return-value]  # it never returns
     said = capsys.readouterr().err
     assert code == ExitCode.ERRORED
-    assert "met a defect of its own (ZeroDivisionError, trace" in said
+    assert "internal error in datarecs (ZeroDivisionError, trace" in said
     assert str(tmp_path) in said
     assert ("Traceback" in said) is shown
 

@@ -75,7 +75,9 @@ def test_the_row_says_the_status() -> None:
 
 
 def test_a_lost_connection_is_told_harmlessly() -> None:
-    assert Narrator(UNICODE).lines(Dropped("\x1b[2J")) == ["  connection lost (\\x1b[2J); going on"]
+    assert Narrator(UNICODE).lines(Dropped("\x1b[2J")) == [
+        "  connection lost (\\x1b[2J); reconnecting"
+    ]
 
 
 @pytest.mark.case("X81")

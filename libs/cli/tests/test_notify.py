@@ -48,8 +48,8 @@ def test_a_preview_names_who_is_mailed_and_prints_the_text(
     assert run(["notify", "preview", "finance", "--run", RUN_ID]) == 0
     printed = capsys.readouterr()
     assert printed.out == "Subject: [datarecs] UNMATCHED trades\n\nfound differences\n"
-    assert "ana@example.com  mailed at once" in printed.err
-    assert "bo@x.example  not mailed: UNVERIFIED" in printed.err
+    assert "ana@example.com  mail at once" in printed.err
+    assert "bo@x.example  no mail: UNVERIFIED" in printed.err
     assert json.loads(server.requests[0].content) == {"run_id": RUN_ID}
     run(["notify", "preview", "finance", "--run", RUN_ID, "--format", "html"])
     assert capsys.readouterr().out == "<h1>UNMATCHED</h1>\n"

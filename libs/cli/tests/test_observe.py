@@ -30,8 +30,8 @@ def test_a_part_that_is_about_to_be_started_again_is_not_forgotten(layout: Layou
     seen = view(layout)
     assert not seen.is_ready
     assert [(part.name, part.silence) for part in seen.parts] == [
-        ("postgres", "its process is gone"),
-        ("kafka", "has not been started yet, or is about to be started again"),
+        ("postgres", "its process has ended"),
+        ("kafka", "not started yet, or will be restarted soon"),
     ]
 
 

@@ -38,7 +38,7 @@ spec:
   execution: {proof: rows, partitions: 7, spill: 3GiB}
 """
 
-REMEDY = "add it to options.null_words, or leave out its line by options.skip"
+REMEDY = "add it to options.null_words, or skip its line with options.skip"
 PERCENT = "at most 1 % of the value in ledger apart"
 
 
@@ -71,17 +71,17 @@ def test_a_plan_tells_what_is_read_compared_relaxed_and_written(capsys: Shown) -
         "compares totals by group: owner",
         f"measure amount, sum of amount: at most 0.01 apart or {PERCENT}",
         "scope only groups that differ in totals; skipped when none does (NOTHING_IN_SCOPE)",
-        "then when it is unmatched, later stages are skipped (STOPPED_BY)",
+        "then if this stage is UNMATCHED, later stages are skipped (STOPPED_BY)",
         "strategy full (`execution.strategy` is auto)",
         "not narrow: only row stages that compare row by row are narrowed",
         "not narrow: fewer than 100,000 rows are expected",
-        "work cut into 7 partitions, at most 3.0 GiB of disk for intermediate data",
+        "work 7 partitions, at most 3.0 GiB of disk for intermediate data",
         "Stage shape: types need only be comparable, not equal",
         "Stage shape: ignored are load_ts",
-        "owner: white space at both ends does not count",
+        "owner: white space at both ends is ignored",
         "⚠ amount of ledger is read as decimal(18,2), not as text",
         "masked: id (hash)",
-        "as delimiter ',', recognised from the first lines of ledger.csv",
+        "as delimiter ',', detected in the first lines of ledger.csv",
         f"note column amount is text because of 'secret' in line 3; {REMEDY}",
     ):
         assert line in told
@@ -97,7 +97,7 @@ def test_a_second_look_is_part_of_the_plan(capsys: Shown) -> None:
     asked = "measures: [{name: amount}], confirm: {after: PT2M, max_keys: 500}}"
     Path("job.yaml").write_text(JOB.replace("measures: [{name: amount}]}", asked))
     assert run(["plan", "job.yaml"]) == 0
-    told = "what differs is read again up to 2 times, 2 min apart, unless more than 500 groups"
+    told = "differing groups are read again up to 2 times, after 2 min, unless more than 500 groups"
     assert any(told in line for line in lines(capsys))
 
 

@@ -249,7 +249,9 @@ def test_a_stop_leaves_no_process_and_a_clean_database(
     assert command is not None
     command.send_signal(number)
     said = platform.end_of_output()
-    assert (command.returncode, "stopped" in said) == (code, True)
+    # Python ends by the signal itself if Ctrl-C arrives in an import; shells show 130 for both.
+    returned = 128 - command.returncode if command.returncode < 0 else command.returncode
+    assert (returned, "stopped" in said) == (code, True)
     assert [name for name, identity in parts.items() if identity.is_alive()] == []
     assert "database system is shut down" in log.read_text()[begins_at:]
     assert platform.state.phase is Phase.STOPPED
@@ -280,7 +282,7 @@ def test_busy_default_ports_move_and_are_kept(installed: Installation) -> None:
         assert moved["api"] != ports[0]
         assert moved["postgres"] != ports[1]
         said = installed.down()
-    assert f"port {ports[1]} is busy, postgres listens on {moved['postgres']}" in said
+    assert f"port {ports[1]} is busy; postgres uses port {moved['postgres']}" in said
     installed.up("postgres")
     assert installed.state.ports == moved
     assert "is busy" not in installed.down()

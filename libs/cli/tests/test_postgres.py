@@ -63,7 +63,9 @@ def test_existing_data_gets_a_server_of_its_own_major(tmp_path: Path) -> None:
 def test_data_of_a_major_that_is_not_at_hand_is_refused(tmp_path: Path) -> None:
     (tmp_path / "16" / "data").mkdir(parents=True)
     (tmp_path / "16" / "data" / "PG_VERSION").write_text("16\n")
-    with pytest.raises(DataOfAnotherMajorError, match=r"made by PostgreSQL 16; at hand: 18, 15"):
+    with pytest.raises(
+        DataOfAnotherMajorError, match=r"created by PostgreSQL 16; installed: 18, 15"
+    ):
         choose([WHEEL, INSTALLED], tmp_path)
 
 

@@ -259,7 +259,7 @@ def test_an_unknown_kind_or_name_is_wrong_usage(
 ) -> None:
     server.on("GET", "/jobs/nix", refuses(404, ApiCode.NOT_FOUND))
     assert run(["get", "tables"]) == run(["get", "job", "nix"]) == 2
-    assert "there are connections, jobs" in capsys.readouterr().err
+    assert "known: connections, jobs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("status", "word"), [(200, "deleted"), (202, "deleting")])

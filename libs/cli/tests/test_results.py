@@ -142,7 +142,7 @@ def test_a_run_without_a_verdict_has_compared_nothing(
 ) -> None:
     server.on("GET", RUN, says(a_run_view(status="RUNNING")))
     assert run(["diff", RUN_ID]) == 2
-    assert "RUNNING: it has compared nothing" in capsys.readouterr().err
+    assert "RUNNING and has no result" in capsys.readouterr().err
 
 
 def test_stages_are_named_when_there_are_several(

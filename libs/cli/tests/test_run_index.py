@@ -93,6 +93,6 @@ def test_a_folder_without_runs_and_forms_that_it_has_not_are_usage_faults(
 ) -> None:
     (tmp_path / "empty").mkdir()
     assert run(["report", "empty"]) == 2
-    assert "no run lies there" in capsys.readouterr().err
+    assert "the folder has no runs" in capsys.readouterr().err
     assert run(["report", "results", "--format", "md"]) == 2
     assert run(["report", "results", "--out", "x.html"]) == 2

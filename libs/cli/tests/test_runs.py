@@ -287,7 +287,7 @@ def test_a_cancel_that_came_too_late_shows_the_outcome(
     ends(server, "COMPLETED", "MATCHED")
     assert run(["cancel", RUN_ID, "--wait"]) == 0
     assert run(["cancel", RUN_ID]) == 5
-    assert f"{RUN_ID} had ended: MATCHED" in capsys.readouterr().out
+    assert f"{RUN_ID} had already ended: MATCHED" in capsys.readouterr().out
 
 
 def listed(*runs: str) -> Reply:
@@ -315,9 +315,9 @@ def test_the_run_before_the_newest_has_a_name_too(server: ScriptedApi) -> None:
 @pytest.mark.parametrize(
     ("name", "runs", "said"),
     [
-        (RUN_ID[:8], (), "no run's id begins"),
+        (RUN_ID[:8], (), "no run's id starts"),
         (RUN_ID[:8], (RUN_ID, RUN_ID), "several"),
-        ("@previous:orders", (RUN_ID,), "has 1 runs"),
+        ("@previous:orders", (RUN_ID,), "has only 1 run"),
         ("abc", (), "8 or more characters"),
         ("@first:orders", (), "@latest:JOB"),
     ],
@@ -351,3 +351,31 @@ def test_the_report_is_saved_beside_the_verdict(server: ScriptedApi, tmp_path: P
     server.on("GET", f"{RUN}/report", refuses(404, ApiCode.NOT_FOUND), lambda _request: page)
     assert run(["run", "orders", "--report", str(tmp_path / "a" / "r.html")]) == 0
     assert (tmp_path / "a" / "r.html").read_bytes() == b"<html>"
+
+
+def test_retry_runs_an_ended_run_again_and_ends_as_run(server: ScriptedApi) -> None:
+    ends(server, "COMPLETED", "UNMATCHED")
+    made = a_run_view(status="TRIGGERED", retry_of=RUN_ID)
+    server.on("POST", f"/runs/{RUN_ID}/retry", says(made, 202))
+    assert run(["retry", RUN_ID, "--reason", "export complete"]) == 1
+    (request,) = server.requests_to("POST", f"/runs/{RUN_ID}/retry")
+    assert json.loads(request.content) == {"reason": "export complete"}
+
+
+def test_retry_detached_prints_the_new_run(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", RUN, says(a_run_view(status="COMPLETED")))
+    server.on("POST", f"/runs/{RUN_ID}/retry", says(a_run_view(status="TRIGGERED"), 202))
+    assert run(["retry", RUN_ID, "--detach"]) == 0
+    assert capsys.readouterr().out.strip() == RUN_ID
+
+
+def test_retry_of_a_run_that_still_runs_is_a_conflict(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", RUN, says(a_run_view(status="RUNNING")))
+    refusal = refuses(409, ApiCode.RUN_NOT_TERMINAL, detail="run is RUNNING; wait for it")
+    server.on("POST", f"/runs/{RUN_ID}/retry", refusal)
+    assert run(["retry", RUN_ID]) == 5
+    assert "wait for it" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_clean_file_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "good.yaml"]) == 0
     out, err = capsys.readouterr()
-    assert err == "1 files, 0 errors, 2 notes\n"
+    assert err == "1 file, 0 errors, 2 notes\n"
     assert [line.split()[:3] for line in out.splitlines()] == [
         ["good.yaml:6:50", "DR1023", "note:"],
         ["good.yaml:7:46", "DR1023", "note:"],
@@ -85,7 +85,7 @@ def test_every_fault_is_a_line_with_its_place(capsys: pytest.CaptureFixture[str]
         "did you mean 'ledger'?",
         "did you mean 'dimensions'?",
     ]
-    assert err == "1 files, 3 errors\n"
+    assert err == "1 file, 3 errors\n"
 
 
 @pytest.mark.case("U16")
@@ -147,7 +147,7 @@ def test_a_stream_of_findings_is_one_per_line(capsys: pytest.CaptureFixture[str]
 def test_a_warning_fails_only_when_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "alias.yaml").write_text(JOB.replace("dimensions", "keys"))
     assert (run(["validate", "alias.yaml"]), run(["validate", "--strict", "alias.yaml"])) == (0, 2)
-    assert "1 files, 0 errors, 1 warnings" in capsys.readouterr().err
+    assert "1 file, 0 errors, 1 warning" in capsys.readouterr().err
 
 
 def test_stdin_and_folders_are_read(
@@ -163,7 +163,7 @@ def test_stdin_and_folders_are_read(
     (folder / "jobs" / "deep" / "a.yml").write_text(JOB)
     (folder / "jobs" / "note.txt").write_text("not ours")
     assert run(["validate", "jobs"]) == 0
-    assert capsys.readouterr().err == "1 files, 0 errors, 2 notes\n"
+    assert capsys.readouterr().err == "1 file, 0 errors, 2 notes\n"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_schema_prints_a_kind_a_field_or_the_list(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("schedule", "no kind is called schedule"), ("job.spec.sorces", "no field sorces")],
+    [("schedule", "unknown kind schedule"), ("job.spec.sorces", "has no field sorces")],
 )
 def test_an_unknown_kind_or_field_is_usage(
     word: str, said: str, capsys: pytest.CaptureFixture[str]

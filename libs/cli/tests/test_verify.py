@@ -58,7 +58,7 @@ def test_a_document_alone_verifies_and_says_what_was_not_checked(
     alone.write_bytes((kept / "run.json").read_bytes())
     assert run(["verify", str(alone)]) == 0
     told = capsys.readouterr().out
-    assert "not checked  differences of stage rows: no folder differences lies beside" in told
+    assert "not checked  differences of stage rows: the folder differences beside" in told
 
 
 def test_another_layout_of_the_same_document_verifies(kept: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_changed_difference_is_named(kept: Path, capsys: Shown) -> None:
     assert found["findings"][0]["message"] == "4 rows are stored, the proof counts 5"
     part.write_bytes(part.read_bytes()[:-9])
     assert run(["verify", str(kept)]) == 1
-    assert "it cannot be read as Parquet" in capsys.readouterr().out
+    assert "the file cannot be read as Parquet" in capsys.readouterr().out
     part.unlink()
     assert run(["verify", str(kept)]) == 1
     assert "0 rows are stored, the proof counts 5" in capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_a_changed_source_file_is_named(kept: Path, tmp_path: Path, capsys: Show
     (tmp_path / "two.csv").write_text(TWO + "\n")
     assert run(asked) == 1
     told = capsys.readouterr().out
-    assert "one.csv: the file is not there" in told
+    assert "one.csv: the file is missing" in told
     assert "two.csv: it has" in told
 
 

@@ -98,7 +98,7 @@ def test_one_ctrl_c_leaves_the_run_alone(capsys: pytest.CaptureFixture[str]) -> 
     with api_of(server, clock) as api, pytest.raises(KeyboardInterrupt):
         wait_for_end(api, RUN_ID, view)
     opened.set()
-    assert f"run continues; watch it with: datarecs watch {RUN_ID}" in capsys.readouterr().err
+    assert f"the run continues; follow it with: datarecs watch {RUN_ID}" in capsys.readouterr().err
     assert clock.waited == timedelta(seconds=3)
     assert server.requests_to("POST") == []
 

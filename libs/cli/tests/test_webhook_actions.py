@@ -75,8 +75,8 @@ def test_a_resend_names_its_deliveries(
     assert server.requests[0].url.params["dry_run"] == "true"
     assert body_of(server, 1) == {"ids": ["d1", "d2"]}
     assert capsys.readouterr().out.splitlines() == [
-        "2 deliveries would be made",
-        "a1  OPEN  0 of 2 deliveries made",
+        "deliveries to create: 2",
+        "a1  OPEN  0 of 2 deliveries created",
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_new_secret_goes_into_a_private_file(
     assert target.read_text() == "whsec_x\n"
     assert target.stat().st_mode & 0o077 == 0
     assert "whsec_x" not in printed.out + printed.err
-    assert "k1 signs too until 2026-01-16" in printed.err
+    assert "k1 also signs until 2026-01-16" in printed.err
     assert body_of(server) == {"grace_period": "PT1H"}
     assert run([*rotate, "-o", "json"]) == 0
     assert "whsec_x" not in capsys.readouterr().out

@@ -93,7 +93,7 @@ class Opened:
 
 
 def _ignore(_read: Read) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def _scan(source: Source, schema: SourceSchema, pin: Pin) -> Scan:

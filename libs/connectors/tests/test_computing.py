@@ -96,7 +96,7 @@ def test_every_entry_of_the_allow_list_has_rows() -> None:
 
 @pytest.mark.parametrize("expression", FAILING)
 def test_an_expression_without_a_value_on_some_row_ends_the_read(expression: str) -> None:
-    with pytest.raises(QueryFailedError, match="the expression of 'v' fails on some row"):
+    with pytest.raises(QueryFailedError, match="the expression of 'v' fails for at least one row"):
         answered(a_scan(expression))
 
 

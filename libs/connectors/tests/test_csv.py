@@ -223,7 +223,7 @@ def _canonical(scan: Any, stored: object) -> str | None:  # noqa: ANN401  a Scan
 
 def test_a_type_that_no_text_stands_for_is_refused(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\nx\n")
-    with pytest.raises(SourceUnsupportedError, match="no value of a text file is a binary"):
+    with pytest.raises(SourceUnsupportedError, match="a text file has no values of type binary"):
         open_files(CSV, "a.csv", options={"schema": {"a": "binary"}})
 
 

@@ -36,7 +36,7 @@ def test_the_delimiter_is_recognised_and_said(
 ) -> None:
     (tmp_path / "a.csv").write_text(text)
     found = open_files(CSV, "a.csv")
-    said = f"delimiter {mark}, recognised from the first lines of a.csv"
+    said = f"delimiter {mark}, detected in the first lines of a.csv"
     assert found.schema.read_as == (said,)
 
 
@@ -152,8 +152,8 @@ def test_the_mark_of_utf_16_counts_as_declared_also_when_compressed(
         ("n\nx\n".encode("utf-16le"), "utf-8", "without a byte order mark; declare .*utf-16le"),
         ("n\nx\n".encode("utf-16be"), "utf-8", "without a byte order mark; declare .*utf-16be"),
         (b"n\nx\n", "utf-16", "no byte order mark at its beginning"),
-        ("n\n".encode("utf-16"), "windows-1252", "begins with the mark of UTF-16"),
-        (b"\xef\xbb\xbfn\n", "iso-8859-1", "begins with the mark of UTF-8"),
+        ("n\n".encode("utf-16"), "windows-1252", "begins with a UTF-16 mark"),
+        (b"\xef\xbb\xbfn\n", "iso-8859-1", "begins with a UTF-8 mark"),
         ("n\n".encode("utf-32"), "utf-8", "is encoded in UTF-32"),
         (b"caf\xe9\nx\n", "utf-8", r"line 1: the header is not encoded in UTF-8 \(bytes 0x"),
     ],
@@ -189,10 +189,10 @@ def test_lines_that_hold_no_row_are_left_out_and_counted(open_files: Open, tmp_p
         (2, Decimal("3.50"), "b\n# no comment"),
     ]
     assert found.schema.read_as[1:] == (
-        "left out 2 lines before the header (options.skip)",
-        "left out 1 line at the end (options.skip)",
-        "left out 2 lines beginning with '#' (options.skip)",
-        "left out 1 line beginning with 'TOTAL' (options.skip)",
+        "skipped 2 lines before the header (options.skip)",
+        "skipped 1 line at the end (options.skip)",
+        "skipped 2 lines beginning with '#' (options.skip)",
+        "skipped 1 line beginning with 'TOTAL' (options.skip)",
     )
 
 
@@ -234,7 +234,7 @@ def test_a_line_without_an_end_is_refused_while_footers_are_left_out(
         (["31.01.2026", "01.02.2026"], "'31.01.2026' in line 2", "options.formats: {v: "),
         (["2026-01-31", "2026-02-01", "open"], "'open' in line 4", "options.null_words"),
         (["12", "007", "13"], "'007' in line 3", "leading zeros stays text"),
-        (["12", "13", "14 "], "'14 ' in line 4", "blanks"),
+        (["12", "13", "14 "], "'14 ' in line 4", "spaces"),
         (["12", "13", "TOTAL"], "'TOTAL' in line 4", "options.skip"),
     ],
 )

@@ -44,7 +44,9 @@ def test_a_value_of_16_mib_works_and_one_byte_more_is_refused(
 ) -> None:
     most = DEFAULT_LIMITS.max_value_bytes
     assert written(tmp_path, pa.array(["x" * most, None], kind)) == 2
-    with pytest.raises(ValueTooLargeError, match="a value of 'v' has more than 16,777,216 bytes"):
+    with pytest.raises(
+        ValueTooLargeError, match="a value of 'v' has more than the allowed 16,777,216 bytes"
+    ):
         written(tmp_path, pa.array(["x", "x" * (most + 1)], kind))
 
 
@@ -101,7 +103,7 @@ def test_a_reader_reads_on_while_a_group_is_written_and_one_group_ahead_at_most(
 def test_a_disk_that_is_full_ends_the_extract(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the last group meets it or one before, whose rows nobody would miss."""
+    """Whether it occurs in the last group or in an earlier one."""
     for many in (1, 5):
         batch = pa.RecordBatch.from_arrays([pa.array([LARGE, LARGE])], names=["v"])
         with monkeypatch.context() as patch:
@@ -129,7 +131,7 @@ def some_rows(*values: int) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]],
 def together(
     folder: Path, parts: list[Part], *, interrupt: Callable[[], None] = lambda: None, most: int = 9
 ) -> tuple[Scan, list[int]]:
-    """Parts that two readers write, and the rows that were told."""
+    """Parts that two readers write, and the reported rows."""
     told: list[int] = []
     made = write_together(
         replace(SCAN, limits=Limits(max_rows=most)),

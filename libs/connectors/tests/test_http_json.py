@@ -1,4 +1,4 @@
-"""What a catalog over HTTP hears of a secret, before anything is dialled."""
+"""Secrets of a catalog over HTTP are checked before any connection."""
 
 import pytest
 
@@ -12,18 +12,18 @@ REMOTE = "http://192.168.10.20:8181/v1/config"
 
 @pytest.mark.integration
 def test_a_token_never_travels_without_tls_outside_the_loopback() -> None:
-    with pytest.raises(ConnectionFailedError, match="https alone") as refused:
+    with pytest.raises(ConnectionFailedError, match="only over https") as refused:
         SERVER.get(REMOTE, token="canary-token")
     assert "canary" not in str(refused.value)
 
 
 @pytest.mark.integration
 def test_a_credential_never_travels_without_tls_outside_the_loopback() -> None:
-    with pytest.raises(ConnectionFailedError, match="https alone"):
+    with pytest.raises(ConnectionFailedError, match="only over https"):
         SERVER.post(REMOTE, {"client_secret": "canary-credential"})
 
 
 @pytest.mark.parametrize("port", [22, 80, 2375, 6443, 10250])
 def test_a_catalog_has_no_port_of_systems_and_clusters(port: int) -> None:
-    with pytest.raises(ConnectionFailedError, match=f"port {port} is not one"):
+    with pytest.raises(ConnectionFailedError, match=f"port {port} is not allowed"):
         SERVER.get(f"https://192.168.10.20:{port}/v1/config")

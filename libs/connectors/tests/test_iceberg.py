@@ -354,10 +354,10 @@ def test_a_moment_before_the_table_and_an_unknown_ref_are_told(lake: Lake) -> No
     for snapshot, why in (
         (as_of(datetime(2000, 1, 1, tzinfo=UTC)), "no snapshot at 2000-01-01"),
         (Snapshot(as_of="2026-01-31T12:00:00"), "needs an offset"),
-        (Snapshot(as_of="yesterday"), "no time"),
+        (Snapshot(as_of="yesterday"), "is not a time"),
         (Snapshot(ref="mian"), "no branch or tag 'mian'"),
         (Snapshot(snapshot_id=42), "no snapshot 42"),
-        (Snapshot(snapshot_id=first, ref="main"), "give one of"),
+        (Snapshot(snapshot_id=first, ref="main"), "declare only one of"),
     ):
         error = refused(lake, snapshot=snapshot)
         assert (error.code.name, why in str(error)) == ("QUERY_ERROR", True)

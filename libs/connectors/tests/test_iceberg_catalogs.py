@@ -1,4 +1,4 @@
-"""Every catalog against the conformance suite of table connectors, and how each is asked."""
+"""Every catalog against the conformance suite of table connectors, and its requests."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -202,7 +202,7 @@ class TestRest(TableConnectorConformance):
         policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.SERVER)
         around = replace(lake.surroundings, policy=policy)
         for url, why in (
-            (self.server.url, "only https is spoken"),
+            (self.server.url, "only https is supported"),
             (self.server.url.replace("http:", "https:"), "loopback"),
         ):
             connector = open_connector(SOURCE, rest(url), {}, surroundings=around)
@@ -257,7 +257,7 @@ def test_a_table_that_was_made_again_is_another_one(lake: Lake) -> None:
     path = lake.folder / "warehouse/books/words"
     path.rename(path.with_name("older"))
     lake.table("words", WORDS, FIRST)
-    with pytest.raises(DatarecsError, match="made again") as caught:
+    with pytest.raises(DatarecsError, match="created again") as caught:
         held.check()
     assert caught.value.code.name == "SNAPSHOT_LOST"
 

@@ -185,7 +185,7 @@ def test_a_declared_type_takes_what_it_holds_whole_and_the_rest_is_invalid(
 
 
 def test_a_type_that_json_has_not_is_refused(read: Open) -> None:
-    with pytest.raises(SourceUnsupportedError, match="no value of a text file is a binary"):
+    with pytest.raises(SourceUnsupportedError, match="a text file has no values of type binary"):
         read("{}", schema={"v": "binary"})
 
 
@@ -212,9 +212,9 @@ def test_a_byte_order_mark_is_dropped_and_lines_may_end_with_cr_lf(
     [
         ('{"a": 1', "line 2 column 8: Expecting ',' delimiter"),
         ('{"a": 1} {"a": 2}', "line 2 column 9: Extra data"),
-        ('{"a": 1, "a": 1}', "line 2: a key stands twice"),
-        ('{"a": {"b": 1, "b": 1}}', "line 2: a key stands twice"),
-        ('{"a": NaN}', "line 2: NaN is no JSON"),
+        ('{"a": 1, "a": 1}', "line 2: a key occurs twice"),
+        ('{"a": {"b": 1, "b": 1}}', "line 2: a key occurs twice"),
+        ('{"a": NaN}', "line 2: NaN is not JSON"),
         ('{"a": 01}', "line 2 column 8"),
         ('{"a": +1}', "line 2 column 7"),
         ('{"a": .5}', "line 2 column 7"),
@@ -222,11 +222,11 @@ def test_a_byte_order_mark_is_dropped_and_lines_may_end_with_cr_lf(
         ('{"a": "x', "line 2 column 7: Unterminated string"),
         ('{"a": "x\ty"}', "line 2 column 9: Invalid control character"),
         ('{"a": \xff}', "line 2 column 7"),
-        ("[1]", "line 2: it is no object; write one object per line"),
+        ("[1]", "line 2: it is not an object; write one object per line"),
         ("[", "line 2 column 2: Expecting value; write one object per line"),
-        ("null", "line 2: it is no object"),
+        ("null", "line 2: it is not an object"),
         ('{"a": 1}\r{"a": 2}', "line 2 column 9: Extra data"),
-        ("\0", "line 2 holds a NUL byte"),
+        ("\0", "line 2 contains a NUL byte"),
         ("\ufeff{}", "line 2"),
     ],
 )

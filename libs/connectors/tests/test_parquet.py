@@ -102,7 +102,7 @@ def test_columns_that_a_file_lacks_are_null_where_that_is_declared(
 def test_every_column_of_a_name_that_stands_twice_is_listed(
     open_files: Open, tmp_path: Path, values: list[list[object]], options: dict[str, object]
 ) -> None:
-    """The plan refuses the name, and what stands beside it is read."""
+    """The plan refuses the name, and the other columns are read."""
     pq.write_table(pa.table(values, names=["k", "v", "v"]), tmp_path / "a.parquet")
     if options:
         pq.write_table(pa.table([["z"], [2]], names=["v", "k"]), tmp_path / "b.parquet")

@@ -303,7 +303,9 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
     assert outcome.results is not None
     told, counts = outcome.results.confirmed, outcome.results.counts
     assert told is not None
-    assert told.in_flight_resolved == 2  # keys 2 and 3; 4 still differs, and nobody saw the update
+    assert (
+        told.in_flight_resolved == 2
+    )  # keys 2 and 3; 4 still differs, and the update was not read
     assert (told.first.rows_unmatched, told.first.source_row_counts) == (3, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
     first, second = (found.pins["ledger"], told.rechecks[0].pins[0])
@@ -339,7 +341,7 @@ SUMS = Stage(
 def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
     server: Server, tmp_path: Path, stages: tuple[Stage, ...], held: list[int]
 ) -> None:
-    """Groups are asked for when their stage begins, and what they stand for may be asked again."""
+    """Groups are queried when their stage begins, and their rows may be queried again."""
     opened: dict[str, Any] = {}
     seen: list[int] = []
 
@@ -376,7 +378,7 @@ def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
 def test_a_second_look_keeps_to_the_connections_of_its_source(
     server: Server, tmp_path: Path, later: tuple[Stage, ...]
 ) -> None:
-    """Also where the first cut is still held, because a later stage asks for groups in it."""
+    """Also if the first cut is still held, because a later stage queries groups in it."""
     ledger = replace(
         SOURCE, partition=Partition(by="id", count=3), limits=Limits(max_connections=3)
     )
@@ -433,14 +435,14 @@ class _Heard(SilentReporter):
 
 
 class _Keyed(MemoryEngine):
-    """The oracle, which knows the keys of what differs like an engine that asks for them."""
+    """The oracle, with the keys of groups that differ, like an engine that queries them."""
 
     def differing(self, stage: str, most: int) -> Any:  # noqa: ANN401, ARG002  the port's
         return sorted({each.key for each in self.differences(stage)})
 
 
 class _Arriving(ManualClock):
-    """Port Clock; what is in flight arrives while somebody waits."""
+    """Port Clock; changes in flight arrive during a wait."""
 
     def __init__(self, arrive: Callable[[], None]) -> None:
         super().__init__(by_itself=True)
@@ -521,7 +523,7 @@ def test_a_second_statement_is_refused_by_the_server(server: Server, text: str) 
         ({"password": "wrong"}, "refused the login of user"),
         ({"database": "nowhere"}, "has no database 'nowhere'"),
         ({"port": 1025}, "cannot be reached"),
-        ({"port": 22}, "port 22 is not one a source may have"),
+        ({"port": 22}, "port 22 is not allowed for a source"),
         ({"host": "no-such-host.invalid"}, "has no address"),
     ],
 )
@@ -537,7 +539,7 @@ def test_a_login_without_a_session_left_is_told_so(server: Server) -> None:
     server.allow(sessions=1)
     connector = server.open()
     held = connector.pin(SOURCE)
-    with pytest.raises(ConnectionFailedError, match="no session left for user"):
+    with pytest.raises(ConnectionFailedError, match="no free connection for user"):
         connector.describe(SOURCE, held.pin)
     held.close()
 
@@ -624,7 +626,7 @@ class _Line:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Source:
-    """A source whose statements end after a second, also where nobody obeys."""
+    """A source with statements that end after a second, also if the server ignores the limit."""
     monkeypatch.setattr(postgres_sessions, "_OBEYS_WITHIN_S", 0)
     monkeypatch.setattr(postgres_sessions, "_GONE_WITHIN_S", 0.2)
     return replace(SOURCE, limits=Limits(statement_timeout=timedelta(seconds=1)))
@@ -673,7 +675,7 @@ def test_a_pin_is_lost_in_time_when_nothing_comes_from_the_server_any_more(
 ) -> None:
     with closing(_Line(server.config.port, words=b"Q\0\0\0\rSELECT 1")) as line:
         held = server.open(port=line.port).pin(soon)
-        with pytest.raises(SnapshotLostError, match="was cut"):
+        with pytest.raises(SnapshotLostError, match="has ended"):
             held.check()
         held.close()
 

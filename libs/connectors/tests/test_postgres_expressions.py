@@ -105,7 +105,7 @@ def test_an_expression_without_a_value_on_some_row_ends_the_read(
     connector: Any,  # noqa: ANN401  a port
     expression: str,
 ) -> None:
-    with pytest.raises(QueryFailedError, match="fails on some row"):
+    with pytest.raises(QueryFailedError, match="fails for a row"):
         answered(connector, expression)
 
 

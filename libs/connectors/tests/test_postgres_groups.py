@@ -86,7 +86,7 @@ def server(postgres_server: PostgresServer) -> Server:
 
 @pytest.fixture
 def ask(server: Server, tmp_path: Path) -> Ask:
-    """Extract a relation, asked for something; every column has its own name."""
+    """Extract a relation with a request; every column has its own name."""
 
     def asked(relation: str, **given: object) -> Scan:
         connector, source = server.open(relation), server.source(relation)
@@ -164,7 +164,7 @@ def test_a_group_beside_the_condition_is_counted_and_not_brought(ask: Ask) -> No
 @pytest.mark.case("P29")
 @pytest.mark.case("P33")
 def test_text_is_grouped_by_its_bytes_and_padding_by_its_type(ask: Ask) -> None:
-    """char(4) holds 'a   ' twice; varchar tells 'a' from 'a ' and 'A' under any collation."""
+    """char(4) has 'a   ' twice; varchar distinguishes 'a', 'a ' and 'A' under any collation."""
     found = ask("traps", groups=Groups(dimensions=("word",)))
     assert sorted(row["word"] for row in stored(found)) == ["A", "a", "a "]
     found = ask("traps", groups=Groups(dimensions=("code",)))

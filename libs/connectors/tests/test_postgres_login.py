@@ -99,7 +99,7 @@ def test_without_a_password_none_of_the_environment_is_sent() -> None:
 
 @contextmanager
 def asking_server(request: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """A server that asks for the password in its own way and records what comes back."""
+    """A server that requests the password with its own method and records the answer."""
     received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as door:
 
@@ -128,7 +128,7 @@ def asking_server(request: bytes) -> Iterator[tuple[int, list[bytes]]]:
 def test_a_server_that_asks_for_the_password_itself_never_gets_it(request_bytes: bytes) -> None:
     with asking_server(request_bytes) as (port, received):
         config = replace(CONFIG, host="127.0.0.1", port=port, sslmode=SslMode.DISABLE)
-        with pytest.raises(ConnectionFailedError, match="asks for no scram-sha-256"):
+        with pytest.raises(ConnectionFailedError, match="does not use scram-sha-256"):
             open_source(config).pin(SOURCE)
     answer = b"".join(received[1:])
     assert answer in {b"", b"X\0\0\0\x04"}  # nothing, or libpq's goodbye
@@ -235,7 +235,7 @@ def test_a_real_server_with_a_weak_rule_is_refused_and_says_why(
     direct = {"host": "127.0.0.1", "port": weak_server.port, "user": weak_server.user}
     with psycopg.connect(**direct, dbname=weak_server.database, password=PASSWORD):  # type: ignore[arg-type]  # texts and a number
         pass
-    with pytest.raises(ConnectionFailedError, match="asks for no scram-sha-256") as refused:
+    with pytest.raises(ConnectionFailedError, match="does not use scram-sha-256") as refused:
         open_source(weak_server).pin(SOURCE)
     assert PASSWORD not in str(refused.value)
 

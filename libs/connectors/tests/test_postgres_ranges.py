@@ -56,9 +56,9 @@ def test_ranges_follow_size_count_and_connections(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"by": "none"}, "the job asks for one"),
-        ({"readers": 1}, "the job asks for one"),
-        ({"relation": None}, "says nothing"),
+        ({"by": "none"}, "the job declares one"),
+        ({"readers": 1}, "the job declares one"),
+        ({"relation": None}, "cannot read its catalog entry"),
         ({"relation": replace(TABLE, size_bytes=31 * MIB)}, "less than 32 MiB"),
         ({"relation": Relation(kind="v")}, "a view"),
         ({"relation": Relation(kind="f")}, "another server"),
@@ -78,7 +78,7 @@ def test_one_reader_has_its_reason(given: dict[str, Any], words: str) -> None:
 
 def test_old_servers_and_one_core_keep_one_reader() -> None:
     old = ranges_of(SOURCE, TABLE, version=130_011, cores=8)
-    assert (old.count, old.reason) == (1, "PostgreSQL 13 reads no range of blocks; 14 does")
+    assert (old.count, old.reason) == (1, "PostgreSQL 13 cannot read a range of blocks; 14 can")
     assert ranges_of(SOURCE, TABLE, version=150_000, cores=1).reason == "1 usable core"
     two = ranges_of(SOURCE, TABLE, version=150_000, cores=2)
     assert two == Ranges(count=8, at_once=2, reason="2 usable cores")

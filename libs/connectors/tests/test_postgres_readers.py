@@ -50,7 +50,7 @@ CREATE TABLE {} AS SELECT i AS id, i % 7 AS few, nullif('w' || i % 40, 'w3') AS 
 FROM generate_series(1, 800) i
 """
 GATE = "TRIM(pad) <> ''"
-"""A filter that waits while somebody holds the lock, by the function that shadows the server's."""
+"""A filter that waits while the lock is held, by a function that shadows the server's."""
 LATE = "CASE WHEN id = 790 THEN CAST(word AS int) ELSE 1 END = 1"
 """A filter that fails on one row."""
 SHADOW: LiteralString = """
@@ -233,7 +233,7 @@ def test_filters_expressions_and_conditions_hold_within_ranges(
     assert {row[at] for row in rows(found)} == {i for i in wanted if i % 7 == 3}
     assert found.extract is not None
     assert found.extract.source_rows == len(wanted)
-    assert (files(asked), len(rows(asked))) == (1, 2)  # one reader asks for keys
+    assert (files(asked), len(rows(asked))) == (1, 2)  # one reader queries keys
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_an_empty_table_and_one_of_one_block_have_one_reader(
         )
     )
     with pinned(database, a_source(f"{table} small", readers=8)) as scan:
-        assert ranges(scan) == Ranges(reason="its rows lie in one block")
+        assert ranges(scan) == Ranges(reason="its rows are in one block")
         assert len(rows(brought(database, scan, tmp_path / "x"))) == kept
     with pinned(database, a_source(table)) as scan:
         assert "less than 32 MiB" in ranges(scan).reason
@@ -321,7 +321,7 @@ def test_one_range_that_fails_fails_the_source(
     database: Database, table: str, tmp_path: Path
 ) -> None:
     with pinned(database, a_source(table, readers=4, filter=LATE)) as scan:
-        with pytest.raises(QueryFailedError, match="fails on some row"):
+        with pytest.raises(QueryFailedError, match="fails for a row"):
             brought(database, scan, tmp_path / "x")
         database.wait(SESSIONS, 1)
     assert list((tmp_path / "x").iterdir()) == []
@@ -358,7 +358,7 @@ def test_a_table_that_was_emptied_or_moved_since_the_pin_is_no_snapshot(
     with pinned(database, a_source(table, readers=readers)) as scan:
         for statement in change.split("; "):
             database.run(statement, table)
-        with pytest.raises(SnapshotLostError, match="made anew"):
+        with pytest.raises(SnapshotLostError, match="recreated"):
             brought(database, scan, tmp_path / "x")
 
 
@@ -374,7 +374,7 @@ def test_readers_whose_snapshot_ended_read_nothing(
 def test_a_range_that_loses_rows_is_found_by_counting_again(
     database: Database, table: str, tmp_path: Path
 ) -> None:
-    """Told by a filter that keeps rows of COPY alone, by a shadowed function."""
+    """Detected by a filter that admits only rows of COPY, by a shadowed function."""
     odd = "LTRIM(pad) <> ''"
     with pinned(database, a_source(table, "id", 3, filter=odd)) as scan:
         with pytest.raises(SnapshotLostError, match="800 rows, and 0 were counted"):
@@ -424,7 +424,7 @@ def test_a_batch_has_as_many_rows_as_the_source_says(
 
 
 def test_a_session_that_is_over_is_gone_from_the_server(database: Database) -> None:
-    """Whoever counts sessions when the next one begins does not meet it."""
+    """A count of sessions at the start of the next one does not include it."""
     with ExitStack() as closing:
         for _ in range(10):
             session = psycopg.connect(database.address, application_name="datarecs")

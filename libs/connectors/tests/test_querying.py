@@ -65,7 +65,7 @@ def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00000.parquet"]
         found: list[dict[str, object]] = pq.read_table(tmp_path / "out").to_pylist()
         assert len(found) == brought.extract.rows
-        # Whoever proves a run opens its sources anew.
+        # A verification of a run opens its sources again.
         opened = open_connector(source, connection, {}, surroundings=surroundings)
         assert len(list(opened.rows(scan))) == len(found)
         return sorted(found, key=str)
@@ -75,7 +75,7 @@ def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
 
 
 def ignored(_read: Read) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def written(folder: Path, kind: SourceKind, table: pa.Table) -> None:
@@ -214,7 +214,7 @@ def test_a_disk_too_full_for_a_query_is_not_told_as_a_fault_of_the_query(
 
 
 def test_errors_repeat_no_value_of_a_row(answer: Answer) -> None:
-    with pytest.raises(QueryFailedError, match="failed on some row") as caught:
+    with pytest.raises(QueryFailedError, match="failed for a row") as caught:
         answer("select owner::int k from lake")
     assert "ana" not in str(caught.value)
     with pytest.raises(QueryFailedError, match='column "amout" not found'):
@@ -249,7 +249,7 @@ def test_a_query_makes_plain_columns_of_nested_ones(answer: Answer) -> None:
         {"n": 2, "x": 1},
         {"n": None, "x": None},
     ]
-    with pytest.raises(QueryFailedError, match="no 64 bits hold"):
+    with pytest.raises(QueryFailedError, match="nested integers of more than 64 bits"):
         answer("select item.n k from lake", table=nested)
 
 
@@ -300,5 +300,5 @@ def test_every_failure_is_one_of_the_source(answer: Answer) -> None:
 def test_limits_of_rows_count_what_the_query_reads(answer: Answer) -> None:
     limits = Limits(max_rows=4)
     assert answer("select count(*) n from lake", limits=limits) == [{"n": 4}]
-    with pytest.raises(SourceError, match="reads more than limits allow"):
+    with pytest.raises(SourceError, match="reads more than its limits allow"):
         answer("select count(*) n from lake", limits=replace(limits, max_rows=3))

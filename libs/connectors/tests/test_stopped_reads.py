@@ -172,7 +172,7 @@ def test_after_a_stop_no_session_is_opened(bench: Bench, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("after_s", [0.0, 0.5], ids=["before it runs", "while it runs"])
 def test_a_stop_ends_a_query_over_files(tmp_path: Path, after_s: float) -> None:
-    """The query would run for hours; DuckDB works on it in the thread that asked."""
+    """The query would run for hours; DuckDB executes it in the calling thread."""
     rows = "".join(f"{number}\n" for number in range(2000))
     (tmp_path / "one.csv").write_text("id\n" + rows)
     stop, loaded = Stopping(), Event()

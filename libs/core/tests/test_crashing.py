@@ -12,7 +12,7 @@ def test_in_production_nothing_happens() -> None:
         crash_point(point)
 
 
-def test_a_bound_hook_hears_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_hook_receives_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[CrashPoint] = []
     monkeypatch.setattr(crashing, "hook", heard.append)
     crash_point(CrashPoint.RELAY_AFTER_SEND)

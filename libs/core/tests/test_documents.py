@@ -83,7 +83,7 @@ def test_another_document_is_refused(document: Any) -> None:  # noqa: ANN401 - J
         from_document(Outer, document)
 
 
-def test_what_has_no_written_form_is_said_to_have_none() -> None:
+def test_a_value_without_written_form_is_refused() -> None:
     with pytest.raises(TypeError, match="set has no written form"):
         to_document({1, 2})
 

@@ -64,7 +64,7 @@ def test_what_is_no_plain_decimal_is_refused_at_once(text: str) -> None:
     assert (value, perf_counter() - started < 0.01) == (None, True)
 
 
-def test_a_minus_is_read_only_where_it_is_asked_for() -> None:
+def test_a_minus_is_read_only_where_it_is_allowed() -> None:
     assert (parse_decimal("-1.5", signed=True), parse_decimal("-1.5")) == (Decimal("-1.5"), None)
 
 

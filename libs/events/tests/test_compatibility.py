@@ -42,11 +42,11 @@ def tolerance(schema: Schema) -> Schema:
         (lambda new: new["properties"]["stage_name"].update(maxLength=100), "maxLength"),
         (lambda new: new["properties"]["attempt"].update(minimum=2), "minimum"),
         (lambda new: new["properties"]["stage_name"].update(minLength=1), "minLength"),
-        (lambda new: new["required"].append("stage_name"), "stage_name: newly required"),
-        (lambda new: new["required"].remove("result"), "result: no longer promised"),
+        (lambda new: new["required"].append("stage_name"), "stage_name: now required"),
+        (lambda new: new["required"].remove("result"), "result: no longer required"),
         (lambda new: new["properties"]["result"]["enum"].append("PARTIAL"), "result.: enum"),
         (lambda new: tolerance(new)["properties"].pop("combine"), "combine: removed"),
-        (lambda new: tolerance(new)["required"].append("combine"), "combine: newly required"),
+        (lambda new: tolerance(new)["required"].append("combine"), "combine: now required"),
         (
             lambda new: new["properties"]["source_row_counts"]["additionalProperties"].update(
                 type="string"
@@ -91,7 +91,7 @@ def test_an_optional_field_may_come_with_a_raised_addition(
     change: Callable[[Schema], object],
 ) -> None:
     assert changed(change) == ()
-    assert any("addition must be raised" in one for one in changed(change, raised=False))
+    assert any("addition number must be increased" in one for one in changed(change, raised=False))
 
 
 def test_texts_for_people_and_wider_limits_break_nobody() -> None:

@@ -55,8 +55,8 @@ def test_an_older_release_is_held_against_the_new_one(
     gone.write_text("{}", encoding="utf-8")
     assert main(["--against", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert "reconciliation.run.failed/1.json: the type is gone" in told
-    assert f"{NAME}: job_id: newly required" in told
+    assert "reconciliation.run.failed/1.json: the type is missing" in told
+    assert f"{NAME}: job_id: now required" in told
 
 
 def test_examples_show_decimals_as_they_are_sent() -> None:

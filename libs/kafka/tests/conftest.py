@@ -53,7 +53,7 @@ def told_codes() -> Iterator[Codes]:
 
 @pytest.fixture
 def careless_sockets() -> Iterator[None]:
-    """kafka-python forgets to close a socket whose connection was refused, or is still being made.
+    """kafka-python does not close a socket with a refused or incomplete connection.
 
     Its log records keep it alive through the traceback, so they are not made; the rest is collected
     here, before the warning of an unclosed socket is an error again.

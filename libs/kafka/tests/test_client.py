@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 
 class TestKafkaLogClient(LogClientConformance):
-    """Nothing of its own: the suite speaks."""
+    """No further tests: the suite covers it."""
 
 
 class BadName(str):

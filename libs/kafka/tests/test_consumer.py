@@ -91,7 +91,7 @@ def test_a_connection_cut_at_commit_is_repeated_and_absorbed(world: World) -> No
 
 @dataclass
 class CutAtCommit:
-    """A database whose first COMMIT works, but nobody hears of it."""
+    """A database with a first COMMIT that works, but its answer is lost."""
 
     inner: UnitOfWork
     cut: bool = False
@@ -141,7 +141,7 @@ def test_events_of_types_without_a_handler_pass(world: World) -> None:
 def test_start_up_refuses_a_handler_the_catalogue_does_not_grant(
     world: World, subscription: Subscription
 ) -> None:
-    """email-notifier hears run.finalised alone."""
+    """email-notifier subscribes only to run.finalised."""
     with pytest.raises(SubscriptionRefusedError):
         Consumer(
             world.log,
@@ -373,7 +373,7 @@ def test_an_outage_of_the_log_is_waited_for(world: World) -> None:
     assert consumer.ready() is None
     world.log.outage(down=True)
     away = world.consume(seconds=60)
-    assert away.ready() == "event log at memory is not available: an outage was ordered"
+    assert away.ready() == "event log at memory is not available: a test simulates an outage"
     world.log.outage(down=False)
     ids.append(world.publish())
     world.consume()
@@ -403,7 +403,7 @@ def test_lag_and_pauses_are_shown(world: World) -> None:
 
 
 def test_a_member_that_lost_a_partition_tells_no_lag_of_it_any_more(world: World) -> None:
-    """The one that has it now does; a gauge would keep what it was told last."""
+    """The current owner does; a gauge would keep its last value."""
     world.publish(partition=1)
     waiting = a_session(world, FailsAtFirst(world, [StoreBusyError(cause="?") for _ in range(9)]))
     waiting.turn(world.after(10))

@@ -282,7 +282,7 @@ def turn_often(session: Session) -> None:
 def test_what_could_not_be_committed_is_committed_by_a_stop(
     platform: Platform, administration: KafkaAdminClient
 ) -> None:
-    """Handled, refused its offset, and told to stop before it could turn once more."""
+    """Handled, with a refused offset, and stopped before its next turn."""
     event = platform.event()
     with KafkaProducer(**platform.access.settings()) as producer:
         sent = producer.send(

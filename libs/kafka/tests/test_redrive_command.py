@@ -1,4 +1,4 @@
-"""`datarecs-<service> redrive`: what is asked for, what is said, which exit code."""
+"""`datarecs-<service> redrive`: arguments, output and exit codes."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_dead_letter_is_handled_by_the_repaired_service(
 
 def test_what_is_not_meant_stays(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert redrive([world.consumer()], ["--reason", "BAD_JSON"]) == 0
-    assert "left alone 1" in capsys.readouterr().out
+    assert "not selected 1" in capsys.readouterr().out
     assert world.handled == []
 
 

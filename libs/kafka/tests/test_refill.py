@@ -1,4 +1,4 @@
-"""Events the log forgot before they were read: told, read again from the outbox, effective once."""
+"""Events removed from the log before they were read: reported, read from the outbox, one effect."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def world() -> World:
 
 
 def with_a_gap(world: World, lost: int = 3) -> list[UUID]:
-    """One event was handled, the next ones are gone, one more stands in the log."""
+    """One event was handled, the next ones are removed, one more is in the log."""
     read = world.publish()
     world.consume()
     gone = [world.publish() for _ in range(lost)]
@@ -133,7 +133,7 @@ def test_partitions_without_a_gap_go_on_meanwhile(world: World) -> None:
 
 @dataclass
 class Away:
-    """An archive whose database is away at first."""
+    """An archive with a database that is unavailable at first."""
 
     inner: EventArchive
     failures: int

@@ -244,7 +244,7 @@ def test_a_wake_up_is_obeyed_before_the_next_poll(office: Office) -> None:
 
 
 class AlwaysWoken:
-    """Somebody commits at every moment."""
+    """Another process commits all the time."""
 
     def is_set(self) -> bool:
         return True
@@ -305,7 +305,7 @@ def test_the_way_from_commit_to_ack_is_timed_and_traced(office: Office) -> None:
 
 
 class LateAcks:
-    """The log, whose acks are known 120 ms after the sending; waiting lets time pass."""
+    """The log, with acknowledgements 120 ms after the send; waiting advances time."""
 
     def __init__(self, office: Office) -> None:
         self._office, self._producer = office, office.log.producer()

@@ -23,5 +23,5 @@ def test_a_week_more_than_the_longest_way_is_enough(outbox: int, inbox: int) -> 
 def test_less_is_refused_whether_outbox_or_dead_letters_keep_longer(
     outbox: int, inbox: int
 ) -> None:
-    with pytest.raises(MemoryTooShortError, match=f"kept {inbox} days"):
+    with pytest.raises(MemoryTooShortError, match=f"keeps entries {inbox} days"):
         refuse_short_memory(days(outbox=outbox, inbox=inbox), group=GROUP)

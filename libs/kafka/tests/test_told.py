@@ -41,7 +41,7 @@ def of(told: list[EventDict], event: str) -> EventDict:
 
 
 def traced(world: World) -> EncodedEvent:
-    """An event of a run whose trace is known, on the topic."""
+    """An event of a run with a known trace, on the topic."""
     stamp = Stamp(
         event_id=EventId(world.ids.new()), time=world.clock.now(), sequence=1, traceparent=PARENT
     )

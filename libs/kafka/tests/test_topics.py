@@ -23,14 +23,8 @@ SERVICES = ["run-controller", "email-notifier", "webhook-service"]
 
 @pytest.fixture(scope="module")
 def applied(kafka_broker: KafkaBroker) -> tuple[str, ...]:
-    """The catalogue stands on the broker; what that changed."""
-    return topics.apply(
-        kafka_broker.bootstrap,
-        username=kafka_broker.username,
-        password=kafka_broker.password,
-        principals=PASSWORDS,
-        local=True,
-    )
+    """Apply the catalogue to the broker; return the changes."""
+    return topics.apply(kafka_broker.access, principals=PASSWORDS, local=True)
 
 
 def client_of(access: BrokerAccess, principal: str) -> KafkaLogClient:
@@ -43,9 +37,7 @@ def poll_for_a_while(consumer: LogConsumer) -> None:
 
 
 def differences(access: BrokerAccess) -> tuple[str, ...]:
-    return topics.verify(
-        access.bootstrap, username=access.username, password=access.password, local=True
-    )
+    return topics.verify(access, local=True)
 
 
 @pytest.mark.usefixtures("applied")
@@ -55,13 +47,7 @@ def test_after_apply_nothing_differs(access: BrokerAccess) -> None:
 
 @pytest.mark.usefixtures("applied")
 def test_a_second_apply_changes_nothing(access: BrokerAccess) -> None:
-    again = topics.apply(
-        access.bootstrap,
-        username=access.username,
-        password=access.password,
-        principals=PASSWORDS,
-        local=True,
-    )
+    again = topics.apply(access, principals=PASSWORDS, local=True)
     assert again == ()
 
 
@@ -73,13 +59,7 @@ def test_a_changed_setting_and_a_foreign_right_are_found_and_undone(
     administration.create_acls([topics.acl_of(foreign)])
     topics.set_configuration(administration, {Topic.RUN_INFRA: {"retention.ms": "1000"}})
     found = differences(access)
-    topics.apply(
-        access.bootstrap,
-        username=access.username,
-        password=access.password,
-        principals={},
-        local=True,
-    )
+    topics.apply(access, principals={}, local=True)
     assert found == (
         "topic datarecs.run.infra deviates in retention.ms",
         f"unexpected: {foreign}",

@@ -74,7 +74,7 @@ def filled(client: KafkaLogClient, topic: str) -> None:
 
 
 def shared(one: frozenset[Partition], other: frozenset[Partition]) -> bool:
-    """Each partition has one reader; what a member gave up is for a moment nobody's."""
+    """Each partition has one reader; a released partition has no reader for a moment."""
     return not one & other and len(one | other) == 3
 
 
@@ -171,7 +171,7 @@ def test_a_commit_inside_a_listener_is_refused_so_none_is_registered(
 def test_a_producer_that_the_broker_has_fenced_answers_and_is_replaced(
     access: BrokerAccess, topic: str, log_client: KafkaLogClient
 ) -> None:
-    """Another one under its identity: the refusal stands in the future, the next send is fresh."""
+    """Another member with its identity: the future has the refusal, the next send works."""
     settings = {**access.settings(), **PRODUCER_SETTINGS, "transactional_id": f"{topic}-tx"}
     old, rival = KafkaProducer(**settings), KafkaProducer(**settings)
     producer = log_client.producer()
@@ -233,7 +233,7 @@ def test_headers_are_text_and_bytes_and_anything_else_is_an_answer(
 
 
 def test_bytes_pass_as_they_are(log_client: KafkaLogClient, topic: str) -> None:
-    """No serializer of the library stands in between, whatever the bytes mean."""
+    """The library applies no serializer, for any bytes."""
     value = json.dumps({"amount": "1.10"}).encode() + b"\x00\xff"
     write(producer := log_client.producer(), topic, value)
     producer.close()
@@ -293,7 +293,7 @@ def test_close_ends_within_its_time_though_the_broker_is_gone(
 def test_a_commit_of_nothing_that_is_assigned_is_told_by_offsets_alone(
     log_client: KafkaLogClient, topic: str
 ) -> None:
-    """What the library calls committed is what the broker holds, not what was asked for."""
+    """The library reports the offset that the broker has stored, not the requested one."""
     with member(log_client, f"{topic}-explicit", topic) as consumer:
         where = min(joined(consumer))
         assert consumer.commit({where: 0})

@@ -62,7 +62,7 @@ def test_it_loads_no_extension(tmp_path: Path) -> None:
 def test_a_batch_holds_so_many_bytes_however_late_long_values_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first rows are short, so that whoever asked them would read all others at once."""
+    """The first rows are short, so an estimate from them would read all others at once."""
     monkeypatch.setattr(database_module, "BATCH_BYTES", 2**20)
     resources = Resources(directory=str(tmp_path), threads=1, memory_bytes=2**28, spill_bytes=2**30)
     long = 500

@@ -46,7 +46,7 @@ def a_stage(tables: Sequence[Table]) -> StagePlan:
 
 
 def pushed(stage: StagePlan) -> StagePlan:
-    """The same stage whose second source gives groups."""
+    """The same stage with a second source that returns groups."""
     first, second = stage.scans
     return replace(stage, scans=(first, replace(second, groups=Groups(dimensions=("k",)))))
 

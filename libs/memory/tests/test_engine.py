@@ -77,7 +77,7 @@ def test_each_source_is_read_once_for_all_stages() -> None:
 
 @pytest.mark.parametrize("brought", [True, False])
 def test_rows_that_a_source_kept_are_counted_whether_they_are_read_or_not(*, brought: bool) -> None:
-    """A source may keep what no stage looks at; asked without an extract it gives everything."""
+    """A source may exclude rows that no stage needs; without an extract it returns all rows."""
     tables = pair("k int, v int", [(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 4)])
     stages = (rows_by("k", a_measure("v"), where="k < 3"), counting(where="k < 3"))
     whole = plan_of(a_job(tables, *stages), tables)

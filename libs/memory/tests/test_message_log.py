@@ -24,7 +24,7 @@ def log_client(topic: str) -> MessageLog:
 
 
 class TestMessageLog(LogClientConformance):
-    """Nothing of its own: the suite speaks."""
+    """No further tests: the suite covers it."""
 
 
 @pytest.mark.parametrize(

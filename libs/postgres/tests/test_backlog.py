@@ -1,4 +1,4 @@
-"""How much waits, as the controller's metrics tell it, on the real server."""
+"""The backlog in the controller's metrics, on the real server."""
 
 from collections.abc import Iterator
 from contextlib import closing

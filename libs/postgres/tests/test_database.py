@@ -175,7 +175,7 @@ class TestFailures:
             tx.runs.add(run)
             cut(database)
             with suppress(DBAPIError):
-                tx.runs.get(run.run_id)  # whoever swallows this is told so by the commit
+                tx.runs.get(run.run_id)  # if this is ignored, the commit raises it again
 
         with (
             closing(Database(database.url(API))) as own,
@@ -294,7 +294,7 @@ class TestBeginning:
 
 
 class TestWhatTravelsTogether:
-    """A write whose answer nobody needs goes with the next question, or with COMMIT."""
+    """A write without a result is sent with the next query or with COMMIT."""
 
     PUT = text("INSERT INTO datarecs.run_timer VALUES (:tenant, :run, :reason, now())")
 
@@ -443,7 +443,7 @@ class TestStart:
     ) -> None:
         private_database.query("DELETE FROM datarecs.schema_compat")
         with closing(Database(private_database.url(CONTROLLER))) as own:
-            assert "lacks migration" in (own.ready() or "")
+            assert "is missing; run" in (own.ready() or "")
 
     @pytest.mark.parametrize(("oldest", "ready"), [("0.1.0", True), ("99.0.0", False)])
     def test_a_schema_ahead_is_ready_while_it_carries_this_release(

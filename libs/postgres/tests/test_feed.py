@@ -37,7 +37,7 @@ def followed(stores: Stores, cursor: int, done: threading.Event) -> list[int]:
 
 
 def followed_plainly(database: PreparedDatabase, cursor: int, done: threading.Event) -> list[int]:
-    """The same by `rv > cursor` alone, for comparison: what everybody would write first."""
+    """The same only by `rv > cursor`, for comparison: the naive version."""
     read: list[int] = []
     with database.connect() as connection:
         while True:

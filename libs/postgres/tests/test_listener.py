@@ -20,7 +20,7 @@ SOON = 10.0
 
 @pytest.fixture
 def heard(database: PreparedDatabase) -> Iterator[Heard]:
-    """What a running listener hears; its first two lines say that it listens."""
+    """The notifications of a running listener; the first two lines show that it listens."""
     lines: Heard = queue.Queue()
     stop = Latch()
     listener = Listener(database.url(API), lambda channel, payload: lines.put((channel, payload)))

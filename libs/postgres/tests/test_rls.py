@@ -94,19 +94,19 @@ class TestSchema:
             ),
             (
                 "CREATE POLICY all_of_it ON datarecs.run TO datarecs_api USING (true)",
-                ["policy all_of_it on run is not as in rls.py"],
+                ["policy all_of_it on run differs from rls.py"],
             ),
             (
                 "ALTER POLICY tenant_api ON datarecs.run USING (true)",
-                ["policy tenant_api on run is not as in rls.py"],
+                ["policy tenant_api on run differs from rls.py"],
             ),
             (
                 "GRANT UPDATE (status) ON datarecs.run TO datarecs_api",
-                ["UPDATE on run.status for datarecs_api is not as in rls.py"],
+                ["UPDATE on run.status for datarecs_api differs from rls.py"],
             ),
             (
                 "GRANT SELECT ON datarecs.run TO PUBLIC",
-                ["SELECT on run for PUBLIC is not as in rls.py"],
+                ["SELECT on run for PUBLIC differs from rls.py"],
             ),
             (
                 "REVOKE SELECT ON datarecs.run FROM datarecs_mail",
@@ -114,7 +114,7 @@ class TestSchema:
             ),
             (
                 "CREATE UNIQUE INDEX by_name ON datarecs.resource (name)",
-                ["unique index by_name of resource leaves the tenant out"],
+                ["unique index by_name of resource does not include the tenant"],
             ),
             (
                 "CREATE FUNCTION datarecs.peek() RETURNS int SECURITY DEFINER RETURN 1",
@@ -134,7 +134,7 @@ class TestSchema:
             ),
             (
                 "ALTER FUNCTION datarecs.claim_runs SECURITY INVOKER",
-                ["function claim_runs runs with other rights than rls.py says"],
+                ["function claim_runs runs with other rights than in rls.py"],
             ),
             ("DROP FUNCTION datarecs.feed_after", ["function feed_after is missing"]),
             (

@@ -113,7 +113,7 @@ def test_what_is_missing_is_counted_in_groups_and_in_rows() -> None:
     (line,) = screen.missing
     assert (line.groups, line.rows) == ((1, 1), (2, 1))
     assert {row.why for row in screen.largest} == {"only in a", "only in b"}
-    assert screen.cause == "every difference is a group that a source lacks"
+    assert screen.cause == "every difference is a group that is missing in a source"
 
 
 def test_an_unreadable_value_makes_the_amount_unknown_with_its_reason() -> None:

@@ -107,7 +107,7 @@ def test_a_page_says_what_was_read_and_how_to_ask_again() -> None:
     assert "total_amount (sum) at most 0.01 apart" in text
     assert "None: values were compared exactly as the sources hold them." in text
     assert "datarecs run ledger-vs-exports" in text
-    assert "Asked by ana.lopez@example.com (immediate)" in text
+    assert "Requested by ana.lopez@example.com (immediate)" in text
     assert re.search(r"proof_hash sha256:[0-9a-f]{64}", text)
     assert re.search(r"Spec hash sha256:[0-9a-f]{64}", text)
 
@@ -219,7 +219,7 @@ def test_without_the_right_no_value_is_on_the_page() -> None:
     text = unmatched_page(samples=False).text
     assert "4711" not in text
     assert "9500" not in text
-    assert "whoever asked for this page may not read them" in text
+    assert "you have no permission to read them" in text
     assert "5 only in ledger" in text
 
 
@@ -231,7 +231,7 @@ def test_an_errored_run_tells_cause_and_last_step_and_no_verdict() -> None:
         "message": "source exports: a.csv line 812: the row has more fields than the header",
     }
     page = _Page(error_report({**ERRORED, "error": error}))
-    assert "ERRORED A file of a source cannot be read as what it says it is." in page.text
+    assert "ERRORED A file of a source cannot be read in its declared format." in page.text
     assert "a.csv line 812" in page.text
     assert "CORRUPT_SOURCE (DR3009)" in page.text
     assert "started by a worker 2026-11-20 06:14:03 UTC ended" in page.text
@@ -254,7 +254,7 @@ def test_a_run_that_was_never_submitted_says_so() -> None:
     error = {"code": "UNKNOWN", "detail_code": "SUBMIT_REJECTED", "message": "quota"}
     run = {**RUN, "status": "QUEUE_ERRORED", "started_at": None, "error": error}
     text = _Page(error_report(run)).text
-    assert "QUEUE_ERRORED The run could not be submitted, so it was never started." in text
+    assert "QUEUE_ERRORED The run could not be submitted, so it never started." in text
 
 
 def test_an_unknown_detail_code_still_gives_a_page() -> None:
@@ -385,5 +385,5 @@ def test_the_root_over_row_digests_stands_beside_the_proof() -> None:
 @pytest.mark.case("P57")
 def test_a_second_look_is_shown_with_both_counts() -> None:
     shown = _Page(run_report(document_with_recheck(), RUN, samples=True)).text
-    assert "Agreed when read again 1 of 3 that differed at first" in shown
-    assert "3 groups differed at first and, looked at again once, 1 agreed (in flight)" in shown
+    assert "Agreed after recheck 1 of 3 that differed at first" in shown
+    assert "3 groups differed at first and, rechecked once, 1 agreed (in flight)" in shown

@@ -158,7 +158,7 @@ def parts(content: MailContent) -> tuple[str, str]:
             UNMATCHED,
             "▲ UNMATCHED ledger-vs-exports · 30 of 1,005 groups",
             [
-                "The comparison ran to its end and found differences.",
+                "The comparison completed and found differences.",
                 "Stages that differ: balance.",
                 "balance: 20 groups are missing in ledger.",
                 "balance: 5 groups are missing in exports.",
@@ -173,7 +173,7 @@ def parts(content: MailContent) -> tuple[str, str]:
             [
                 "Stopped after the deadline of 3,600 s during balance.",
                 "No verdict exists",
-                "Check the slowest source, narrow the window, or raise the deadline.",
+                "Check the slowest source, compare fewer rows, or raise the deadline.",
             ],
         ),
         (
@@ -205,7 +205,7 @@ def parts(content: MailContent) -> tuple[str, str]:
             [
                 (
                     "It had differed since 2026-11-20 06:14:03 UTC, for 3 runs; "
-                    "the first mail said UNMATCHED."
+                    "the first mail reported UNMATCHED."
                 )
             ],
         ),
@@ -223,7 +223,7 @@ def test_each_outcome_has_its_subject_and_both_parts_say_the_same(
 @pytest.mark.case("M05")
 def test_a_run_that_was_never_submitted_is_said_to_be_never_started() -> None:
     content = errored(RunErrorCode.UNKNOWN, never_started=True)
-    assert "The run could not be submitted, so it was never started." in parts(content)[0]
+    assert "The run could not be submitted, so it never started." in parts(content)[0]
 
 
 def test_an_unmatched_run_is_never_called_failed() -> None:
@@ -329,7 +329,7 @@ def test_the_first_screen_of_both_parts_states_amounts_missing_groups_and_the_ca
         "-1,250.40",
         "49.60",
         "total_amount 1,300.00",
-        "Likely cause: one side is rounded (total_amount of exports; 4 of 5 differences).",
+        "Likely cause: one source is rounded (total_amount of exports; 4 of 5 differences).",
         f"{BASE}/api/v1/public/reports/token",
     ):
         assert fact in text

@@ -73,7 +73,7 @@ def test_limits_and_warnings_are_told() -> None:
 @pytest.mark.case("P57")
 def test_a_second_look_is_told_with_both_counts() -> None:
     told = text(document_with_recheck())
-    assert "3 groups differed at first and, looked at again once, 1 agreed (in flight); " in told
+    assert "3 groups differed at first and, rechecked once, 1 agreed (in flight); " in told
     assert "2 still differ." in told
 
 

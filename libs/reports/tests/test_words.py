@@ -139,7 +139,7 @@ def test_every_relaxation_is_named_with_its_column() -> None:
     job = a_job(tables, rows_by("id", a_measure("amount")), normalize=rules, sources=sources)
     assert relaxations(run_facts(document(job, tables))) == [
         "id: upper and lower case are the same",
-        "id: white space at both ends does not count",
+        "id: white space at both ends is ignored",
         "amount: numbers are rounded half-even to 1 place",
         "exports.amount: read as decimal(12,2)",
     ]

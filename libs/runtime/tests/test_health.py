@@ -34,7 +34,7 @@ def test_readiness_lists_every_reason_by_name() -> None:
     health = Health(ready_when=checks, started=True)
     assert told(health, "/readyz?verbose") == (
         503,
-        {"migrations": "at 3, need 4", "broker": "cannot be asked (ConnectionError)"},
+        {"migrations": "at 3, need 4", "broker": "cannot be checked (ConnectionError)"},
     )
 
 

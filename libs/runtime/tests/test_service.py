@@ -47,7 +47,7 @@ def test_help_prints_every_setting_with_its_default_and_meaning(
 ) -> None:
     assert run_service("x", Settings, never, arguments=["--help"]) == 0
     printed = capsys.readouterr().out
-    assert "DATARECS_QUEUE__LEASE_TTL [0:01:00]\n    How long a lease outlives" in printed
+    assert "DATARECS_QUEUE__LEASE_TTL [0:01:00]\n    Time until a lease expires" in printed
     assert "DATARECS_DATABASE__URL" not in printed
 
 

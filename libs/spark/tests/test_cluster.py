@@ -1,4 +1,4 @@
-"""What a cluster is told and by which way, and what its executors must show."""
+"""The settings of a cluster, how they are passed, and the check of its executors."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_an_executor_with_our_libraries_that_shares_the_directory_is_taken() -> 
 @pytest.mark.parametrize("wrote", ["0-7", None])
 def test_an_executor_that_writes_elsewhere_or_nowhere_is_refused(wrote: str | None) -> None:
     told = refusal(Shown(host="n1", wrote=wrote, libraries=libraries()), {"1-8"}, SCRATCH)
-    assert "what n1 writes to /shared does not arrive" in str(told)
+    assert "files that n1 writes to /shared do not arrive" in str(told)
 
 
 def test_an_executor_with_another_release_is_refused_by_name() -> None:

@@ -65,7 +65,7 @@ PYTHON = re.compile(r"\b(?:Python)?MapInArrow\b|\w*EvalPython\b|\w*FlatMap\w*InP
 
 @dataclass(slots=True)
 class Asked:
-    """What Spark was asked for, and what the driver was given."""
+    """The requests to Spark, and the rows returned to the driver."""
 
     actions: list[str] = field(default_factory=list)
     plans: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Asked:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Everything that frames are asked for from now on."""
+    """All requests to frames from now on."""
     seen = Asked()
     collect = DataFrame.collect
 
@@ -389,7 +389,7 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
 def test_a_proof_does_not_depend_on_partitions(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
-    """Two is what every other test has; `test_other_java` asks again on one core."""
+    """Two, as in every other test; `test_other_java` repeats it on one core."""
     monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     rows = [(k % 29, f"a{k % 7}", D(k % 23) / 4, k) for k in range(90)]
     tables = [
@@ -413,7 +413,7 @@ def test_a_proof_does_not_depend_on_partitions(
 def test_a_stage_tells_how_far_it_is_before_it_is_done(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, kind: str, strategy: Strategy
 ) -> None:
-    """Slow is a stage here whose last answer waits for the first report."""
+    """A stage is slow here if its last answer waits for the first report."""
     monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.005)
     collect, heard, seen = DataFrame.collect, Event(), list[Progress]()
 

@@ -27,7 +27,7 @@ OTHER = {"DATARECS_TEST_REQUIRE": "spark", "DATARECS_TEST_MASTER": "local[1]"}
 
 
 def of_spark(runtime: SparkRuntime) -> int:
-    """The version that Spark's own machine tells."""
+    """The version that Spark's Java process reports."""
     system = runtime.session().sparkContext._jvm.System  # type: ignore[union-attr]  # noqa: SLF001  py4j's
     return java.major_of(system.getProperty("java.version"))
 

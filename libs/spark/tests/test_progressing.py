@@ -1,4 +1,4 @@
-"""Rows that are told while a stage works: never fewer, never too many, and never at its expense."""
+"""Reported rows of a stage: never decreasing, never too many, without effect on the stage."""
 
 from functools import partial
 

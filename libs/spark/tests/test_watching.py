@@ -11,7 +11,7 @@ LIMIT_S = 30.0
 
 
 class Seen:
-    """Looks until it has looked so often, and writes down which was the last."""
+    """Runs a number of times, and records the last run."""
 
     def __init__(self, enough: int | None = None) -> None:
         self.enough, self.lasts = enough, list[bool]()

@@ -115,7 +115,7 @@ def test_the_minimal_job_of_twelve_lines_is_good() -> None:
 
 @pytest.mark.case("P66")
 @pytest.mark.case("U16")
-def test_a_job_with_twelve_faults_tells_them_all_with_their_places() -> None:
+def test_a_job_with_twelve_faults_reports_all_with_their_places() -> None:
     broken = TWELVE + "status: {}\n"
     assert places(broken) == [*TWELVE_PLACES, "26:1 DR1004 "]
 
@@ -143,7 +143,7 @@ def test_a_tolerance_that_is_no_decimal_is_refused_with_an_example() -> None:
     assert "write digits with a point, such as 0.01" in headline(fault, "job.yaml")
 
 
-def test_a_caret_stands_under_the_word() -> None:
+def test_a_caret_marks_the_word() -> None:
     text = changed("type: aggregate", "typ: aggregate")
     lines = as_lines(one(text).findings, file="job.yaml", text=text)
     assert lines[4:7] == [
@@ -185,7 +185,7 @@ def test_a_fault_in_the_second_of_three_documents_keeps_its_place() -> None:
     assert places(text) == ["20:29 DR1012 spec.sources[1].kind"]
 
 
-def test_a_document_without_kind_is_told_at_its_begin() -> None:
+def test_a_document_without_kind_is_reported_at_its_start() -> None:
     assert places(f"{MINIMAL}---\nspec: {{}}\nmetadata: {{name: x}}\n") == [
         "14:1 DR1010 ",
         "14:1 DR1010 ",
@@ -211,17 +211,17 @@ def test_empty_documents_are_passed_over_and_an_empty_file_is_a_fault() -> None:
         ("kind: []", "2:7 DR1011 kind"),
     ],
 )
-def test_an_unknown_kind_is_told_alone(head: str, expected: str) -> None:
+def test_an_unknown_kind_is_reported_alone(head: str, expected: str) -> None:
     assert places(changed("kind: ReconciliationJob", head)) == [expected]
 
 
-def test_an_unknown_version_is_told_beside_the_rest() -> None:
+def test_an_unknown_version_is_reported_with_the_other_faults() -> None:
     text = changed("datarecs.io/v1", "datarecs.io/v2").replace("sum", "sun")
     assert [place.split()[1] for place in places(text)] == ["DR1016", "DR1012"]
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "text"])
-def test_a_document_that_is_no_mapping_is_told(text: str) -> None:
+def test_a_document_that_is_not_a_mapping_is_reported(text: str) -> None:
     assert [place.split()[1] for place in places(text)] == ["DR1011"]
 
 
@@ -311,7 +311,7 @@ def test_a_json_decimal_keeps_its_digits() -> None:
     assert '"0.010"' in str(declared.spec).replace("'", '"')
 
 
-def test_the_body_must_be_what_the_path_says() -> None:
+def test_the_body_must_match_the_path() -> None:
     body = body_of(one(MINIMAL))
     expected = Expected(kind=Kind.RECONCILIATION_JOB, name="other", namespace="default")
     assert [found.pointer for found in decode_json(body, expected=expected).faults] == [
@@ -325,7 +325,7 @@ def test_the_body_must_be_what_the_path_says() -> None:
     assert [found.pointer for found in decode_json(body, expected=wrong_kind).faults] == ["/kind"]
 
 
-def test_a_body_without_a_namespace_stands_in_the_one_of_the_path() -> None:
+def test_a_body_without_a_namespace_uses_the_one_of_the_path() -> None:
     expected = Expected(kind=Kind.RECONCILIATION_JOB, name="orders-daily", namespace="emea")
     declared, _ = decode_json(body_of(one(MINIMAL)), expected=expected).require()
     assert declared.namespace == "emea"
@@ -429,7 +429,7 @@ def test_an_alias_of_a_field_is_a_warning_and_works() -> None:
     assert decoded.spec == job(MINIMAL)
 
 
-def test_an_alias_beside_its_field_is_told_at_the_later_one() -> None:
+def test_an_alias_beside_its_field_is_reported_at_the_later_one() -> None:
     assert places(changed("  stages:", "  base: ledger\n  reference: ledger\n  stages:")) == [
         "8:3 DR1007 spec",
         "9:3 DR1005 spec",
@@ -448,7 +448,7 @@ def test_a_stored_spec_reads_back_to_the_same_job() -> None:
 
 
 @pytest.mark.case("R26")
-def test_a_stored_spec_that_no_longer_fits_is_told() -> None:
+def test_a_stored_spec_that_no_longer_fits_is_reported() -> None:
     declared, _ = one(MINIMAL).require()
     with pytest.raises(InvalidSpecError):
         decode_stored(declared.kind, declared.name, {**declared.spec, "gone": 1})

@@ -130,7 +130,7 @@ def test_a_tolerance_is_read_digit_for_digit(
 )
 @pytest.mark.case("X27")
 @pytest.mark.case("X28")
-def test_a_bad_tolerance_is_told_at_itself(written: str, expected: list[str]) -> None:
+def test_a_bad_tolerance_is_reported_at_its_place(written: str, expected: list[str]) -> None:
     assert tolerance_faults(written) == expected
 
 
@@ -212,7 +212,7 @@ def test_a_duration_is_a_length() -> None:
         ("[a]", ["DR1011 spec.sources[0]"]),
     ],
 )
-def test_a_bad_source_is_told(written: str, expected: list[str]) -> None:
+def test_a_bad_source_is_reported(written: str, expected: list[str]) -> None:
     assert told(source=written) == expected
 
 
@@ -336,7 +336,7 @@ def test_a_table_is_read_at_one_known_time(snapshot: str, expected: list[str]) -
         ),
     ],
 )
-def test_a_bad_stage_is_told(written: str, expected: list[str]) -> None:
+def test_a_bad_stage_is_reported(written: str, expected: list[str]) -> None:
     assert told(stage=written) == expected
 
 
@@ -361,7 +361,7 @@ def test_an_empty_accept_is_not_no_accept() -> None:
     assert stage("{name: s, type: row}").accept is None
 
 
-def test_mapped_values_are_texts_whatever_they_look_like() -> None:
+def test_mapped_values_are_always_texts() -> None:
     read = stage(
         "{name: s, type: row, measures: [{name: m, map: {one: {P: PAID, 1: true, no: 0.10}}}]}"
     )
@@ -437,7 +437,7 @@ def test_the_rest_of_a_job_is_read() -> None:
 
 
 @pytest.mark.case("U18")
-def test_texts_stay_what_they_look_like() -> None:
+def test_texts_stay_unchanged() -> None:
     owners = ["no", "012", "1e3", "12:30:45", "0.10"]
     assert [job(rest=f"owner: {owner}").owner for owner in owners] == owners
 

@@ -1,4 +1,4 @@
-"""Kinds: one canonical form and one hash for everything that says the same."""
+"""Kinds: one canonical form and one hash for all equal declarations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass

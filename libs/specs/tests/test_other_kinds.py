@@ -354,7 +354,7 @@ def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None
         ({"type": "files", "config": {"root": "data"}, "probe": {}}, ["DR1004 /probe"]),
     ],
 )
-def test_a_bad_connection_is_told(spec: dict[str, object], expected: list[str] | None) -> None:
+def test_a_bad_connection_is_reported(spec: dict[str, object], expected: list[str] | None) -> None:
     assert told("Connection", spec) == (expected or ["DR1004 /auth/password"])
 
 
@@ -385,7 +385,7 @@ def test_a_bad_connection_is_told(spec: dict[str, object], expected: list[str] |
         "",
     ],
 )
-def test_a_url_that_may_not_be_called_is_told_at_its_pointer(url: str) -> None:
+def test_a_url_that_may_not_be_called_is_reported_at_its_pointer(url: str) -> None:
     (found,) = decoded("WebhookEndpoint", {"url": url}).faults
     assert found.pointer == "/spec/url"
     assert not url or url not in found.sentence
@@ -433,7 +433,7 @@ def test_an_endpoint_is_read() -> None:
         ({"url": URL, "headers": {"X-A": {"secret_ref": "x"}}}, None),
     ],
 )
-def test_a_bad_endpoint_is_told(spec: dict[str, object], expected: list[str] | None) -> None:
+def test_a_bad_endpoint_is_reported(spec: dict[str, object], expected: list[str] | None) -> None:
     assert told("WebhookEndpoint", spec) == (expected or ["DR1019 /headers/X-A/secret_ref"])
 
 
@@ -543,7 +543,7 @@ def test_times_of_day_and_moments_of_a_rule_are_read_as_written() -> None:
         ({"to": [{"role": "job_owner"}]}, ["DR1004 /to/0/role", "DR1010 /to/0/address"]),
     ],
 )
-def test_a_bad_rule_is_told(spec: dict[str, object], expected: list[str]) -> None:
+def test_a_bad_rule_is_reported(spec: dict[str, object], expected: list[str]) -> None:
     assert told("NotificationRule", spec) == expected
 
 

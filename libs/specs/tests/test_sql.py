@@ -76,7 +76,7 @@ def test_one_scalar_expression_is_fine(text: str) -> None:
         ("(" * 5_000 + "1" + ")" * 5_000, "DR1031"),
     ],
 )
-def test_anything_else_in_a_filter_is_told(text: str, code: str) -> None:
+def test_anything_else_in_a_filter_is_reported(text: str, code: str) -> None:
     found = filtered(text) if text else told(_with_column(" "))
     assert found == [code]
 
@@ -134,7 +134,7 @@ def test_one_select_is_fine(text: str) -> None:
         ("select * from t where a = :b", "DR1033"),
     ],
 )
-def test_a_query_that_is_no_single_select_is_told(text: str, code: str) -> None:
+def test_a_query_that_is_not_a_single_select_is_reported(text: str, code: str) -> None:
     assert queried(text) == [code]
 
 

@@ -117,7 +117,7 @@ def test_a_hundred_aliases_are_fine() -> None:
         ("x: \x00", ("DR1001", Mark(1, 4))),
     ],
 )
-def test_what_a_declaration_may_not_hold_is_told_with_its_place(
+def test_what_a_declaration_may_not_hold_is_reported_with_its_place(
     text: str, fault: tuple[str, Mark]
 ) -> None:
     assert told(text) == [fault]
@@ -137,7 +137,7 @@ def test_only_utf_8_without_a_byte_order_mark_is_text(data: bytes) -> None:
     assert [code for code, _ in told(data)] == ["DR1001"]
 
 
-def test_the_place_of_a_bad_byte_is_told() -> None:
+def test_the_place_of_a_bad_byte_is_reported() -> None:
     assert told(b"a: 1\nb: x\xff") == [("DR1001", Mark(2, 5))]
 
 
@@ -157,7 +157,7 @@ def test_a_file_ends_at_100_documents() -> None:
     assert [code for code, _ in told("--- a\n" * 101)] == ["DR1003"]
 
 
-def test_what_stood_before_a_syntax_fault_is_read() -> None:
+def test_documents_before_a_syntax_fault_are_read() -> None:
     documents = read_yaml(b"a: 1\n---\nb: 2\n---\nc: [")
     assert [(one.number, one.node is not None, len(one.faults)) for one in documents] == [
         (0, True, 0),
@@ -192,7 +192,7 @@ def test_an_empty_text_is_one_empty_document(text: str) -> None:
         ("", Form.NULL),
     ],
 )
-def test_a_bare_scalar_is_what_yaml_1_2_says(plain: str, form: Form) -> None:
+def test_a_bare_scalar_is_read_as_in_yaml_1_2(plain: str, form: Form) -> None:
     assert form_of(plain) is form
 
 
@@ -225,7 +225,7 @@ def test_marks_point_at_keys_and_values() -> None:
     assert [item.mark for item in entry.value.items] == [Mark(3, 5), Mark(4, 5)]
 
 
-def test_a_merge_key_gives_what_the_mapping_lacks() -> None:
+def test_a_merge_key_adds_missing_keys() -> None:
     merged = value("base: &b {x: 1, y: 2}\nother: &o {z: 3}\nd: {<<: [*b, *o], y: 9}", "d")
     assert isinstance(merged, MapNode)
     assert {entry.key: getattr(entry.value, "text", "") for entry in merged.entries} == {
@@ -236,7 +236,7 @@ def test_a_merge_key_gives_what_the_mapping_lacks() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: {<<: x}", "a: {<<: [x]}", "? [a]\n: b", "{a: 1}: b"])
-def test_a_key_or_merge_of_another_form_is_told(text: str) -> None:
+def test_a_key_or_merge_of_another_form_is_reported(text: str) -> None:
     assert [code for code, _ in told(text)] == ["DR1011"]
 
 

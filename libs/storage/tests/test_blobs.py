@@ -149,7 +149,7 @@ def test_a_volume_that_does_not_tell_upper_from_lower_case_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "exists", lambda _path: True)
-    with pytest.raises(BlobStoreUnavailableError, match="upper from lower"):
+    with pytest.raises(BlobStoreUnavailableError, match="upper and lower"):
         open_blob_stores(tmp_path.as_uri())
     assert list(tmp_path.iterdir()) == []
 

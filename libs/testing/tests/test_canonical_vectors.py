@@ -1,4 +1,4 @@
-"""The published vectors of c1 are whole and agree with themselves, whoever implements them."""
+"""The published vectors of c1 are complete and consistent, for every implementation."""
 
 from itertools import combinations
 

@@ -62,7 +62,7 @@ BROKEN: dict[str, Callable[[Seen], Seen]] = {
     "RUNNING, may be COMPLETED": lambda seen: replace(
         seen, runs=(replace(seen.runs[0], status="RUNNING"),)
     ),
-    "nobody asked for it": lambda seen: replace(
+    "it was not requested": lambda seen: replace(
         seen, runs=(*seen.runs, replace(seen.runs[0], run_id="other"))
     ),
     "COMPLETED with the ends": lambda seen: replace(
@@ -74,15 +74,15 @@ BROKEN: dict[str, Callable[[Seen], Seen]] = {
     "sequences [1, 3]": lambda seen: replace(
         seen, history=(seen.history[0], replace(seen.history[1], sequence=3))
     ),
-    "the row says 7": lambda seen: replace(seen, runs=(replace(seen.runs[0], last_sequence=7),)),
-    "which is nowhere": lambda seen: replace(
+    "but 7 in its row": lambda seen: replace(seen, runs=(replace(seen.runs[0], last_sequence=7),)),
+    "which does not exist": lambda seen: replace(
         seen, outbox=(seen.outbox[0], replace(seen.outbox[1], caused_by="gone"))
     ),
     "never on the wire, marked sent: True": lambda seen: replace(seen, records=seen.records[:1]),
     "never on the wire, marked sent: False": lambda seen: replace(
         seen, outbox=(seen.outbox[0], replace(seen.outbox[1], sent=False))
     ),
-    "on the wire, never told": lambda seen: replace(
+    "on the wire, but not in the outbox": lambda seen: replace(
         seen, records=(*seen.records, replace(seen.records[1], identity="x", sequence=3))
     ),
     "run r: 2 ends on the wire": lambda seen: replace(

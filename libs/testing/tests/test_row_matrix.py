@@ -117,7 +117,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Answered:
 
 
 def faults_with(answered: Answered, folder: Path, results: StageResults) -> list[str]:
-    """Of results that somebody changed."""
+    """Faults of results that were changed."""
     data, plan, _ = answered
     with truth_of(data, folder) as truth:
         return faults_of(truth, plan, results)

@@ -88,7 +88,7 @@ def test_fifty_triggers_under_one_key_make_one_run(place: Place) -> None:
             answer = caller.post(RUNS, json={"priority": 3}, headers=headers)
             if answer.status_code == 202:
                 return answer.headers["Location"], answer.text
-            # Nobody may fail for good: a loser is told to come back, with the same key.
+            # No request may fail for good: a loser has to repeat, with the same key.
             assert answer.status_code in {409, 503}, answer.text
             assert int(answer.headers["Retry-After"]) >= 1
 
@@ -104,7 +104,7 @@ def test_fifty_triggers_under_one_key_make_one_run(place: Place) -> None:
 
 
 @pytest.mark.case("X01")
-def test_no_route_tells_anything_of_another_tenant(place: Place) -> None:
+def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
     house = place.house
     bob = house.caller(B_TENANT, owner="u-bob")
     names = {kind: declare(bob, kind).rpartition("/")[2] for kind in Kind}
@@ -184,7 +184,7 @@ def test_a_stream_is_woken_by_the_database(place: Place) -> None:
 
 
 @pytest.mark.case("L26")
-def test_a_cancel_is_asked_by_the_api_and_decided_elsewhere(place: Place) -> None:
+def test_a_cancel_is_requested_by_the_api_and_decided_elsewhere(place: Place) -> None:
     ana = place.house.caller()
     declare(ana)
     run = ana.post(RUNS).headers["Location"]
@@ -274,7 +274,7 @@ def test_without_a_database_nothing_is_promised(
         SystemClock().wait(timedelta(seconds=READY_S))  # what was answered is remembered so long
         ready = ana.get("/readyz")
         assert ready.status_code == 503
-        assert ready.json()["reasons"] == {"database": "cannot be asked (StoreUnavailableError)"}
+        assert ready.json()["reasons"] == {"database": "cannot be checked (StoreUnavailableError)"}
         answer = ana.get("/api/v1/runs")
         assert (answer.status_code, answer.json()["code"]) == (503, "DR4091")
         assert int(answer.headers["Retry-After"]) >= 1

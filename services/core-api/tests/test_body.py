@@ -154,11 +154,11 @@ class TestTheType:
         assert answer.status_code == 415
 
     @pytest.mark.parametrize("media", ["application/json; charset=UTF-8", "Application/JSON"])
-    def test_may_say_utf_8(self, ana: TestClient, runs: str, media: str) -> None:
+    def test_may_declare_utf_8(self, ana: TestClient, runs: str, media: str) -> None:
         answer = ana.post(runs, content=b"{}", headers={"Content-Type": media})
         assert answer.status_code == 202
 
-    def test_is_not_asked_of_a_request_without_a_body(self, ana: TestClient, runs: str) -> None:
+    def test_is_not_required_of_a_request_without_a_body(self, ana: TestClient, runs: str) -> None:
         assert ana.post(runs).status_code == 202
         assert ana.post(runs, headers=JSON).status_code == 202
 
@@ -234,7 +234,7 @@ class TestTheSize:
         assert ana.post(runs, content=padded, headers=JSON).status_code == 202
 
 
-def test_nobody_is_read_who_has_not_signed_in(house: MemoryApiHouse, runs: str) -> None:
+def test_only_signed_in_callers_are_read(house: MemoryApiHouse, runs: str) -> None:
     nobody = house.bearing(None)
     answer = nobody.post(runs, content=2 * MIB * b"[", headers={"Content-Type": "text/plain"})
     assert answer.status_code == 401

@@ -24,7 +24,7 @@ POST = b"POST /api/v1/keys HTTP/1.1\r\nHost: api.test\r\nContent-Type: applicati
 
 @dataclass(kw_only=True)
 class Served:
-    """The application behind the bounded protocol, on a port of its own."""
+    """The application with the bounded protocol, on a separate port."""
 
     house: MemoryApiHouse = field(default_factory=memory_api)
     port: int = 0
@@ -64,7 +64,7 @@ def served(**settings: object) -> Iterator[Served]:
     thread.start()
     while not server.started:
         assert thread.is_alive()
-        CLOCK.wait(timedelta(seconds=0.01))  # uvicorn tells nobody that it has started
+        CLOCK.wait(timedelta(seconds=0.01))  # uvicorn does not signal its start
     it.port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield it
@@ -90,7 +90,7 @@ def first_answer(client: socket.socket) -> bytes:
 
 
 def whole_answer(client: socket.socket) -> bytes:
-    """Head and body of an answer whose body is an object."""
+    """Head and body of a response with an object as body."""
     pieces = b""
     while not pieces.endswith(b"}") and (piece := client.recv(65536)):
         pieces += piece
@@ -246,7 +246,7 @@ class TestAnAmbiguousRequest:
             client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
             assert answer(client).startswith(b"HTTP/1.1 400")
 
-    def test_is_not_one_whose_body_looks_like_a_folded_line(self) -> None:
+    def test_is_not_one_with_a_body_like_a_folded_line(self) -> None:
         with served() as api, api.connect() as client:
             body = b'{\n  "name":\n\t"ci"\n}'
             head = f"Content-Length: {len(body)}\r\n\r\n".encode()

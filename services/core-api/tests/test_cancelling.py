@@ -62,7 +62,7 @@ def test_two_cancels_by_two_people_are_one_request(
         (RunStatus.QUEUE_ERRORED, 409),
     ],
 )
-def test_the_answer_depends_on_where_the_run_stands(
+def test_the_answer_depends_on_the_state_of_the_run(
     house: MemoryApiHouse, ana: TestClient, run: str, status: RunStatus, answered: int
 ) -> None:
     become(house, run, status)
@@ -95,7 +95,7 @@ def test_a_cancel_is_audited_with_its_outcome(
     assert line.detail == {"outcome": "ASKED", "reason": "the wrong month"}
 
 
-def test_a_cancel_under_a_key_is_asked_once(
+def test_a_cancel_with_a_key_is_requested_once(
     house: MemoryApiHouse, ana: TestClient, run: str
 ) -> None:
     key = {"Idempotency-Key": "k"}

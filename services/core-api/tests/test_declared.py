@@ -1,4 +1,4 @@
-"""Declared objects over REST: create, read, replace, delete, with every fault told at once."""
+"""Declared objects over REST: create, read, replace, delete, with every fault reported at once."""
 
 import json
 import time
@@ -250,7 +250,7 @@ class TestFaults:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["line"] in {12, 13}
 
-    def test_of_several_documents_say_who_splits_them(self, ana: TestClient) -> None:
+    def test_of_several_documents_name_the_command_that_splits_them(self, ana: TestClient) -> None:
         answer = ana.post(JOBS, content=f"{JOB_YAML}---\n{JOB_YAML}", headers=YAML)
         assert answer.status_code == 422
         assert "datarecs apply" in answer.json()["detail"]
@@ -273,7 +273,7 @@ class TestFaults:
             assert secret not in answer.text
 
     @pytest.mark.parametrize("namespace", ["UPPER", "", "a%00", 64 * "x", "*"])
-    def test_of_the_namespace_stand_in_the_query(self, ana: TestClient, namespace: str) -> None:
+    def test_of_the_namespace_are_in_the_query(self, ana: TestClient, namespace: str) -> None:
         answer = ana.post(f"{JOBS}?namespace={namespace}", json=JOB)
         assert pointers(answer) == ["/query/namespace"]
 
@@ -401,7 +401,7 @@ class TestReplacing:
         again = ana.put(f"{place}?apply=1", json=JOB, headers=match)
         assert (again.status_code, again.json()["outcome"]) == (200, "unchanged")
 
-    def test_tried_dry_tells_what_would_happen(
+    def test_a_dry_run_reports_what_would_happen(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         place = declare(ana)

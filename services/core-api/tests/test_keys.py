@@ -56,7 +56,7 @@ class TestANewKey:
         assert f"key:{key['parent_key_id']}" == subject_of(ana)
         assert who["tenant_id"] == str(A_TENANT)
 
-    def test_is_told_apart_in_the_audit(self, house: MemoryApiHouse, ana: TestClient) -> None:
+    def test_is_distinguished_in_the_audit(self, house: MemoryApiHouse, ana: TestClient) -> None:
         key = made(ana)
         made(house.bearing(key["key"]))
         lines = [link.row for link in house.store.committed(A_TENANT).audit]

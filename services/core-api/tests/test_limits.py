@@ -1,4 +1,4 @@
-"""How often and how much a principal and a tenant may ask: rates with their headers, and quotas."""
+"""Limits of a principal and a tenant: rates with their headers, and quotas."""
 
 from datetime import timedelta
 
@@ -57,7 +57,7 @@ class TestRequests:
 
 
 class TestTheHeaders:
-    def test_tell_every_limit_and_how_much_is_left(self) -> None:
+    def test_show_every_limit_and_how_much_is_left(self) -> None:
         ana = memory_api(limits=Limits()).caller()
         answer = ana.get(WHOAMI)
         assert answer.headers["RateLimit-Policy"] == '"principal";q=600;w=60, "tenant";q=3000;w=60'
@@ -66,12 +66,12 @@ class TestTheHeaders:
         assert '"writes";q=120;w=60' in written.headers["RateLimit-Policy"]
         assert '"writes";r=119;t=1' in written.headers["RateLimit"]
 
-    def test_of_a_refusal_tell_when_the_next_token_comes(self) -> None:
+    def test_of_a_refusal_show_the_time_of_the_next_token(self) -> None:
         ana = limited(requests_per_minute=1).caller()
         ana.get(WHOAMI)
         assert ana.get(WHOAMI).headers["RateLimit"] == '"principal";r=0;t=60'
 
-    def test_stand_on_problems_and_not_on_what_nobody_asked_as_a_principal(self) -> None:
+    def test_are_on_problems_and_not_on_public_routes(self) -> None:
         house = memory_api()
         assert "RateLimit" in house.caller().get("/api/v1/runs/x").headers
         for path in ("/livez", WHOAMI, "/nowhere"):
@@ -104,7 +104,7 @@ class TestWaitingRuns:
         jobs = [declare(ana, name=f"job-{number}") for number in range(3)]
         assert [ana.post(f"{job}/runs").status_code for job in jobs] == [202, 202, 429]
 
-    def test_that_are_asked_for_again_under_their_key_are_no_new_ones(self) -> None:
+    def test_that_are_requested_again_with_their_key_are_not_new_ones(self) -> None:
         ana = limited(waiting_runs_per_job=1).caller()
         declare(ana)
         header = {"Idempotency-Key": "k"}

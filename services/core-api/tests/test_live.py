@@ -57,7 +57,7 @@ def a_scope(path: str, headers: dict[str, str]) -> Scope:
 
 
 async def nothing_more() -> Message:
-    """A client that stays and says no more."""
+    """A client that stays and sends no more."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
@@ -127,7 +127,7 @@ class TestAPage:
 
 class TestAStream:
     @pytest.mark.case("L42", "U34")
-    def test_tells_everything_once_and_the_end_last(self) -> None:
+    def test_sends_everything_once_and_the_end_last(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         record(house, run, 450)
@@ -178,7 +178,7 @@ class TestAStream:
             assert [one.event for one in told] == ["run", "end"]
 
     @pytest.mark.case("L42")
-    def test_finds_by_itself_what_no_notification_told(self) -> None:
+    def test_finds_changes_without_a_notification(self) -> None:
         house = a_house()
         deaf = memory_api(
             unit=house.unit,

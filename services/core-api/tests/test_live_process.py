@@ -199,7 +199,7 @@ def test_a_drain_lets_everybody_go(running: Running) -> None:
 
 
 @pytest.mark.case("L42")
-def test_a_socket_tells_a_run_to_its_end(running: Running) -> None:
+def test_a_socket_sends_the_events_of_a_run_to_its_end(running: Running) -> None:
     run = triggered(running)
     run_id = run.rpartition("/")[2]
     record(running, run, 3)
@@ -239,7 +239,7 @@ def test_a_message_that_is_too_long_ends_a_socket(running: Running) -> None:
         assert socket.close_code == 1009
 
 
-def test_no_ticket_stands_in_the_log(running: Running) -> None:
+def test_no_ticket_is_in_the_log(running: Running) -> None:
     with opened(running) as socket:
         ticket = str(socket.request and socket.request.path).rpartition("=")[2]
     assert len(ticket) == 43

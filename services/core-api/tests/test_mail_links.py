@@ -35,7 +35,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Reader:
-    """Whoever has a mail, and no key."""
+    """A client with a mail and without a key."""
 
     house: MemoryApiHouse
     run_id: RunId
@@ -159,7 +159,7 @@ class TestReport:
 class TestUnsubscribe:
     @pytest.mark.case("M23")
     @pytest.mark.case("X87")
-    def test_a_look_at_the_page_changes_nothing(self, reader: Reader) -> None:
+    def test_opening_the_page_changes_nothing(self, reader: Reader) -> None:
         job = JobId(an_id())
         answer = reader.client.get(reader.unsubscribe(job))
         assert answer.status_code == 200

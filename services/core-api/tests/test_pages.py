@@ -32,7 +32,7 @@ def page_at(path: str) -> str:
     return answer.text
 
 
-def test_the_start_page_says_what_this_is_and_how_to_go_on() -> None:
+def test_the_start_page_describes_the_server_and_the_next_steps() -> None:
     page = page_at("/")
     assert "compares data of several sources" in page
     for link in ("/docs", "/openapi.json"):
@@ -54,14 +54,14 @@ def test_the_documentation_has_every_published_operation_with_its_permission() -
         start = page.index(f'<details id="{operation["operationId"]}">')
         part = page[start : page.index("</details>", start)]
         assert f"{method.upper()}</span> <code>{path}</code>" in part
-        assert str(operation.get("x-datarecs-permission", "nobody has to sign in")) in part
+        assert str(operation.get("x-datarecs-permission", "none; no API key is needed")) in part
         for status in operation["responses"]:
             assert f"<th>{status}</th>" in part
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_pages_load_nothing_and_run_nothing(path: str) -> None:
-    """Whatever is blocked: there is no request besides the page itself."""
+    """There is no request besides the page itself, not even a blocked one."""
     page = page_at(path)
     for tag, attributes in Tags(page).tags:
         assert tag not in {"script", "link", "img", "iframe", "form", "object", "base"}

@@ -34,7 +34,7 @@ def test_neighbours_have_nothing_in_common() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "88121", "-1", 22 * "A", 22 * "é", 22 * " ", 21 * "A="])
-def test_what_nobody_wrote_is_no_place(text: str) -> None:
+def test_an_unwritten_place_is_refused(text: str) -> None:
     assert PLACES.read(A_TENANT, text) is None
 
 

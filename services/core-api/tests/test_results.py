@@ -91,7 +91,7 @@ def sample_reads(finished: Finished) -> list[str]:
 
 
 class TestStages:
-    def test_stand_as_they_were_proven(self, finished: Finished, viewer: TestClient) -> None:
+    def test_are_unchanged(self, finished: Finished, viewer: TestClient) -> None:
         page = viewer.get(f"{finished.run}/stages").json()
         (stage,) = page["items"]
         assert (stage["name"], stage["result"]) == ("balance-check", "UNMATCHED")
@@ -196,7 +196,7 @@ class TestTheReport:
     @pytest.mark.parametrize(
         "status", [RunStatus.ERRORED, RunStatus.CANCELLED, RunStatus.QUEUE_ERRORED]
     )
-    def test_of_a_run_without_a_verdict_says_how_it_ended(self, status: RunStatus) -> None:
+    def test_of_a_run_without_a_verdict_shows_how_it_ended(self, status: RunStatus) -> None:
         found = triggered(memory_api())
         change_run(found.house.unit, str(found.run_id), status=status)
         ana = found.house.caller()

@@ -72,7 +72,7 @@ def test_a_preview_names_who_is_mailed_and_who_not_and_writes_nothing(setting: S
     assert (state.mails, state.rule_states) == ({}, {})
 
 
-def test_a_preview_says_why_nobody_is_mailed(setting: Setting) -> None:
+def test_a_preview_has_the_reason_why_no_mail_is_sent(setting: Setting) -> None:
     run = a_run(
         status=RunStatus.COMPLETED, result=RunResult.MATCHED, closed_at=setting.house.clock.now()
     )
@@ -99,7 +99,7 @@ def test_a_test_mail_goes_to_one_recipient_and_touches_no_state(setting: Setting
 
 
 @pytest.mark.parametrize("address", ["bo@elsewhere.example", "eve@example.com", "no address"])
-def test_a_test_mail_goes_to_nobody_else(setting: Setting, address: str) -> None:
+def test_a_test_mail_goes_only_to_its_address(setting: Setting, address: str) -> None:
     assert setting.ask("test", address=address).status == 422
 
 

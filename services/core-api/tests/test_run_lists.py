@@ -141,7 +141,7 @@ class TestAList:
         value = query.partition("=")[2]
         assert value not in {fault["message"], answer.json()["detail"]}
 
-    def test_tells_whether_an_abbreviated_id_is_unique(
+    def test_shows_whether_an_abbreviated_id_is_unique(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         twins = [

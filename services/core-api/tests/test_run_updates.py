@@ -1,4 +1,4 @@
-"""Followers of runs ask together: each gets its own answer, and many cost one question."""
+"""Followers of runs share queries: each gets its entries, and many cost one query."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -53,7 +53,7 @@ def a_house() -> tuple[Counting, RunId, RunId]:
 
 
 async def answers(updates: RunUpdates, *asked: tuple[TenantId, RunId, int]) -> list[object]:
-    """What each is told when all ask while the first question is under way."""
+    """What each gets when all request during the first query."""
     first = asyncio.ensure_future(updates.read(A_TENANT, asked[0][1], after=99))
     await asyncio.sleep(0)
     rest = [asyncio.ensure_future(updates.read(t, run, after=after)) for t, run, after in asked]
@@ -70,7 +70,7 @@ async def answers(updates: RunUpdates, *asked: tuple[TenantId, RunId, int]) -> l
     ]
 
 
-def test_whoever_asks_meanwhile_is_answered_by_one_further_question() -> None:
+def test_requests_during_a_query_share_the_next_query() -> None:
     queries, one, other = a_house()
     asked = [(A_TENANT, one, 1), (A_TENANT, one, 3), (A_TENANT, other, 0), (A_TENANT, one, 99)]
     told = asyncio.run(answers(RunUpdates(queries), *asked))
@@ -89,7 +89,7 @@ def test_a_run_of_another_tenant_is_none() -> None:
     assert asyncio.run(look()) is None
 
 
-def test_a_failure_reaches_those_whose_question_it_was() -> None:
+def test_a_failure_reaches_every_caller_of_the_query() -> None:
     queries, one, _ = a_house()
     queries.failing = B_TENANT
     told = asyncio.run(answers(RunUpdates(queries), (A_TENANT, one, 3), (B_TENANT, one, 0)))
@@ -97,7 +97,7 @@ def test_a_failure_reaches_those_whose_question_it_was() -> None:
     assert isinstance(told[1], StoreUnavailableError)
 
 
-def test_one_that_left_while_it_waited_disturbs_nobody() -> None:
+def test_one_that_left_while_it_waited_affects_no_other() -> None:
     queries, one, _ = a_house()
 
     async def act() -> list[int]:

@@ -1,4 +1,4 @@
-"""What surrounds every answer: problems that tell enough and no more, headers, HEAD, ids."""
+"""The layers around every response: problems with enough details, headers, HEAD, ids."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ MEMBERS = {
 
 @pytest.fixture
 def house() -> MemoryApiHouse:
-    """Its streams say how they begin, and no more."""
+    """Its streams send their start, and no more."""
     house = memory_api()
     house.following.end()
     return house
@@ -131,7 +131,7 @@ def test_head_is_get_without_the_body(house: MemoryApiHouse) -> None:
 
 
 class Broken(MemoryUnitOfWork):
-    """Fails whatever is tried, as a defect would."""
+    """Fails on every call, like a defect."""
 
     error: Exception = RuntimeError("SELECT * FROM secrets at /srv/app; password=hunter2")
 
@@ -153,7 +153,9 @@ class Defective(MemoryQueries):
 
 
 @pytest.mark.case("X88", "U33")
-def test_a_defect_on_any_route_tells_nothing(house: MemoryApiHouse, logs: list[EventDict]) -> None:
+def test_a_defect_on_any_route_reveals_nothing(
+    house: MemoryApiHouse, logs: list[EventDict]
+) -> None:
     key = house.key()
     broken = memory_api(
         unit=Broken(house.store), queries=Defective(house.store), finder=house.finder
@@ -182,7 +184,7 @@ def test_a_defect_on_any_route_tells_nothing(house: MemoryApiHouse, logs: list[E
         (RuntimeError("x"), "DR4090"),
     ],
 )
-def test_a_failure_of_the_store_is_told_by_its_kind(
+def test_a_failure_of_the_store_is_reported_by_its_kind(
     house: MemoryApiHouse, error: Exception, code: str
 ) -> None:
     unit = Broken(house.store)
@@ -285,7 +287,7 @@ class TestCounting:
         )
         assert counted == 1
 
-    def test_tells_why_nobody_was_let_in(self, house: MemoryApiHouse) -> None:
+    def test_reports_why_no_socket_was_admitted(self, house: MemoryApiHouse) -> None:
         house.bearing(f"drk_{12 * 'a'}_{43 * 'A'}").get("/api/v1/whoami")
         assert house.metrics.total("auth_failures_total", reason="unknown") == 1
 

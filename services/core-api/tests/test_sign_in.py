@@ -1,4 +1,4 @@
-"""Who is let in: one answer for every failure, equal work, failures that refuse nobody else."""
+"""Authentication: one response for every failure, equal work, no refusal for failures of others."""
 
 import hashlib
 import hmac
@@ -75,9 +75,7 @@ def test_every_failure_has_one_body(house: MemoryApiHouse) -> None:
 
 @pytest.mark.case("X12")
 @pytest.mark.parametrize("cause", ["wrong_secret", "revoked", "expired"])
-def test_the_cause_stands_in_the_audit_of_the_keys_tenant(
-    house: MemoryApiHouse, cause: str
-) -> None:
+def test_the_cause_is_in_the_audit_of_the_keys_tenant(house: MemoryApiHouse, cause: str) -> None:
     key = FAULTY[cause](house)
     ask(house, key)
     house.failures.write_waiting()
@@ -112,7 +110,7 @@ def test_a_key_in_a_path_is_refused_too(house: MemoryApiHouse) -> None:
 
 
 class CountedFinder(MemoryWorkFinder):
-    """Counts what is looked up, whoever's it is."""
+    """Counts all lookups."""
 
     def __init__(self, house: MemoryApiHouse) -> None:
         super().__init__(house.store)
@@ -139,7 +137,7 @@ class CountedUnit(MemoryUnitOfWork):
 
 @pytest.mark.case("X12")
 @pytest.mark.parametrize("cause", ["wrong_secret", "revoked", "expired", "unknown"])
-def test_every_key_costs_one_look_up_and_one_comparison(
+def test_every_key_costs_one_lookup_and_one_comparison(
     house: MemoryApiHouse, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, compared = FAULTY[cause](house), []
@@ -245,7 +243,7 @@ class TestFailures:
         house.failures.write_waiting()
         assert len(house.store.committed(A_TENANT).audit) == MOST_WAITING
 
-    def test_stand_in_the_audit_after_the_process_has_drained(self, house: MemoryApiHouse) -> None:
+    def test_are_in_the_audit_after_the_process_has_drained(self, house: MemoryApiHouse) -> None:
         ask(house, wrong_secret(house.key()))
         stop = Latch()
         stop.set()
@@ -255,7 +253,7 @@ class TestFailures:
 
 class TestTheAddress:
     @pytest.mark.case("X85")
-    def test_is_the_peer_whatever_it_says(self, house: MemoryApiHouse) -> None:
+    def test_is_the_peer_for_any_header(self, house: MemoryApiHouse) -> None:
         for number in range(FAILURES.quota):
             header = {"X-Forwarded-For": f"198.51.100.{number}", "Forwarded": f"for={number}"}
             house.bearing(None).get(WHOAMI, headers=header)

@@ -1,4 +1,4 @@
-"""WebSockets: let in once by a ticket, told what the stream of a run tells, ended with a reason."""
+"""WebSockets: admitted once by a ticket, with the events of a run's stream, ended with a reason."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ class TestATicket:
         assert len(ticket) == 43
         assert ticket not in repr(kept)
 
-    def test_is_not_told_again_under_a_repeated_key(self) -> None:
+    def test_is_not_shown_again_with_a_repeated_key(self) -> None:
         caller = a_house().caller()
         first, second = (
             caller.post("/api/v1/ws-tickets", headers={"Idempotency-Key": "t"}) for _ in range(2)
@@ -126,7 +126,7 @@ class TestATicket:
             pass
 
     @pytest.mark.parametrize("ticket", ["", "x", 43 * "x", 43 * "é", 4000 * "x"])
-    def test_that_nobody_was_given_lets_nobody_in(self, ticket: str) -> None:
+    def test_that_was_never_issued_admits_no_socket(self, ticket: str) -> None:
         assert refused(a_house(), ticket) == (401, "DR6011")
 
     def test_of_a_revoked_key_is_none(self) -> None:
@@ -137,7 +137,7 @@ class TestATicket:
             tx.api_keys.revoke(key[4:16])
         assert refused(house, ticket) == (401, "DR6011")
 
-    def test_of_a_key_that_may_not_read_lets_nobody_in(self) -> None:
+    def test_of_a_key_that_may_not_read_admits_no_socket(self) -> None:
         house = a_house()
         ticket = a_ticket(house.bearing(house.key(permissions=["run.trigger"])))
         assert refused(house, ticket) == (403, "DR6012")
@@ -154,7 +154,7 @@ class TestATicket:
         house = a_house()
         assert refused(house, house.key()) == (400, "DR6010")
 
-    def test_stands_in_no_log(self, logs: list[EventDict]) -> None:
+    def test_is_in_no_log(self, logs: list[EventDict]) -> None:
         house = a_house()
         ticket = a_ticket(house.caller())
         with opened(house, ticket):
@@ -200,7 +200,7 @@ class TestTheOrigin:
 
 class TestASubscription:
     @pytest.mark.case("L42")
-    def test_tells_what_the_stream_tells(self) -> None:
+    def test_sends_the_events_of_the_stream(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         run_id = run.rpartition("/")[2]
@@ -230,7 +230,7 @@ class TestASubscription:
             numbers = [one.get("id") for one in told(socket, 449)]
         assert sorted(filter(None, numbers)) == list(range(4, 452))
 
-    def test_stands_beside_others(self) -> None:
+    def test_is_allowed_beside_others(self) -> None:
         house = a_house()
         runs = [a_followed_run(house)]
         runs += [
@@ -309,7 +309,7 @@ class TestASubscription:
             100 * "[",
         ],
     )
-    def test_that_nobody_understands_ends_it(self, text: str) -> None:
+    def test_that_is_not_valid_ends_it(self, text: str) -> None:
         with opened(a_house()) as socket:
             socket.send_text(text)
             assert ended(socket) == 1008
@@ -422,7 +422,7 @@ class TestItsEnd:
             assert caller.get(f"{run}/events", headers=stream).status_code == 429
 
     @pytest.mark.case("X34")
-    def test_comes_for_a_client_that_says_too_much(self) -> None:
+    def test_comes_for_a_client_that_sends_too_much(self) -> None:
         house = a_house(limits=Limits(requests_per_minute=10))
         run = a_followed_run(house)
         with opened(house) as socket:  # the ticket was the first request
@@ -453,7 +453,7 @@ class TestItsEnd:
 
 
 def says(run: str) -> Any:  # noqa: ANN401  an ASGI receive
-    """A client that subscribes and says no more."""
+    """A client that subscribes and sends no more."""
     text = json.dumps({"subscribe": {"run_id": run.rpartition("/")[2]}})
     coming = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}])
 

@@ -1,4 +1,4 @@
-"""Query parameters: every route refuses one that it does not know, and one that stands twice."""
+"""Query parameters: every route refuses an unknown one, and a repeated one."""
 
 import re
 from typing import Any
@@ -23,7 +23,7 @@ def house() -> MemoryApiHouse:
 
 
 def faults_of(house: MemoryApiHouse, method: str, path: str, query: str) -> list[dict[str, str]]:
-    """The faults of a 422, whatever else the request lacks."""
+    """The faults of a 422, for any other fault of the request."""
     place = re.sub(r"\{[a-z_]+\}", NOBODY, path)
     answer = house.caller().request(method, f"{place}?{query}")
     assert answer.status_code == 422, answer.text
@@ -71,7 +71,7 @@ class TestEveryRoute:
                 (fault,) = faults_of(house, method, path, f"{name}=1&{name}=1")
                 assert (fault["pointer"], fault["message"]) == (
                     f"/query/{name}",
-                    "this parameter may stand once",
+                    "this parameter may occur once",
                 )
 
 

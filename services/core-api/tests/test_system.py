@@ -1,4 +1,4 @@
-"""What the platform says of itself, and the guard that no route escapes."""
+"""The status of the platform, and the guard of every route."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -33,7 +33,7 @@ class TestReadiness:
         assert answer.status_code == 503
         assert answer.json() == {
             "status": "waiting",
-            "reasons": {"x": "not yet", "y": "cannot be asked (RuntimeError)"},
+            "reasons": {"x": "not yet", "y": "cannot be checked (RuntimeError)"},
         }
 
     def test_is_said_when_nothing_is(self) -> None:
@@ -63,7 +63,7 @@ def test_kinds_come_in_the_order_of_apply() -> None:
     assert [one["alias"] for one in items] == ["conn", "job", "hook", "rule"]
 
 
-def test_whoami_tells_what_the_key_may() -> None:
+def test_whoami_shows_the_permissions_of_the_key() -> None:
     house = memory_api()
     key = house.key(permissions=["run.trigger", "read"], owner="ci")
     assert house.bearing(key).get("/api/v1/whoami").json() == {
@@ -75,8 +75,8 @@ def test_whoami_tells_what_the_key_may() -> None:
     }
 
 
-def test_readiness_asks_the_dependencies_once_a_second() -> None:
-    """Anybody may ask for it, without a key and without a limit."""
+def test_readiness_checks_the_dependencies_once_a_second() -> None:
+    """Public, without a key and without a limit."""
     asked = []
 
     def check() -> str | None:
@@ -123,11 +123,11 @@ class TestTheGuard:
         outer = APIRouter(prefix="/api")
         outer.include_router(router)
         app.include_router(outer if nested else router)
-        with pytest.raises(TypeError, match="/api/v1/open asks for no permission"):
+        with pytest.raises(TypeError, match="/api/v1/open checks no permission"):
             guarded_routes(app)
 
     def test_finds_an_open_route_of_starlette(self) -> None:
         app = FastAPI()
         app.add_route("/api/v1/open", lambda _: Response())
-        with pytest.raises(TypeError, match="asks for no permission"):
+        with pytest.raises(TypeError, match="checks no permission"):
             guarded_routes(app)

@@ -58,7 +58,7 @@ def following(caller: TestClient, query: str = "", **headers: str) -> Iterator[F
         lines = answer.iter_lines()
         while (line := next(lines)).startswith("retry") or not line:
             pass
-        if not line.startswith("event"):  # the mark of where it stands
+        if not line.startswith("event"):  # the mark of its place
             yield Following(lines, frames(lines))
         else:
             rest = chained(line, lines)
@@ -97,7 +97,7 @@ def another_run(house: MemoryApiHouse, tenant: TenantId = A_TENANT) -> str:
 
 class TestFromNowOn:
     @pytest.mark.case("L42")
-    def test_tells_each_event_once_in_commit_order(self) -> None:
+    def test_sends_each_event_once_in_commit_order(self) -> None:
         house = a_house()
         one = a_followed_run(house)
         with following(house.caller()) as stream:
@@ -111,7 +111,7 @@ class TestFromNowOn:
             f"run/{run.rpartition('/')[2]}" for run in (other, one, other, other)
         ]
 
-    def test_tells_events_as_their_own_stream_does(self) -> None:
+    def test_sends_events_like_their_own_stream(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with following(house.caller()) as stream:
@@ -129,7 +129,7 @@ class TestFromNowOn:
         assert opening == ["retry: 2000", "", f"id: {place_of(rvs(house)[-1])}", ""]
 
     @pytest.mark.case("X04")
-    def test_tells_nothing_of_another_tenant(self) -> None:
+    def test_sends_nothing_of_another_tenant(self) -> None:
         house = a_house()
         ours, theirs = a_followed_run(house), a_followed_run(house, B_TENANT)
         with following(house.caller()) as stream:
@@ -139,7 +139,7 @@ class TestFromNowOn:
             told = stream.next(10)
         assert {frame.data["tenantid"] for frame in told} == {str(A_TENANT)}
 
-    def test_tells_the_wanted_types_alone(self) -> None:
+    def test_sends_only_the_requested_types(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with following(house.caller(), f"?type=x&type={TRIGGERED}") as stream:
@@ -153,7 +153,7 @@ class TestFromNowOn:
     def test_refuses_what_no_type_is_called(self, name: str) -> None:
         assert a_house().caller().get(f"{PATH}?type={name}").status_code == 422
 
-    def test_tells_of_the_wanted_job_alone(self) -> None:
+    def test_sends_only_events_of_the_requested_job(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         job_id = house.caller().get(run).json()["job_id"]
@@ -232,7 +232,7 @@ class TestFromANumber:
         with following(key, **{"Last-Event-ID": str(frame.id)}) as stream:
             assert stream.numbers(2) == rvs(house)[-2:]
 
-    def test_that_nobody_was_told_begins_again(self) -> None:
+    def test_that_was_not_delivered_begins_again(self) -> None:
         house = a_house()
         a_followed_run(house)
         with following(house.caller(), f"?after={place_of(99_999)}") as stream:
@@ -260,7 +260,7 @@ class TestItsLife:
         with following(house.caller()) as stream:
             assert next(line for line in stream.lines if line) == ": ping"
 
-    def test_a_ping_moves_the_place_of_one_who_wants_little(self) -> None:
+    def test_a_ping_moves_the_place_of_a_client_with_few_events(self) -> None:
         house = a_house(Pace(poll=QUICK, ping=2 * QUICK))
         run = a_followed_run(house)
         with following(house.caller(), "?type=x") as stream:
@@ -411,13 +411,13 @@ def a_scope(house: ApiHouse) -> dict[str, object]:
 
 
 async def nothing_more() -> Message:
-    """A client that stays and says no more."""
+    """A client that stays and sends no more."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
 class HeldUp:
-    """A feed whose newest event waits for an older transaction, which nobody announces."""
+    """A feed whose newest event waits for an older transaction, which is not announced."""
 
     def __init__(self, looks: int) -> None:
         self.looks_left, self.looked = looks, 0
@@ -443,7 +443,7 @@ class HeldUp:
 
 
 class Waits(ManualClock):
-    """Notes how long the loop wants to wait, and ends it when enough has been seen."""
+    """Records how long the loop waits, and ends it after enough waits."""
 
     def __init__(self, stop: Latch, enough: int) -> None:
         super().__init__(by_itself=True)
@@ -474,7 +474,7 @@ class TestTheLoop:
         feed.run(stop)
         return clock.waited
 
-    def test_looks_again_soon_while_an_announced_event_is_held_up(self) -> None:
+    def test_reads_again_soon_while_an_announced_event_is_delayed(self) -> None:
         waited = self.run(HeldUp(looks=5), enough=10)
         assert waited[::2] == [PAUSE] * 5
         assert waited[1::2] == [PAUSE, 2 * PAUSE, 4 * PAUSE, 8 * PAUSE, POLL]
@@ -482,7 +482,7 @@ class TestTheLoop:
     def test_waits_a_second_when_nothing_was_announced(self) -> None:
         assert self.run(HeldUp(looks=5), enough=2, hint=False) == [PAUSE, POLL]
 
-    def test_asks_nothing_while_nobody_follows(self) -> None:
+    def test_reads_nothing_without_followers(self) -> None:
         stop, source = Latch(), HeldUp(looks=1)
         feed = Feed(source, Waits(stop, 4), RecordedMetrics(), places=PLACES)
         feed.hint()
@@ -501,7 +501,7 @@ class TestTheLoop:
         assert waited == [POLL, POLL, PAUSE, POLL]
         assert [one["event"] for one in logs] == ["feed_waits"] * 2
 
-    def test_tells_how_far_it_is_behind(self) -> None:
+    def test_reports_how_far_it_is_behind(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with following(house.caller()) as stream:
@@ -510,7 +510,7 @@ class TestTheLoop:
             stream.next(1)
         assert house.metrics.last("feed_lag_seconds") == 3.0
 
-    def test_tells_nobody_twice_what_it_had_to_read_again(self) -> None:
+    def test_sends_no_event_twice_after_reading_again(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         record(house, run)

@@ -150,7 +150,7 @@ def test_the_later_number_waits_for_the_slower_writer(place: Place) -> None:
 
 @pytest.mark.case("L42")
 def test_a_silent_older_transaction_holds_an_event_no_longer_than_it_lasts(place: Place) -> None:
-    """Nobody announces its end, and no follower polls: the feed looks again by itself."""
+    """Its end is not announced, and no follower polls: the feed checks again by itself."""
     run = new_run(place)
     with place.house.caller().stream("GET", PATH) as answer:
         lines = answer.iter_lines()
@@ -179,7 +179,7 @@ def write(place: Place, run: tuple[TenantId, RunId]) -> None:
 @pytest.mark.slow
 @pytest.mark.case("L42")
 @pytest.mark.case("X04")
-def test_eight_writers_are_told_whole_and_in_order(place: Place) -> None:
+def test_eight_writers_are_read_completely_and_in_order(place: Place) -> None:
     """Of two tenants; one client is there all the time, one is cut and resumes again and again."""
     tenants = (A_TENANT, B_TENANT) * (WRITERS // 2)
     runs = [(tenant, new_run(place, tenant)) for tenant in tenants]

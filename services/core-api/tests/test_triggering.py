@@ -92,7 +92,7 @@ class TestATrigger:
         (run,) = runs_of(house)
         assert (line["run_id"], line["tenant_id"]) == (str(run.run_id), str(A_TENANT))
 
-    def test_answers_with_the_row_as_it_stands(self, ana: TestClient) -> None:
+    def test_returns_the_current_row(self, ana: TestClient) -> None:
         answer = ana.post(RUNS)
         assert ana.get(answer.headers["Location"]).json() == answer.json()
 
@@ -347,7 +347,7 @@ class TestPreferWait:
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         def finish(channel: str, run_id: str) -> None:
-            """As soon as somebody is told of the new run, it ends."""
+            """The new run ends as soon as it is announced."""
             run = house.store.committed(A_TENANT).runs
             if channel == "datarecs_run" and any(
                 not one.status.is_terminal for one in run.values()
@@ -381,7 +381,7 @@ class TestPreferWait:
     def test_above_the_limit_names_the_wait_that_was_used(
         self, house: MemoryApiHouse, ana: TestClient, wish: str
     ) -> None:
-        house.following.end()  # nobody waits
+        house.following.end()  # no request waits
         answer = ana.post(RUNS, headers={"Prefer": wish})
         assert answer.headers["Preference-Applied"] == "wait=30"
 

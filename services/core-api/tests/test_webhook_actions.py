@@ -68,7 +68,7 @@ def test_a_test_is_sent_and_its_delivery_can_be_read(world: World) -> None:
     assert [one["reason"] for one in delivery["attempts"]] == ["test"]
 
 
-def test_an_example_that_the_catalogue_lacks_is_refused(world: World) -> None:
+def test_an_example_that_is_not_in_the_catalogue_is_refused(world: World) -> None:
     assert world.act("test", {"example": FINALISED})["example"] == FINALISED
     answer = world.caller.post(f"{world.place}/test", json={"example": "io.datarecs.nothing"})
     assert answer.status_code == 422

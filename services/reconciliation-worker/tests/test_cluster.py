@@ -1,4 +1,4 @@
-"""A cluster is one setting of the worker; what goes with it is checked before anything starts."""
+"""A cluster is one setting of the worker; its other settings are checked before anything starts."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def settings(spark: Spark) -> Settings:
     return Settings.model_construct(profile=Profile.SERVER, blob=blob, spark=spark)
 
 
-def test_the_child_learns_of_the_cluster_what_its_settings_say(tmp_path: Path) -> None:
+def test_the_child_gets_the_cluster_from_its_settings(tmp_path: Path) -> None:
     spark = Spark(
         master=MASTER,
         secret=SecretStr("theirs"),
@@ -41,7 +41,7 @@ def test_the_child_learns_of_the_cluster_what_its_settings_say(tmp_path: Path) -
     )
 
 
-def test_on_one_machine_nothing_of_a_cluster_is_told(tmp_path: Path) -> None:
+def test_on_one_machine_no_cluster_settings_are_passed(tmp_path: Path) -> None:
     spark = Spark(master="local[2]", secret=SecretStr("left over"))
     assert spark_settings_of(Reader(hello_frame(settings(spark), tmp_path))).cluster is None
 

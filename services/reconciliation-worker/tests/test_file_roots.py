@@ -1,4 +1,4 @@
-"""Which folders the child opens for a tenant, and which never: as its supervisor says."""
+"""Which folders the child opens for a tenant, by the settings of its supervisor."""
 
 from pathlib import Path
 from uuid import UUID
@@ -41,7 +41,7 @@ def test_each_tenant_has_its_own_folder_below_a_root(tmp_path: Path) -> None:
     assert surroundings_of(frame, B).roots == (tmp_path / str(B),)
 
 
-def test_an_owner_reads_the_roots_and_nobody_else_does(tmp_path: Path) -> None:
+def test_only_the_owner_reads_the_roots(tmp_path: Path) -> None:
     frame = hello(tmp_path, Files(roots=(tmp_path,), owner=A))
     assert surroundings_of(frame, A).roots == (tmp_path,)
     assert surroundings_of(frame, B).roots == ()

@@ -127,7 +127,7 @@ def child(tmp_path: Path) -> Child:
 
 
 @pytest.mark.parametrize(("amount", "verdict"), [("2.20", "MATCHED"), ("2.21", "UNMATCHED")])
-def test_the_result_file_says_the_verdict_and_the_document_is_stored_before_it(
+def test_the_result_file_has_the_verdict_and_the_document_is_stored_before_it(
     child: Child, amount: str, verdict: str
 ) -> None:
     child.exports(f"id,amount\n1,1.1\n2,{amount}\n")
@@ -157,7 +157,7 @@ def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(
 
 
 @pytest.mark.case("P57")
-def test_a_row_that_arrives_while_the_child_waits_is_told_and_sealed(child: Child) -> None:
+def test_a_row_that_arrives_while_the_child_waits_is_reported_and_sealed(child: Child) -> None:
     child.exports("id,amount\n1,1.10\n")
 
     class Arriving(ManualClock):
@@ -198,7 +198,7 @@ def test_a_source_that_is_missing_is_named_and_nothing_is_stored(child: Child) -
         child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID))
 
 
-def test_a_full_disk_is_told_and_what_filled_it_makes_room_for_the_result(child: Child) -> None:
+def test_a_full_disk_is_reported_and_its_files_are_removed_for_the_result(child: Child) -> None:
     child.exports("id,amount\n1,1.1\n2,2.20\n")
 
     def full(_plan: ComparisonPlan, _key: bytes, directory: Path) -> Engine:
@@ -235,7 +235,7 @@ def test_a_stop_ends_the_reading_of_files_between_two_batches(child: Child) -> N
     assert (node["name"], node["detail_code"]) == ("extract-0", "STOPPED")
 
 
-def test_a_java_that_ended_is_part_of_what_the_result_file_says(child: Child) -> None:
+def test_the_end_of_java_is_part_of_the_result_file(child: Child) -> None:
     def lost(_plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
         raise ConnectionRefusedError
 

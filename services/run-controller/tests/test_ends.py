@@ -1,4 +1,4 @@
-"""What the controller does about ends that it hears of, one after the other."""
+"""How the controller handles ends, one after the other."""
 
 from dataclasses import dataclass, field
 
@@ -90,7 +90,7 @@ def ends_of(run: Run) -> dict[RunStatus, RunEnd]:
 
 @pytest.mark.case("L04")
 @pytest.mark.parametrize(("first", "second"), [(COMPLETED, ERRORED), (ERRORED, COMPLETED)])
-def test_the_first_end_stands_and_its_opposite_alerts(first: RunStatus, second: RunStatus) -> None:
+def test_the_first_end_is_kept_and_its_opposite_alerts(first: RunStatus, second: RunStatus) -> None:
     world = World()
     run = world.running()
     ends = ends_of(run)
@@ -103,7 +103,7 @@ def test_the_first_end_stands_and_its_opposite_alerts(first: RunStatus, second: 
 
 
 @pytest.mark.case("L03")
-def test_the_same_end_in_other_words_is_late_and_alerts_nobody() -> None:
+def test_the_same_end_in_other_words_is_late_and_raises_no_alert() -> None:
     world = World()
     run = world.running()
     end = ends_of(run)[COMPLETED]

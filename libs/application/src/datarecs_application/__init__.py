@@ -1,1 +1,1 @@
-"""Use cases, ports and loops: the order in which things happen."""
+"""Use cases, ports and loops: the order of the steps."""

@@ -1,6 +1,6 @@
 """What an operator is woken for: each alert as data, with what to do about it.
 
-Apart from the catalogue of metrics because a number means something by itself and an alert is a
+Separate from the catalogue of metrics because a number means something by itself and an alert is a
 judgement: threshold, patience, severity. `docs/alerts.yaml` and the page of metrics are printed
 from here. Source: run-lifecycle 17.
 """
@@ -12,9 +12,9 @@ from enum import StrEnum
 
 class Severity(StrEnum):
     PAGE = "page"
-    """Somebody is woken: promises are being broken, or work stands still."""
+    """Wakes a person: a guarantee is broken, or no work is done."""
     TICKET = "ticket"
-    """Somebody looks today: nothing is lost, and it does not heal by itself."""
+    """A person checks it today: nothing is lost, but it does not resolve by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def _ticket(
 def _rose(series: str, window: str = "15m") -> str:
     """It was counted within the window; the first count of all included.
 
-    A series begins with its first count, and `increase` sees no rise in a beginning.
+    A series starts with its first count, and `increase` does not see that start as a rise.
     """
     return f"increase({series}[{window}]) > 0 or ({series} > 0 unless {series} offset {window})"
 
@@ -78,25 +78,25 @@ _RUNS = (
     _ticket(
         "conflicting_ends",
         _rose('datarecs_run_facts_total{disposition="CONFLICT"}'),
-        "A run that has ended was told the opposite end; the first one stands.",
-        "Look for `late_fact` in the controller's log: two executions of one attempt, or a worker "
-        "that went on after its lease was lost.",
+        "A run that has ended received a contradicting end; the first end is kept.",
+        "Search the controller's log for `late_fact`: two executions of one attempt, or a worker "
+        "that continued after its lease was lost.",
     ),
     _page(
         "run_past_deadline",
         "max(datarecs_runs_overdue) > 0",
         "A run is still open two minutes after its deadline: neither its supervisor nor the "
         "controller's timer closed it.",
-        "See whether the loops `timing` and `rescue` of a controller run and the database answers; "
-        "then look at the run's timeline for the worker that holds it.",
+        "Check that the loops `timing` and `rescue` of a controller run and the database responds; "
+        "then check the run's timeline for the worker that holds it.",
     ),
     _ticket(
         "many_repairs",
         "sum(increase(datarecs_run_repairs_total[1h]))"
         " > 0.01 * clamp_min(sum(increase(datarecs_runs_total[1h])), 100)",
-        "More than 1 % of runs were put right by rescue or timers: parts die or do not answer.",
-        "Group `run_repairs_total` by reason. `attempt_lost` is dying workers (memory, evictions), "
-        "`end_unhandled` a controller that does not consume.",
+        "More than 1 % of runs were repaired by rescue or timers: processes end or do not respond.",
+        "Group `run_repairs_total` by reason. `attempt_lost` means workers that end (memory, "
+        "evictions), `end_unhandled` a controller that does not consume.",
     ),
     _ticket(
         "leases_lost",
@@ -110,36 +110,37 @@ _DELIVERY = (
     _page(
         "outbox_stands_still",
         "max(datarecs_outbox_oldest_unsent_seconds) > 60",
-        "Events wait for more than a minute; mails, webhooks and closings wait with them.",
-        "Look at `relay_waits` and `outbox_row_waits` in the controller's log: the broker is away, "
-        "full, or refuses the relay's login. Nothing is lost, it goes out when the cause is gone.",
+        "Events wait for more than a minute; mails, webhooks and ends of runs are late too.",
+        "Check `relay_waits` and `outbox_row_waits` in the controller's log: the broker is "
+        "unavailable, full, or refuses the relay's login. Nothing is lost; events are sent when "
+        "the cause is removed.",
     ),
     _page(
         "outbox_row_parked",
         "max(datarecs_outbox_parked) > 0",
-        "The broker can never take an event, so it was set aside and later ones went on.",
-        "Read `outbox_row_parked` in the controller's log, mend the topic's limits, then "
+        "The broker refuses an event for good, so it was parked; later events are sent.",
+        "Read `outbox_row_parked` in the controller's log, correct the topic's limits, then "
         "`datarecs admin outbox unpark`.",
     ),
     _ticket(
         "dead_letters",
         "max by (group) (datarecs_dlq_depth) > 0",
-        "Records that a consumer set aside, because they can never be handled as they are, wait.",
-        "Read the dead letter's reason; after the fix run the service's `redrive`, which takes "
+        "Dead letters wait: records that a consumer could not handle.",
+        "Read the dead letter's reason; after the fix run the service's `redrive`, which applies "
         "each effect once.",
     ),
     _page(
         "unreadable_record",
         _rose("datarecs_kafka_unreadable_total"),
-        "A record on a topic cannot be parsed at all and was passed over; its bytes stay there.",
+        "A record cannot be parsed and was skipped; its bytes stay in the topic.",
         "`record_unreadable` in the log names topic, partition and offset. Find out who writes "
         "there besides the relay.",
     ),
     _ticket(
         "rows_in_default_partition",
         "max by (table) (datarecs_partition_default_rows) > 0",
-        "Rows fell into a DEFAULT partition: the partition of their day was not made in time.",
-        "See whether the loop `partitions` of a controller runs; it moves the rows when it does.",
+        "Rows fell into a DEFAULT partition: the partition of their day was not created in time.",
+        "Check that the loop `partitions` of a controller runs; it moves the rows.",
     ),
     _page(
         "consumer_lags",
@@ -147,36 +148,36 @@ _DELIVERY = (
         " (increase(datarecs_consumer_handle_seconds_count[2m]))"
         " or 0 * sum by (group) (datarecs_consumer_lag_records))",
         "A group has more to read than it handled in two minutes: it is 120 s behind or more.",
-        "Look at `consumer_paused_partitions` and `consumer_handle_seconds` of the group: the "
-        "database is away, one record fails over and over, or more replicas are needed.",
+        "Check `consumer_paused_partitions` and `consumer_handle_seconds` of the group: the "
+        "database is unavailable, one record fails over and over, or more replicas are needed.",
         lasting=2 * _MINUTE,
     ),
     _page(
         "consumer_paused",
         "max by (group) (datarecs_consumer_paused_partitions) > 0",
         "Partitions of a group wait after failures.",
-        "`partition_paused` in the log names the cause; with the database back they go on by "
-        "themselves.",
+        "`partition_paused` in the log names the cause; they continue when the "
+        "database is available.",
         lasting=2 * _MINUTE,
     ),
     _page(
         "tenant_mismatch",
         _rose("datarecs_tenant_mismatch_total"),
-        "An event named one tenant and carried another's data. It had no effect.",
-        "Treat it as an attack until explained: who may write the topic, and from where did the "
-        "dead letter come.",
+        "The tenant of an event contradicts its data. The event had no effect.",
+        "Treat it as an attack until explained: check who may write to the topic and where "
+        "the dead letter came from.",
     ),
     _page(
         "offset_gap",
         _rose("datarecs_offset_gaps_total", "1h"),
-        "A group's position is older than what the topic still holds: events were not read.",
+        "A group's offset is older than the first record of the topic: events were not read.",
         "The consumer fills the gap from the outbox. Raise the topic's retention above the "
         "longest outage.",
     ),
     _page(
         "loop_dead",
         "min by (loop, instance) (datarecs_loop_alive) < 1",
-        "A loop of a process has ended while the process goes on.",
+        "A loop of a process has ended, but the process continues.",
         "`loop_died` in its log has the error; restart the process.",
         lasting=_MINUTE,
     ),

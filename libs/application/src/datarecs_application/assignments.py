@@ -1,8 +1,8 @@
-"""What a supervisor hands to its child: the run frame, its credentials file, its scratch folder.
+"""What a supervisor passes to its child: the run frame, the credentials file, the scratch folder.
 
-Apart from supervision because this is the border the platform's secrets must not cross: the frame
-holds addresses and no password, the credentials lie in a 0600 file that the child deletes when it
-has read it, and nothing of database or broker is in either.
+Separate from supervision because this is the border the platform's secrets must not cross: the
+frame holds addresses and no password, the credentials are in a 0600 file that the child deletes
+after reading, and neither has credentials of database or broker.
 """
 
 from collections.abc import Callable, Mapping
@@ -91,12 +91,12 @@ class Prepared:
     job: ReconciliationJob
     connections: Mapping[str, Connection]
     secrets: Mapping[str, str]
-    """`<connection>/<field>` -> value; goes into the credentials file alone."""
+    """`<connection>/<field>` -> value; goes only into the credentials file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
-    """Reads the run, its connections and their secrets; pins what only we may hold."""
+    """Reads the run, its connections and their secrets; pins the databases."""
 
     decode: Decode
     secrets: SecretStore

@@ -1,6 +1,6 @@
-"""What child and supervisor say to each other, as JSON, both directions in one place.
+"""The messages between child and supervisor, as JSON, both directions in one place.
 
-The child touches hostile data, so the supervisor believes nothing: every field is read by its kind,
+The child reads untrusted data, so the supervisor trusts nothing: every field is checked by type,
 ids come from the lease and never from a frame, and a frame that does not fit ends the child.
 """
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class BadFrameError(Exception):
-    """The child said something that no honest child says."""
+    """The child sent a frame that a correct child never sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Reader:
     def of(self, name: str, kind: type[T]) -> T:
         value = self.fields.get(name)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise BadFrameError(f"{name} is no {kind.__name__}")
+            raise BadFrameError(f"{name} is not of type {kind.__name__}")
         return value
 
     def maybe(self, name: str, kind: type[T]) -> T | None:
@@ -67,7 +67,7 @@ class Reader:
     def counts(self, name: str) -> dict[str, int]:
         counts = {str(key): value for key, value in self.of(name, dict).items()}
         if not all(isinstance(value, int) for value in counts.values()):
-            raise BadFrameError(f"{name} holds something that is no count")
+            raise BadFrameError(f"{name} holds a value that is not a count")
         return counts
 
 
@@ -79,7 +79,7 @@ _DETAIL_OF: Mapping[type, RunDetail] = {
 
 
 def failure_words(error: Exception) -> dict[str, object]:
-    """The error as a child tells it: code, detail and a message without measured values."""
+    """The error as a child reports it: code, detail and a message without measured values."""
     if isinstance(error, MemoryError):
         detail, message = RunDetail.OUT_OF_MEMORY, "Python ran out of memory."
     elif isinstance(error, OSError) and error.errno == ENOSPC:
@@ -256,7 +256,7 @@ def _tolerance(reader: Reader) -> ToleranceCount:
     try:
         value = Decimal(exact)
     except ArithmeticError as cause:
-        raise BadFrameError("a tolerance is no number") from cause
+        raise BadFrameError("a tolerance is not a number") from cause
     return ToleranceCount(
         measure_name=reader.of("measure_name", str),
         tolerance_type=reader.of("tolerance_type", str),

@@ -1,8 +1,8 @@
 """One run from pins to proof: pin, describe, plan, extract, compare stage by stage, judge, store.
 
-The worker's child and `datarecs compare` run this same function; what differs is who opens sources,
-which engine obeys and who is told. Nothing is visible as a result before everything was read, the
-pins were checked again and the counts added up.
+The worker's child and `datarecs compare` run this function with different ways to open sources,
+engines and reporters. No result is visible before everything was read, the pins were checked again
+and the counts added up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +56,10 @@ class ProgressReporter(Protocol):
     def stage_started(self, stage: str) -> None: ...
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
-        """Of all stages, or again of the one whose differing groups are read."""
+        """Of all stages, or again of one stage with its differing groups."""
 
     def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
-        """So many rows in all, while they are brought; from whatever thread brings them."""
+        """The rows read so far; called from the thread that reads them."""
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None: ...
 
@@ -70,10 +70,10 @@ class ProgressReporter(Protocol):
     def comparison_started(self, stage: str, sources: int) -> None: ...
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
-        """So many groups differ, and are read again after a while."""
+        """So many groups differ, and are read again after a wait."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
-        """Never fewer rows than before; from whatever thread the engine checks on."""
+        """Never fewer rows than before; called from the thread on which the engine checks."""
 
     def comparison_completed(self, payload: ComparisonPayload) -> None: ...
 
@@ -86,7 +86,7 @@ class ProgressReporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What one run asks: the job with parameters written in, and who asks."""
+    """The request of one run: the job with its parameters filled in, and the requester."""
 
     job: ReconciliationJob
     job_uid: UUID
@@ -98,22 +98,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """With what a run is answered."""
+    """What a run uses to produce its result."""
 
     connect: Callable[[Source], Connector]
     """Opens the source's connection; called once per source."""
     engine: Callable[[ComparisonPlan], Engine]
-    """Made once per run, when the plan stands."""
+    """Created once per run, after the plan is made."""
     clock: Clock
     extracts: str
     """Directory for extracts of this attempt; one folder per source is made below it."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    """Pins somebody else holds, by source; the others are taken here."""
+    """Pins that the caller holds, by source; the others are taken here."""
     stop: Wake | None = None
-    """Set when nobody waits for the answer any more: ends reads between two batches, and a wait
-    before a second look."""
+    """Set when the result is no longer needed: ends reads between two batches, and a wait
+    before a recheck."""
     progress_every: timedelta = PROGRESS_EVERY
-    """Between two reports of one read or stage, at least; the last of a stage always comes."""
+    """Between two reports of one read or stage, at least; the last of a stage is always sent."""
 
 
 class StageFailedError(Exception):
@@ -126,7 +126,7 @@ class StageFailedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a run found out: everything that run.json and the summary are made of."""
+    """The result of a run: everything in run.json and the summary."""
 
     plan: ComparisonPlan
     outcome: RunOutcome
@@ -142,7 +142,7 @@ def answer(question: Question, means: Means, reporter: ProgressReporter) -> Answ
         DatarecsError: the plan is refused, or no stage was executed.
     """
     with ExitStack() as open_things:
-        # What is read again later is told by its pin from what was read before.
+        # The pin distinguishes what is read again later from what was read before.
         whole = any(stage.confirm is not None for stage in question.job.stages)
         sources = opened_sources(
             question.job.sources, means.connect, means.pins, open_things, whole=whole
@@ -159,13 +159,13 @@ def answer(question: Question, means: Means, reporter: ProgressReporter) -> Answ
 
 
 def plan_only(question: Question, means: Means) -> ComparisonPlan:
-    """Pin and describe every source, make the plan, and let go: nothing is read or compared.
+    """Pin and describe every source, make the plan and release the pins: nothing is compared.
 
-    Formats whose types are inferred are read for it, as they are by a run.
+    Formats with inferred types are read for it, as in a run.
 
     Raises:
         ExtractionFailedError: pinning or describing a source failed.
-        PlanRefusedError: the question does not fit the sources, with every reason.
+        PlanRefusedError: the job does not fit the sources, with every reason.
     """
     with ExitStack() as open_things:
         sources = opened_sources(
@@ -219,7 +219,7 @@ class _Stages:
     """Rows of the stage at work."""
     reading: Reading = field(init=False)
     first_pins: dict[int, HeldPin] = field(default_factory=dict)
-    """Of the cut that all stages read, by source; without those at which nothing is read any more.
+    """Of the cut that all stages read, by source; without those that are no longer read.
     """
     recheck_pins: list[HeldPin] = field(default_factory=list)
     """Of the latest recheck."""
@@ -272,7 +272,7 @@ class _Stages:
             raise StageFailedError(stage.name) from error
 
     def _brought(self, plan: ComparisonPlan) -> ComparisonPlan:
-        """The plan over extracts: of every source, and of every stage's own queries."""
+        """The plan over extracts: of every source, and of every stage's queries."""
         if any(not stage.queries for stage in plan.stages):
             plan = self.reading.brought(plan)
         return replace(plan, stages=tuple(map(self._answered, plan.stages)))
@@ -314,7 +314,7 @@ class _Stages:
         return extracted
 
     def _check_stop(self, _read: Read) -> None:
-        """Between two batches, of whatever kind of source: nobody waits for the rest."""
+        """Called between two batches of any source: stops when the rest is not needed."""
         if self.means.stop is not None and self.means.stop.is_set():
             raise StoppedError
 
@@ -352,7 +352,7 @@ class _Stages:
             self.reporter.rows_processed(progress.stage, self.reported_rows, 0)
 
     def _is_due(self) -> bool:
-        """Nothing has been reported for so long that it is due."""
+        """Whether the next report is due."""
         now = self.means.clock.monotonic()
         if now - self.reported_at < self.means.progress_every.total_seconds():
             return False
@@ -360,7 +360,7 @@ class _Stages:
         return True
 
     def _confirmed(self, stage: StagePlan, first: StageResults, engine: Engine) -> StageResults:
-        """What has moved since cannot be told from what moved before: the first cut is checked."""
+        """Later changes cannot be separated from earlier ones, so the first cut is checked."""
         self._check_pins()
         self.to_check = [
             (index, held) for index, held in self.to_check if stage.scans[index].extract is None
@@ -404,9 +404,9 @@ class _Stages:
         before: Scan,
         keys: Sequence[Sequence[str | None]] | None,
     ) -> Scan | None:
-        """The scan of a source at its new pin; None where its columns are others by now.
+        """The scan of a source at its new pin; None where its columns have changed.
 
-        Only the rows of these keys are asked for, where the source finds them by itself.
+        Only the rows of these keys are requested, where the source can find them.
         """
         if opened.held is None or is_same_read(before.pin, opened.pin):
             return before
@@ -433,7 +433,7 @@ class _Stages:
         return reread
 
     def _let_go(self, stage: StagePlan, later: Sequence[StagePlan]) -> None:
-        """Check and end pins at which nothing is read any more: comparing may take longer."""
+        """Check and release pins that are no longer read: comparing may take longer."""
         over = [index for index in self.first_pins if self.reading.is_over(index, stage, later)]
         for index in over:
             held = self.first_pins.pop(index)
@@ -464,7 +464,7 @@ class _Stages:
 
 
 def _with_stage(plan: ComparisonPlan, stage: StagePlan, position: int) -> ComparisonPlan:
-    """The plan as an engine is made for it: with what the stage's sources have answered."""
+    """The plan as an engine is made for it: with the groups or rows that its sources returned."""
     stages = (*plan.stages[:position], stage, *plan.stages[position + 1 :])
     return replace(plan, stages=stages)
 

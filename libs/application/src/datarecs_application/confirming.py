@@ -1,8 +1,8 @@
-"""Rechecking what differed, after a while: what was in flight has arrived, breaks stay.
+"""Recheck differing groups after a wait: rows in flight have arrived, breaks remain.
 
-Every recheck pins all sources anew, so that it is one cut again, and reads the groups that still
-differ. Apart from the run's order because only stages with `confirm` wait; who reads, and who
-compares, is handed in.
+Every recheck pins all sources again, so that it is one cut, and reads the groups that still
+differ. A separate module because only stages with `confirm` wait; the caller passes the
+functions that read and compare.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class StoppedWhileWaitingError(DatarecsError):
     code = RunDetail.STOPPED
 
     def __init__(self) -> None:
-        super().__init__("the comparison was stopped on request while it waited to look again")
+        super().__init__("the comparison was stopped on request before it read groups again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Again(Protocol):
     """What a recheck takes."""
 
     def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:
-        """Let arrive what is in flight, while so many groups differ.
+        """Wait for rows in flight, while so many groups differ.
 
         True when the run is to stop instead.
         """
 
     def recheck(self, stage: StagePlan) -> tuple[Scan, ...] | RecheckRefused:
-        """Pin every source anew and read what differed in the stage's latest pass.
+        """Pin every source again and read the groups that differed in the stage's latest pass.
 
         The scan of a source that has not changed stays.
         """
@@ -66,7 +66,7 @@ def confirmed(
         again: waits and reads.
 
     Raises:
-        StoppedWhileWaitingError: there is nobody left to wait for.
+        StoppedWhileWaitingError: the run is stopped while it waits.
     """
     limits = stage.confirm
     if limits is None or not first.counts.rows_unmatched:

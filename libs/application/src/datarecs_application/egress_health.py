@@ -1,7 +1,7 @@
-"""Whether our own way out is at fault: many endpoints at once fail to resolve, connect or answer.
+"""Whether the platform's network fails: many endpoints at once do not resolve, connect or respond.
 
-Held in memory per process, because a process judges its own network; while it is suspect, such
-failures count against no endpoint, so that an outage of ours disables nobody.
+Held in memory per process, because a process judges its network; while it is suspect, such
+failures count against no endpoint, so that an outage of the platform disables no endpoint.
 """
 
 from dataclasses import dataclass, field

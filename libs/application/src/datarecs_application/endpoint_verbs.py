@@ -1,6 +1,6 @@
 """What a person does to an endpoint beside its spec: rotate its secret, switch it off and on again.
 
-Apart from `webhook_actions`, because these change the endpoint itself and make no deliveries.
+Separate from `webhook_actions`, because these change the endpoint itself and make no deliveries.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ def rotate_secret(
     Args:
         tx: holds the lock of the endpoint's row.
         endpoint: with managed signing.
-        grace: how long the current secret goes on signing; zero ends every older one now.
+        grace: how long the current secret still signs; zero ends every older one now.
         making: seals and draws random bytes.
         imported: a well-formed secret to use; a generated one without it.
 
@@ -73,7 +73,7 @@ def rotate_secret(
 
 
 def record_disabled(tx: Transaction, endpoint: Resource) -> None:
-    """Remember when a person switched the endpoint off; its spec says it already."""
+    """Store when a person disabled the endpoint; its spec has it already."""
     (state,) = tx.deliveries.states([endpoint.uid])
     disabled = Disabled(by=DisabledBy.USER, at=tx.now, generation=endpoint.generation)
     tx.deliveries.save_state(replace(state, disabled=disabled, next_claim_at=tx.now))

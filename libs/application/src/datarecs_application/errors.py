@@ -1,6 +1,6 @@
-"""What the state ports raise, whoever implements them.
+"""What every implementation of the state ports raises.
 
-Named here and not in an adapter, because loops and use cases decide by them and may import neither
+Named here and not in an adapter, because loops and use cases handle them and may import neither
 PostgreSQL nor its twin in memory.
 """
 
@@ -51,13 +51,13 @@ class ResourceExistsError(DatarecsError):
 
 
 class KeyBusyError(DatarecsError):
-    """Another transaction holds the Idempotency-Key; its end was not seen within 2 s."""
+    """Another transaction holds the Idempotency-Key; it did not end within 2 s."""
 
     code = ApiCode.IDEMPOTENCY_KEY_BUSY
 
     def __init__(self, *, route: str) -> None:
         super().__init__(
-            f"another request with this Idempotency-Key is at work on {route}; repeat in a second"
+            f"another request with this Idempotency-Key runs on {route}; repeat in a second"
         )
         self.route = route
 

@@ -1,6 +1,6 @@
-"""What a mail of the queue says: its run's row and history, its links, or the runs of a digest.
+"""The content of a queued mail: its run's row and history, its links, or the runs of a digest.
 
-Apart from `mailing`, because a preview asks for the same content and sends nothing.
+Separate from `mailing`, because a preview needs the same content and sends nothing.
 """
 
 from collections.abc import Iterator
@@ -75,10 +75,10 @@ class ContentOf:
     mail_domain: str
 
     def content(self, mail: Mail) -> Content:
-        """What the mail says.
+        """The content of the mail.
 
         Raises:
-            RunNotFinishedError: the run is gone.
+            RunNotFinishedError: the run does not exist any more.
         """
         if mail.notice is not None:
             return NoticeContent(

@@ -13,8 +13,8 @@ from datarecs_application.notifications import MailPolicy, story_of
 from datarecs_application.ports.delivery import MailAttempt, MailRenderer, OutgoingMail
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
-from datarecs_core.notifications.address import wire_address
-from datarecs_core.notifications.evaluation import MailKind
+from datarecs_core.notifications.address import is_sendable, wire_address
+from datarecs_core.notifications.evaluation import MailKind, SkipReason
 from datarecs_core.notifications.identity import other_message_id
 from datarecs_core.notifications.mail import (
     EXPIRES_AFTER,
@@ -30,6 +30,7 @@ from datarecs_core.notifications.mail import (
     decide_email,
     fold_mails,
     lease,
+    skip_mail,
 )
 from datarecs_core.notifications.replies import is_hard_bounce
 from datarecs_core.notifications.rule import Detail
@@ -51,7 +52,7 @@ class LeasedMail:
     outgoing: OutgoingMail
     run_id: RunId | None
     traceparent: str | None
-    """Of the run that it tells about."""
+    """Of the run in the mail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,14 @@ class Sending:
     relay: str
     """As the attempt log names it."""
     links: Links | None = None
-    """None: mails link to the API and nobody can unsubscribe by link."""
+    """None: mails link to the API and have no link to unsubscribe."""
 
     def lease_mail(self, tx: Transaction, delivery_id: UUID) -> LeasedMail | Mail | None:
-        """Take a due mail; its bytes are made at the first lease and kept.
+        """Take a due mail; its bytes are created at the first lease and stored.
 
         Returns:
-            The leased mail; or the mail itself when it ended here, expired; or None when it is not
-            due, held by somebody else, or gone.
+            The leased mail; or the mail itself when it ended here, expired or skipped; or None when
+            it is not due, leased by another sender, or deleted.
         """
         mail = tx.mails.get(delivery_id)
         if mail is None or mail.due_at is None or mail.due_at > tx.now:
@@ -85,6 +86,10 @@ class Sending:
         if tx.now >= mail.expires_at:
             return self._apply(tx, mail, Expired())
         mime = tx.mails.mime(delivery_id)
+        if mime is None and (reason := self._notice_refusal(tx, mail)):
+            skipped = skip_mail(mail, reason)
+            tx.mails.save(skipped)
+            return skipped
         if mime is None and self._waits_for_others(tx, mail):
             return None
         if mime is None:
@@ -115,7 +120,7 @@ class Sending:
         )
 
     def enter_data(self, tx: Transaction, leased: LeasedMail) -> bool:
-        """Commit phase DATA; False when the lease is gone, and then nothing may be sent."""
+        """Commit phase DATA; False when the lease is lost; then nothing may be sent."""
         mail = self._held(tx, leased)
         if mail is None:
             return False
@@ -125,7 +130,7 @@ class Sending:
     def record(
         self, tx: Transaction, leased: LeasedMail, fact: Fact, attempt: MailAttempt
     ) -> Mail | None:
-        """Close the attempt and decide what follows; None when the lease was gone."""
+        """Close the attempt and decide what follows; None when the lease was lost."""
         mail = self._held(tx, leased)
         phase = mail.phase.value if mail and mail.phase else attempt.phase
         tx.mails.close_attempt(replace(attempt, phase=phase, finished_at=tx.now))
@@ -149,8 +154,17 @@ class Sending:
             )
         return decision.state
 
+    def _notice_refusal(self, tx: Transaction, mail: Mail) -> SkipReason | None:
+        """Why nobody is sent a notice: whoever queued it knows no domains and no bounces."""
+        if mail.kind is not MailKind.NOTICE:
+            return None
+        if not is_sendable(mail.recipient_key, self.policy.domains.get(tx.tenant_id, ())):
+            return SkipReason.UNVERIFIED
+        is_refused = tx.mail_choices.suppressed([mail.recipient_key])
+        return SkipReason.SUPPRESSED if is_refused else None
+
     def _waits_for_others(self, tx: Transaction, mail: Mail) -> bool:
-        """Whether the mail gives its place to a digest, or waits for others above a rate cap."""
+        """Whether the mail moves into a digest, or waits because of a rate cap."""
         if mail.fold is None:
             return mail.run_id is not None and self._is_above_rate(tx, mail)
         group = tx.mails.fold_of(mail)
@@ -216,7 +230,7 @@ def digest_mail(first: Mail, delivery_id: UUID, *, now: datetime) -> Mail:
 
 
 def with_message_id(mail: Mail, *, mail_domain: str) -> Mail:
-    """The mail with its Message-ID, which those who queue digests and notices leave to us."""
+    """The mail with its Message-ID, which digests and notices get here."""
     if mail.message_id:
         return mail
     made = other_message_id(

@@ -1,6 +1,6 @@
 """The catalogue of metrics: name, kind, unit, meaning, labels. Nothing else can be counted.
 
-Its own module because dashboards, alerts and the docs page read names: they are published, added
+A separate module because dashboards, alerts and the docs page read names: they are published, added
 and never renamed. Labels come from closed sets (enum members, topics, groups, routes); an id or a
 tenant is never one. Sources: run-lifecycle 17, notifications 1.14 and 2.7.
 """
@@ -17,14 +17,14 @@ class MetricKind(StrEnum):
     COUNTER = "counter"
     """Only grows; counted with `Metrics.count`."""
     GAUGE = "gauge"
-    """Stands at a value; set with `Metrics.gauge`."""
+    """Has a value; set with `Metrics.gauge`."""
     HISTOGRAM = "histogram"
-    """Durations or sizes; told one by one with `Metrics.observe`."""
+    """Durations or sizes; reported one by one with `Metrics.observe`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One entry. `name` is given without the prefix, in code as well."""
+    """One entry. `name` has no prefix, in code as well."""
 
     name: str
     kind: MetricKind
@@ -72,8 +72,8 @@ _RUNS = (
     _gauge("run_oldest_seconds", "Age of the oldest run in a status.", "status"),
     _gauge("runs_overdue", "Runs that are open 120 s after their deadline."),
     _counter("run_transitions_total", "Status changes.", "from", "to"),
-    _counter("run_facts_total", "Facts that reached a run, by what became of them.", "disposition"),
-    _counter("run_repairs_total", "Runs that rescue or a timer had to put right.", "reason"),
+    _counter("run_facts_total", "Facts received for runs, by disposition.", "disposition"),
+    _counter("run_repairs_total", "Runs that rescue or a timer repaired.", "reason"),
     _counter(
         "cancels_total", "Cancel requests by end: immediate, stopped, stale, forced.", "outcome"
     ),
@@ -83,8 +83,10 @@ _RUNS = (
     _counter("groups_compared_total", "Groups compared over all stages."),
 )
 _WORKER = (
-    _counter("leases_lost_total", "Runs a worker gave up because its lease was gone.", "reason"),
-    _counter("leases_expired_total", "Leases that ran out unrenewed.", "queue"),
+    _counter(
+        "leases_lost_total", "Runs that a worker gave up because it lost the lease.", "reason"
+    ),
+    _counter("leases_expired_total", "Leases that expired without renewal.", "queue"),
     _counter("stale_epoch_total", "Writes refused because another holder has the lease.", "queue"),
     _histogram("lease_renew_seconds", "Time one renewal of all leases took.", buckets=_FAST),
     _counter("child_exits_total", "Ends of worker children, by exit code or signal.", "code"),
@@ -93,9 +95,9 @@ _DELIVERY = (
     _gauge("outbox_unsent", "Outbox rows that are not sent yet, in all shards."),
     _gauge("outbox_oldest_unsent_seconds", "Age of the oldest unsent outbox row."),
     _histogram("outbox_publish_seconds", "From commit to the broker's ack.", buckets=_FAST),
-    _counter("outbox_published_total", "Outbox rows by how sending ended.", "topic", "outcome"),
-    _gauge("outbox_parked", "Outbox rows the broker can never take."),
-    _counter("inbox_duplicates_total", "Events that had taken effect before.", "group"),
+    _counter("outbox_published_total", "Outbox rows by outcome.", "topic", "outcome"),
+    _gauge("outbox_parked", "Outbox rows that the broker refuses for good."),
+    _counter("inbox_duplicates_total", "Events that were handled before.", "group"),
     _gauge("consumer_lag_records", "Records a group has not read yet.", "group", "topic"),
     _histogram(
         "consumer_handle_seconds",
@@ -106,14 +108,16 @@ _DELIVERY = (
         buckets=_FAST,
     ),
     _gauge("consumer_paused_partitions", "Partitions that wait after a failure.", "group"),
-    _counter("kafka_unreadable_total", "Records no client can parse.", "group", "topic"),
+    _counter("kafka_unreadable_total", "Records that cannot be parsed.", "group", "topic"),
     _gauge("partition_default_rows", "Rows that fell into a DEFAULT partition.", "table"),
     _counter("codec_refused_total", "Records the codec refused.", "group", "reason"),
     _counter("codec_notes_total", "Records skipped, or accepted with a remark.", "group", "note"),
-    _counter("dlq_total", "Records set aside as dead letters.", "group", "reason"),
+    _counter("dlq_total", "Records stored as dead letters.", "group", "reason"),
     _gauge("dlq_depth", "Dead letters that wait for a re-drive.", "group"),
     _counter("tenant_mismatch_total", "Events whose tenant contradicts their payload."),
-    _counter("offset_gaps_total", "Committed offsets older than the topic still holds.", "group"),
+    _counter(
+        "offset_gaps_total", "Committed offsets older than the topic's first record.", "group"
+    ),
     _gauge("feed_connections", "Open live views.", "kind"),
     _gauge("feed_lag_seconds", "How far live views are behind the commit."),
 )
@@ -122,15 +126,15 @@ _WEBHOOK = (
     _histogram("webhook_attempt_seconds", "Time one attempt took.", buckets=_LONG),
     _counter("webhook_deliveries_total", "Deliveries that ended.", "state", "reason"),
     _gauge("webhook_in_flight", "Attempts that are on the wire now."),
-    _gauge("webhook_egress_suspect", "1 while our own network fails for most endpoints."),
+    _gauge("webhook_egress_suspect", "1 while most endpoints fail for a network reason."),
     _gauge("webhook_actions_open", "Actions of users that are not expanded yet."),
     _counter("webhook_fanout_total", "Deliveries created by fan-out."),
     _counter(
         "webhook_order_gaps_total",
-        "Events of a run that were sent without an earlier one, which did not come within 30 s.",
+        "Events of a run sent after 30 s without an earlier event that is missing.",
     ),
-    _counter("webhook_late_results_total", "Results that came after their lease was taken."),
-    _counter("egress_blocked_total", "Dials refused by the address table.", "class"),
+    _counter("webhook_late_results_total", "Results that arrived after the lease was lost."),
+    _counter("egress_blocked_total", "Connections refused by the address table.", "class"),
 )
 _MAIL = (
     _counter("emails_total", "Mails that ended, by outcome.", "outcome"),
@@ -141,8 +145,8 @@ _MAIL = (
         "From the run's end to the relay's acceptance.",
         buckets=_LONG,
     ),
-    _counter("mail_unknown_total", "Mails of which nobody knows whether they were stored."),
-    _gauge("mail_transport_paused", "1 while the mail relay is left alone after a fault."),
+    _counter("mail_unknown_total", "Mails that the relay may or may not have accepted."),
+    _gauge("mail_transport_paused", "1 while sending pauses after a fault of the relay."),
 )
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
@@ -173,7 +177,7 @@ class UnknownMetricError(LookupError):
 
 
 def metric(name: str, kind: MetricKind, labels: Mapping[str, str]) -> Metric:
-    """The entry that a call means.
+    """The entry of a call.
 
     Raises:
         UnknownMetricError: no such name, another kind, or not exactly its labels.

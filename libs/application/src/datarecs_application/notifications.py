@@ -32,7 +32,7 @@ MAX_RULES = 1000
 _ONCE_PER_RUN = "run"
 """Source of the inbox mark that makes a run, and not only an event, take effect once."""
 _NEWEST = 50
-"""Lines of a run's history among which its end stands; what comes after it is late."""
+"""Lines of a run's history that contain its end; later lines come after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Planning:
         Safe to repeat, also under another event id: a run is evaluated once.
 
         Raises:
-            RunNotFinishedError: the row has no outcome, which the row's own event would not say.
+            RunNotFinishedError: the row has no outcome, which contradicts the event.
         """
         if not tx.inbox.first_time(f"{self.consumer}:runs", _ONCE_PER_RUN, EventId(run_id)):
             return None
@@ -85,7 +85,7 @@ class Planning:
         return evaluation
 
     def first_seen(self, tx: Transaction, rule: Resource, facts: RunFacts) -> Evaluation:
-        """What one rule would say if it had seen no other run of the job; writes nothing."""
+        """What one rule would send if this were the first run of the job; writes nothing."""
         rules = list(self._typed(rule))
         return evaluate_rules(
             rules,
@@ -189,7 +189,7 @@ def skip_reasons(evaluation: Evaluation) -> list[SkipReason]:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What an event about a mail continues: the run's trace, and the event that asked for it."""
+    """What an event about a mail continues: the run's trace, and the event that requested it."""
 
     traceparent: str | None = None
     cause: EventId | None = None

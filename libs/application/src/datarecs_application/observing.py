@@ -1,8 +1,8 @@
-"""What committed transactions did to runs, reported to metrics, log and trace.
+"""Report the changes of committed transactions to runs: metrics, log and trace.
 
-Its own module because a number counted inside a transaction lies when that is rolled back: here the
-run as it was locked is compared with the run as it was saved, once the commit stands. So no use
-case counts anything, and whoever changes a run is counted alike: route, loop, consumer, timer.
+A separate module because a number counted inside a transaction is wrong after a rollback: here the
+locked run is compared with the saved run after the commit. So no use case counts anything, and
+every change is counted in the same way: by route, loop, consumer or timer.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 _REPAIRS = frozenset(
     {"submit_timeout", "queue_timeout", "deadline_exceeded", "backend_ended", "cancel_forced"}
 )
-"""Synthesised facts that say: somebody else should have acted. A lost attempt is one as well."""
+"""Synthesised facts that replace a missing report. A lost attempt is one as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class _CommitReport:
             metrics.count("cancels_total", outcome=_cancel_outcome(before, run))
         recorded = any(run_id == run.run_id for run_id, _ in self.seen.entries)
         if not recorded and (run.status is not RunStatus.CANCELLED or run.raw_error):
-            # Its end stood in the history already, and only the repair looked at it.
+            # Its end was in the history already, and only the repair handled it.
             metrics.count("run_repairs_total", reason="end_unhandled")
         detail = run.raw_error.detail_code if run.raw_error else None
         log.info("run_closed", **_ids(run), **words, detail_code=detail)

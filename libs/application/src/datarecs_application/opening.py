@@ -1,6 +1,6 @@
 """Sources of a run: opened, pinned all at once, described.
 
-Apart from the run because nothing of a comparison is known here.
+Separate from the run because nothing here depends on the comparison.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Opened:
     connector: Connector
     pin: Pin
     held: HeldPin | None
-    """None where somebody else holds the pin."""
+    """None where the caller holds the pin."""
     schema: SourceSchema
 
 
@@ -44,12 +44,12 @@ def opened_sources(
     Args:
         sources: of the job.
         connect: opens the connection of one.
-        known: pins that somebody else holds, by source.
+        known: pins that the caller holds, by source.
         open_things: closes connections and pins.
-        whole: wait for everything that pins tell, such as hashes of files.
+        whole: wait for everything in pins, such as hashes of files.
 
     Raises:
-        ExtractionFailedError: the first source at fault.
+        ExtractionFailedError: the first source that fails.
     """
     connected = []
     for index, source in enumerate(sources):
@@ -72,7 +72,7 @@ def opened_sources(
 def _pinned(
     connected: Sequence[tuple[Source, Connector]], known: Mapping[str, Pin], open_things: ExitStack
 ) -> list[tuple[Source, Connector, HeldPin | None]]:
-    """All at once; none where somebody else holds the pin."""
+    """All at once; none where the caller holds the pin."""
     with ThreadPoolExecutor(len(connected), thread_name_prefix="pin") as pinning:
         pins = [
             None if source.name in known else pinning.submit(connector.pin, source)
@@ -89,12 +89,12 @@ def _pinned(
 
 
 def whole_pin(held: HeldPin) -> Pin:
-    """With hashes of files, for which it waits; others know everything when they are taken."""
+    """With hashes of files, for which it waits; other pins are complete at once."""
     return held.check() if isinstance(held.pin, FileList) else held.pin
 
 
 class Extraction:
-    """Says of every failure inside which source it belongs to."""
+    """Adds the source to every failure inside the block."""
 
     def __init__(self, index: int, source: Source) -> None:
         self._index, self._source = index, source

@@ -1,6 +1,6 @@
 """What a rule would send about a finished run: shown, or sent once to one of its recipients.
 
-As if the run were the first that the rule sees, so that a rule can be tried on any past run. Apart
+The run counts as the first one of the rule, so that a rule can be tried on any past run. Separate
 from `notifications`, because nothing here touches the state of a rule.
 """
 
@@ -31,7 +31,7 @@ class TextRenderer(Protocol):
 class Preview:
     evaluation: Evaluation
     subject: str | None
-    """None where nobody would be mailed; so are the parts."""
+    """None where no mail would be sent; then the parts are None too."""
     text: str | None
     html: str | None
 
@@ -42,7 +42,7 @@ class Previewing:
     renderer: TextRenderer
 
     def preview(self, tx: Transaction, rule: Resource, run_id: RunId) -> Preview:
-        """Who would be mailed, who not and why, and the text; writes nothing.
+        """The recipients, the skipped recipients with reasons, and the text; writes nothing.
 
         Raises:
             RunNotFinishedError: the run has no outcome yet.
@@ -59,7 +59,7 @@ class Previewing:
     def test_mail(
         self, tx: Transaction, rule: Resource, run_id: RunId, recipient_key: str
     ) -> Mail | None:
-        """A mail for one recipient of the rule, to be added to the queue; None for anybody else.
+        """A mail for one recipient of the rule, to be added to the queue; None for other addresses.
 
         Raises:
             RunNotFinishedError: the run has no outcome yet.

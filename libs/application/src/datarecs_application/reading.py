@@ -1,8 +1,8 @@
-"""What each source of a run is asked for, and when: all its rows once, or groups, or few rows.
+"""What is read from each source of a run, and when: all rows once, or groups, or few rows.
 
-Sources whose rows some stage needs are read before the first stage; groups, and the rows of
-differing groups, are asked for by the stage that needs them. A source that may not answer so gives
-its rows. Apart from the run's order because only databases are asked anything but rows.
+Sources with rows for some stage are read before the first stage; groups, and the rows of
+differing groups, are read by the stage that needs them. A source that cannot return them sends its
+rows. A separate module because only databases return anything but rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from datarecs_core.comparison.planning.scan import Groups, Keys, Only, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 
 Extract = Callable[[Scan, str, str | None], Scan]
-"""Reads a scan into a folder of this name; the stage is given where a source is read once more."""
+"""Reads a scan into a folder of this name; the stage is set where a source is read once more."""
 
 
 def ignore(_read: Read) -> None:
@@ -28,7 +28,7 @@ class Reading:
 
     extract: Extract
     whole: dict[int, Scan] = field(default_factory=dict)
-    """Scans of all rows that stages may look at, by source."""
+    """Scans of all rows that stages may read, by source."""
     begun: set[int] = field(default_factory=set)
     """Sources that were read in any way."""
     refusals: dict[int, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Reading:
         )
 
     def read_stage(self, stage: StagePlan, engine: Engine | None) -> StagePlan:
-        """The stage over what its sources answer it.
+        """The stage over the data that its sources return.
 
         Args:
             stage: next to be compared; all before it have been.
@@ -51,7 +51,7 @@ class Reading:
             return stage
         scans = tuple(self._answer(stage, scan, engine) for scan in stage.scans)
         lost = [
-            f"{scan.source} gives rows, {self.refusals[scan.index]}"
+            f"{scan.source} sends rows: {self.refusals[scan.index]}"
             for scan, groups in zip(scans, stage.groups, strict=False)
             if groups is not None and scan.groups is None
         ]
@@ -59,18 +59,18 @@ class Reading:
         return _without_groups(stage, "; ".join(lost)) if lost else stage
 
     def is_over(self, index: int, stage: StagePlan, later: Sequence[StagePlan]) -> bool:
-        """Whether a source is read no more at its pin.
+        """Whether a source is no longer read at its pin.
 
         Args:
             index: of the source.
-            stage: to be compared now; it has what it asked for.
+            stage: to be compared now; its data has been read.
             later: stages that may be compared after it.
         """
         whole, scan = self.whole.get(index), stage.scans[index]
         if (whole is not None and whole.extract is None) or scan.groups is not None:
-            return False  # engines read files by themselves, and the oracle what groups stand for
+            return False  # engines read files themselves, and the oracle reads the rows of groups
         if stage.confirm is not None and scan.extract is not None and scan.extract.is_partial:
-            return False  # of groups that are looked at again the oracle reads what was left out
+            return False  # the oracle reads omitted rows of groups that are checked again
         return not any(_reads_source(stage, index, known=whole is not None) for stage in later)
 
     def query_connector(
@@ -81,7 +81,7 @@ class Reading:
         *,
         progress: Callable[[Read], None] = ignore,
     ) -> Scan:
-        """The answer of a connector; its rows, where it may not answer otherwise."""
+        """The groups of a connector, or its rows where it cannot return groups."""
         try:
             return connector.extract(scan, directory, progress)
         except NotPushedError as refused:
@@ -108,7 +108,7 @@ class Reading:
         return answer
 
     def _rows(self, scan: Scan) -> Scan:
-        """All rows that stages may look at, once in a run."""
+        """All rows that stages may read, once in a run."""
         again = f"{scan.index}-again" if scan.index in self.begun else str(scan.index)
         self.begun.add(scan.index)
         self.whole[scan.index] = self.extract(scan, again, None)
@@ -121,7 +121,7 @@ class Reading:
 
 
 def _may_wait(plan: ComparisonPlan, index: int) -> bool:
-    """No stage needs all rows of the source, and some stage will ask it for less."""
+    """No stage needs all rows of the source, and some stage reads fewer."""
     less = any(
         index in stage.by_keys or (stage.groups and stage.groups[index] is not None)
         for stage in plan.stages
@@ -153,7 +153,7 @@ def _groups_of(scans: tuple[Scan, ...]) -> tuple[Groups | None, ...]:
 
 
 def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
-    """Stated in the strategy, which is `full` where no source answered in groups."""
+    """Stated in the strategy, which is `full` where no source returned groups."""
     chosen = Strategy.PUSHDOWN if stage.groups else Strategy.FULL
     others = (each for each in stage.strategy.rejected if each[0] is not Strategy.PUSHDOWN)
     rejected = ((Strategy.PUSHDOWN, reason), *others)
@@ -161,7 +161,7 @@ def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
 
 
 def rows_of(scan: Scan) -> int:
-    """Rows a source delivers: counted while extracting, or by the pinned files' own footers."""
+    """Rows a source delivers: counted while extracting, or from the footers of the pinned files."""
     if scan.extract is not None:
         return scan.extract.all_rows if scan.groups is not None else scan.extract.rows
     files: Sequence[object] = getattr(scan.pin, "files", ())

@@ -1,7 +1,7 @@
 """Use cases of declared objects: create, replace, apply, delete, read.
 
 Each works inside the caller's transaction, begun with `feed=1` or more, so that row, change record,
-event, audit entry and the route's idempotency key share one commit. Rules stand in core.
+event, audit entry and the route's idempotency key share one commit. Rules are in core.
 """
 
 import base64
@@ -28,6 +28,7 @@ from datarecs_core.resources.refusals import (
 )
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.values import ResourceUid
+from datarecs_core.webhooks.endpoint import DRAIN
 from datarecs_core.webhooks.signature import (
     GENERATED_BYTES,
     SECRET_FIELD,
@@ -36,10 +37,10 @@ from datarecs_core.webhooks.signature import (
 )
 
 ANY: Final = "*"
-"""If-Match that overwrites whatever stands there; audited as such."""
+"""If-Match that overwrites any version; audited as such."""
 _KEY_ID_BYTES = 9
 NAMED_JOBS = 10
-"""Jobs that the refusal of a deletion names; of more it says how many."""
+"""Jobs named in the refusal of a deletion; further jobs are only counted."""
 
 
 class Outcome(StrEnum):
@@ -99,12 +100,12 @@ def get_resource(tx: Transaction, key: Key) -> Resource:
 def create_resource(
     tx: Transaction, actor: Principal, declared: Declared, *, making: Making
 ) -> Applied:
-    """Make a new object; an endpoint with managed signing gets its secret.
+    """Create an object; an endpoint with managed signing gets a secret.
 
     Raises:
         ResourceExistsError: the name is taken.
-        BeingDeletedError: it is taken by an object whose finalizers have not ended.
-        QuotaExceededError: the tenant has as many of the kind as it may have.
+        BeingDeletedError: an object with unfinished finalizers has it.
+        QuotaExceededError: the tenant has reached its limit for the kind.
     """
     stored = tx.resources.for_update(declared.kind, declared.namespace, declared.name)
     if stored is not None:
@@ -127,14 +128,14 @@ def create_resource(
 def replace_resource(
     tx: Transaction, actor: Principal, declared: Declared, *, match: str, making: Making
 ) -> Applied:
-    """Put what is declared in place of spec, labels, annotations and finalizers.
+    """Replace spec, labels, annotations and finalizers with the declared ones.
 
-    Saying the same again writes nothing and changes no number. Repeatable with `match=ANY`. An
-    endpoint whose signing becomes managed gets a secret; one whose signing ceases to be loses it.
+    An equal declaration writes nothing and changes no number. Repeatable with `match=ANY`. An
+    endpoint gets a secret when its signing becomes managed, and loses it when that ends.
 
     Args:
         tx: begun with `feed=1` or more.
-        actor: who asks.
+        actor: who requests it.
         declared: the whole object.
         match: the ETag the caller read, with its quotes, or ANY.
         making: as for a new object.
@@ -165,7 +166,7 @@ def replace_resource(
 def apply_resource(
     tx: Transaction, actor: Principal, declared: Declared, *, making: Making
 ) -> Applied:
-    """Create the object or put what is declared in its place, whatever stands there."""
+    """Create the object, or replace any version of it with the declared one."""
     stored = tx.resources.for_update(declared.kind, declared.namespace, declared.name)
     if stored is None:
         return create_resource(tx, actor, declared, making=making)
@@ -173,7 +174,7 @@ def apply_resource(
 
 
 def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) -> Deleted:
-    """Remove the object, or mark it while finalizers remain. Its sealed secrets go with it.
+    """Delete the object with its sealed secrets, or mark it while finalizers remain.
 
     Raises:
         ResourceNotFoundError: there is no such object.
@@ -183,7 +184,8 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
     stored = _locked(tx, key)
     _check(stored, match)
     _refuse_used(tx, stored)
-    write = changes.delete(stored, rv=tx.next_rv(), now=tx.now)
+    held_by = _held_by(tx, stored)
+    write = changes.delete(stored, rv=tx.next_rv(), now=tx.now, held_by=held_by)
     if write is None:
         return Deleted(resource=stored, is_gone=False)
     _store(tx, write, stored)
@@ -191,12 +193,39 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
     return Deleted(resource=write.resource, is_gone=write.is_gone)
 
 
+def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
+    """An endpoint with open deliveries stays until the webhook-service has ended them."""
+    if stored.kind is not Kind.WEBHOOK_ENDPOINT or stored.deletion_at is not None:
+        return ()
+    left = tx.deliveries.waiting(stored.uid)
+    if left.first_due is None and not left.leased:
+        return ()
+    tx.deliveries.states([stored.uid])
+    tx.deliveries.hasten([stored.uid])
+    return (DRAIN,)
+
+
+def release_resource(tx: Transaction, uid: ResourceUid, finalizer: str, *, actor: str) -> None:
+    """Take a finalizer away; the object goes with its last one, and its sealed secrets with it.
+
+    Called by the controller that the finalizer belongs to. Safe to repeat.
+    """
+    stored = tx.resources.get_by_uid(uid)
+    locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
+    if locked is None or locked.uid != uid:
+        return
+    write = changes.release(locked, finalizer, rv=tx.next_rv(), now=tx.now)
+    if write is not None:
+        _store(tx, write, locked)
+        _announce(tx, write, actor=actor)
+
+
 def observe_resource(
     tx: Transaction, uid: ResourceUid, status: Mapping[str, object], *, observed_generation: int
 ) -> Resource | None:
-    """Write what the kind's controller saw; None when the object is gone.
+    """Write the status that the kind's controller observed; None when the object is deleted.
 
-    Called by the kind's controller alone; no audit entry, since no person asked.
+    Called only by the kind's controller; no audit entry, since no person requested it.
     """
     stored = tx.resources.get_by_uid(uid)
     locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
@@ -229,7 +258,7 @@ def _check(stored: Resource, match: str) -> None:
 
 
 def _hold_connections(tx: Transaction, declared: Declared) -> None:
-    """A job and the deletion of its connection come one after the other."""
+    """Changes of a job and the deletion of its connection are serialized."""
     sources = declared.spec.get("sources")
     if declared.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
         references = {one.get("connection") for one in sources if isinstance(one, Mapping)}
@@ -251,7 +280,7 @@ def _refuse_used(tx: Transaction, stored: Resource) -> None:
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:
-    """Under the row lock the compare-and-set holds; if it does not, the row was not ours."""
+    """Under the row lock the compare-and-set succeeds; otherwise the row was not locked."""
     if write.is_gone:
         stored = tx.resources.remove(write.resource, expected_rv=before.rv)
         tx.secrets.erase(before.uid)
@@ -287,7 +316,7 @@ def _announce(tx: Transaction, write: Write, *, actor: str) -> None:
 
 
 def is_signing_managed(resource: Resource) -> bool:
-    """Whether the platform keeps the signing secret of this object."""
+    """Whether the platform stores the signing secret of this object."""
     signing = resource.spec.get("signing")
     is_endpoint = resource.kind is Kind.WEBHOOK_ENDPOINT
     return is_endpoint and isinstance(signing, Mapping) and signing.get("mode") == "managed"
@@ -301,7 +330,7 @@ def _signing_changed(tx: Transaction, before: Resource, write: Write, making: Ma
 
 
 def _signing_secret(tx: Transaction, resource: Resource, making: Making) -> str | None:
-    """Generate and seal the secret of an endpoint whose signing the platform manages."""
+    """Generate and seal the secret of an endpoint with managed signing."""
     if not is_signing_managed(resource):
         return None
     secret = new_secret(making.random_bytes(GENERATED_BYTES))

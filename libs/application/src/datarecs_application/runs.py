@@ -1,7 +1,7 @@
-"""Use cases of a run: load and lock, let `decide` decide, carry the decision out in one commit.
+"""Use cases of a run: load and lock, let `decide` decide, apply the decision in one commit.
 
-No rule stands here. Each function works inside the caller's transaction, so that a consumer's inbox
-mark, a route's idempotency key and the effect share it. Nothing is sent: the outbox is.
+No rule is here. Each function works inside the caller's transaction, so that a consumer's inbox
+mark, a route's idempotency key and the effect share it. Nothing is sent here: the outbox sends it.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def trigger_run(tx: Transaction, command: TriggerRun) -> Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """What a received event says of itself, as it is recorded."""
+    """The metadata of a received event, as it is recorded."""
 
     event_id: EventId
     type: str
@@ -117,7 +117,7 @@ def request_cancel(
 
 
 def record_progress(tx: Transaction, event: RunEvent, *, event_id: EventId) -> None:
-    """A progress event reached the controller: a sign of life, never decisive.
+    """Handle a progress event: it shows activity and never decides.
 
     Raises UnknownRunError, AttemptAheadError: for the dead letters.
     """
@@ -127,7 +127,7 @@ def record_progress(tx: Transaction, event: RunEvent, *, event_id: EventId) -> N
 
 
 def record_end(tx: Transaction, end: RunEnd, event: EventRecord) -> RunDecision:
-    """The execution reported its end: close the run, once, whatever arrives later.
+    """The execution reported its end: close the run, once; later facts do not change it.
 
     Raises UnknownRunError, AttemptAheadError: for the dead letters.
     """
@@ -155,7 +155,7 @@ def record_end(tx: Transaction, end: RunEnd, event: EventRecord) -> RunDecision:
 def launch_run(
     tx: Transaction, run_id: RunId, launcher: Launcher, ids: Ids, *, jitter: float
 ) -> None:
-    """Make the backend agree with the row's wish, one step; may be repeated for ever."""
+    """Bring about the desired state of the row in the backend, one step; safe to repeat."""
     run = tx.runs.for_update(run_id)
     if run is None or run.next_reconcile_at is None:
         return
@@ -168,7 +168,7 @@ def launch_run(
 
 
 def fire_timer(tx: Transaction, due: DueTimer, launcher: Launcher, ids: Ids) -> None:
-    """Turn a due timer into its fact; one that was moved or dropped meanwhile says nothing."""
+    """Turn a due timer into its fact; a timer that was moved or dropped has no effect."""
     run = tx.runs.for_update(due.run_id)
     if run is None or not tx.timers.due(due.run_id, due.reason):
         return
@@ -182,7 +182,7 @@ def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> N
     """A lease ran out: the next attempt, or the end. Checked again under the locks."""
     run = tx.runs.for_update(lease.run_id)
     current = tx.leases.get(lease.run_id)
-    # A renewal that came before the lock has moved the end: that worker lives.
+    # A renewal before the lock has moved the end: that worker lives.
     if run is None or current is None or _term(current) != _term(lease):
         return
     if run.status.is_terminal:
@@ -195,7 +195,7 @@ def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> N
 
 
 def _term(lease: Lease) -> tuple[int, datetime | None]:
-    """Whose it is and for how long: both grant and renewal change it."""
+    """The holder and the end of the lease: both grant and renewal change it."""
     return lease.lease_epoch, lease.lease_until
 
 
@@ -210,7 +210,7 @@ def release_run(tx: Transaction, run: Run, ids: Ids, *, loss: Loss, jitter: floa
 
 
 def carry_out(tx: Transaction, run: Run, fact: Fact) -> RunDecision:
-    """Decide and carry out in this transaction; the run is locked. Refusals change nothing."""
+    """Decide and apply in this transaction; the run is locked. Refusals change nothing."""
     decision = decide(run, fact, now=tx.now)
     if decision.refusal is Refusal.ATTEMPT_AHEAD:
         raise AttemptAheadError(run, attempt=getattr(fact, "attempt", None))
@@ -281,12 +281,12 @@ def _submit(tx: Transaction, run: Run, launcher: Launcher, ids: Ids, *, jitter: 
 
 
 def _stop(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
-    """A flagged run that does not run yet ends here; a running one is asked to stop."""
+    """A flagged run that does not run yet ends here; a running one gets a stop request."""
     confirmed = carry_out(tx, run, ConfirmCancel(fact_id=_new(ids))).state
     lease = tx.leases.get(run.run_id)
     waiting = lease is not None and lease.lease_owner is None
     if confirmed.status is RunStatus.RUNNING and confirmed.cancel_requested and waiting:
-        # Between two attempts nobody is left who could report an end (row 13).
+        # Between two attempts no process can report an end (row 13).
         fact = AttemptLost(fact_id=_new(ids), attempt=run.attempt, loss=Loss.EXPIRED)
         carry_out(tx, confirmed, fact)
         return
@@ -295,13 +295,13 @@ def _stop(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
 
 
 def _settled(tx: Transaction, run: Run) -> None:
-    """Nothing more to ask until the wish changes; timers watch the rest."""
+    """Nothing to do until the desired state changes; timers handle the rest."""
     if run.next_reconcile_at is not None:
         tx.runs.save(replace(run, next_reconcile_at=None))
 
 
 def _repair(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
-    """Row 15: the execution is over and nobody handled its end, so the record closes the run.
+    """Row 15: the execution ended and its end was not handled, so the record closes the run.
 
     The recorded raw outcome keeps its own id, so that its late arrival is a redelivery.
     """

@@ -1,7 +1,7 @@
-"""The wish to end a run's work: checked between batches, and acted on by whoever waits elsewhere.
+"""The request to stop a run's work: checked between batches, with actions for blocked readers.
 
-A flag alone does not end a query that a database works on. So readers name an act that does, for
-as long as they wait; the wish starts all of them at once.
+A flag alone does not end a running query of a database. So readers register an action that does,
+for as long as they wait; a stop starts all actions at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class Stopping:
         self._next = 0
 
     def set(self) -> None:
-        """Stop: every act runs in a thread of its own."""
+        """Stop: every action runs in a separate thread."""
         with self._lock:
             self._event.set()
             acts = tuple(self._acts.values())
@@ -53,9 +53,9 @@ class Stopping:
 
     @contextmanager
     def interrupting(self, act: Callable[[], object]) -> Iterator[None]:
-        """Call the act if a stop comes, or came already, while the work inside goes on.
+        """Call the action if a stop arrives, or has arrived already, during the block.
 
-        It may run until after the work has ended, so it checks that by itself.
+        It may still run after the work has ended, so it must check that.
         """
         with self._lock:
             self._next += 1

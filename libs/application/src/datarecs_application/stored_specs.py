@@ -1,7 +1,7 @@
 """Stored specs as typed values, decoded once per uid and generation.
 
-Apart from the use cases because decoding belongs to `datarecs_specs`, which application may not
-import: wiring hands it in, and everybody here asks for a value.
+Separate from the use cases because decoding belongs to `datarecs_specs`, which application may not
+import: the wiring passes it in, and use cases request values here.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _MOST = 10_000
-"""Specs kept; beyond that all are forgotten and decoded again."""
+"""Cached specs; beyond that the cache is cleared."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class StoredSpecs(Generic[T]):
     def of(self, resource: Resource) -> T | None:
         """The typed spec; None for one that no longer fits its kind, as after an upgrade.
 
-        Such a resource is left out, so that it harms none of its neighbours.
+        Such a resource is skipped, so that it does not affect others.
         """
         key = (resource.uid, resource.generation)
         if key not in self._known:

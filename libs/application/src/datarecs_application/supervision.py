@@ -1,7 +1,7 @@
 """One leased run from outside the work: child, heartbeat, deadline, memory, end (D15).
 
-The supervisor is the only writer. It believes the child nothing but well-formed frames, turns
-result file, exit, deadline and signs of life into `run.completed` or `run.errored`, and writes
+The supervisor is the only writer. It accepts only well-formed frames from the child, turns
+result file, exit, deadline and heartbeats into `run.completed` or `run.errored`, and writes
 under the epoch of its lease: a stale one changes nothing.
 """
 
@@ -52,9 +52,9 @@ FEED_NUMBERS = 8
 POLL = timedelta(milliseconds=200)
 PING_LIMIT = timedelta(seconds=120)
 CHILD_FOLLOWS_JAVA = timedelta(seconds=2)
-"""How long a child may take to end after its Java process; longer than it means to live on."""
+"""How long a child may take to end after its Java process; longer than its planned shutdown."""
 MOST_OUTDATED = 1000
-"""Counts of rows that are left out at once, so that a child that pours them out is looked after."""
+"""Row counts skipped at once, so that a child that sends very many is still supervised."""
 
 T = TypeVar("T")
 
@@ -63,9 +63,9 @@ REFUSED, UNCONFIRMED = "refused", "unconfirmed"
 
 
 class FencedError(Exception):
-    """The lease is not ours any more: the child is stopped and nothing is written.
+    """The lease is lost: the child is stopped and nothing is written.
 
-    `reason` is `refused` where the database said so, `unconfirmed` where it could not be asked in
+    `reason` is `refused` where the database refused, `unconfirmed` where it could not be reached in
     time.
     """
 
@@ -83,7 +83,7 @@ class Limits:
     memory_bytes: int
     """Resident memory of the child with all it started."""
     drain: timedelta
-    """How long runs may go on after SIGTERM."""
+    """How long runs may continue after SIGTERM."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Supervising:
 
     name: str
     executor: str
-    """This process and slot, as it stands in the lease."""
+    """This process and slot, as stored in the lease."""
     unit: UnitOfWork
     finder: WorkFinder
     heartbeat: Heartbeat
@@ -122,7 +122,7 @@ class Supervising:
         self.child.end()
 
     def step(self, stop: Wake) -> bool:
-        """Lease one run and see it to its end; False when there is none to lease."""
+        """Lease one run and supervise it to its end; False when there is none to lease."""
         try:
             leased = self.finder.lease_run(self.executor)
         except (StoreUnavailableError, StoreBusyError) as cause:
@@ -158,7 +158,7 @@ class Supervising:
             self.heartbeat.drop(leased.run_id)
 
     def _released(self, leased: LeasedRun) -> None:
-        """Give the run back; while the database is away, until the lease ends by itself."""
+        """Return the run; retried while the database is unavailable, until the lease expires."""
         while not self.heartbeat.standing(leased.run_id).lost(self.clock.monotonic()):
             try:
                 return self._release(leased)
@@ -189,7 +189,7 @@ class _Attempt:
     pins: Mapping[str, object] | None = None
     counted: WorkMetrics | None = None
     ahead: Mapping[str, object] | None = None
-    """A frame that was read to see whether it outdates the one before it."""
+    """A frame that was read to check whether it replaces the one before it."""
 
     def __post_init__(self) -> None:
         now = self.worker.clock.monotonic()
@@ -231,7 +231,7 @@ class _Attempt:
             return tx.runs.get(self.leased.run_id)
 
     def _worked(self, run: Run, folder: str, here: str | None) -> Evidence:
-        """Let the child work and gather how it ended; `here` is the span it continues."""
+        """Run the child and collect how it ended; `here` is the parent span."""
         try:
             with ExitStack() as held:
                 child = self._send_to_child(run, folder, held, here)
@@ -247,7 +247,7 @@ class _Attempt:
         except (FencedError, DrainedError):
             raise
         except (BadFrameError, DatarecsError) as wrong:
-            # What an honest child never says, or numbers that contradict each other: not emitted.
+            # A frame that a correct child never sends, or contradicting numbers: not emitted.
             log.warning("child_cut_off", cause=type(wrong).__name__)
             self.worker.child.kill()
             return _failed("comparison", wrong)
@@ -282,7 +282,7 @@ class _Attempt:
             raise SourceNotPinnedError(0) from error
 
     def _stored(self, act: Callable[[], T]) -> T:
-        """Repeat while the database is away, until the lease is lost by that."""
+        """Repeat while the database is unavailable, until the lease is lost."""
         while True:
             try:
                 return act()
@@ -309,7 +309,7 @@ class _Attempt:
         return self._evidence(child, folder, stopping)
 
     def _next_frame(self, child: ChildProcess) -> Mapping[str, object] | None:
-        """The child's next word; of counts that pile up while the database is slow, the last."""
+        """The child's next frame; of counts that queue up while the database is slow, the last."""
         frame, self.ahead = self.ahead or child.frames(POLL), None
         for _ in range(MOST_OUTDATED):
             if frame is None or frame.get("event") != "rows_processed":
@@ -321,7 +321,7 @@ class _Attempt:
         return frame
 
     def _handle_frame(self, run: Run, frame: Mapping[str, object]) -> bool:
-        """True for the child's last word on this run."""
+        """True for the child's last frame of this run."""
         self.last_sign = self.worker.clock.monotonic()
         match frame.get("type"):
             case child_frames.FINISHED:
@@ -416,7 +416,7 @@ class _Attempt:
             try:
                 return self._commit(end, never_began=never_began)
             except (StoreUnavailableError, StoreBusyError) as cause:
-                # An expired but unreclaimed epoch still counts, so this goes on past the ttl.
+                # An expired but unreclaimed epoch still counts, so this continues past the ttl.
                 log.warning("end_waits", code=cause.code.name)
                 self.worker.clock.wait(POLL * 5)
 
@@ -443,7 +443,7 @@ class _Attempt:
         log.info("run_classified", end=type(end).__name__)
 
     def _again(self, run: Run, end: RunEnd, *, now: datetime, never_began: bool) -> bool:
-        """Nothing was begun, or the job wants this code retried; and the run's rules let it."""
+        """Nothing was begun, or the job retries this code; and the run's rules allow it."""
         if not isinstance(end, RunErrored):
             return False
         execution = run.spec.get("execution")
@@ -464,7 +464,7 @@ def _java_ended(frame: Mapping[str, object]) -> Evidence:
 
 
 def _failed(node: str, error: BaseException) -> Evidence:
-    """The supervisor's own failure in the shape in which a child reports one."""
+    """A failure of the supervisor in the form of a child's error."""
     words = failure_words(error if isinstance(error, Exception) else RuntimeError(str(error)))
     return Evidence(
         file=ResultFile(

@@ -1,8 +1,9 @@
-"""Spans: what a use case or a loop records about the time it took, below the trace of its run.
+"""Spans: the duration of a use case or a loop step, in the trace of its run.
 
-Its own module because everybody who writes the outbox hands the trace on, while whether anybody
-listens is decided in one place, `datarecs_runtime.tracing`. Untraced, nothing is kept or measured,
-and ids travel on as they came: they join log lines and events of one story by themselves.
+A separate module because every writer of the outbox passes the trace on, while
+`datarecs_runtime.tracing` alone decides whether spans are recorded. Without tracing nothing is
+stored or measured, and ids are passed on unchanged: they still connect log lines and events of one
+run.
 """
 
 import re
@@ -22,9 +23,9 @@ class Tracing(Protocol):
     def span(
         self, name: str, *, parent: str | None, **attributes: str | int
     ) -> AbstractContextManager[str | None]:
-        """The block's work as a span; gives the traceparent that work further down continues.
+        """The block as a span; returns the traceparent for child spans.
 
-        Inside the block, spans recorded on the same thread for the same trace stand below this
+        Inside the block, spans recorded on the same thread for the same trace are children of this
         one. An exception that leaves the block marks the span as failed.
         """
 
@@ -52,7 +53,7 @@ class Tracing(Protocol):
 
 
 class Untraced:
-    """Nobody listens; a parent is handed on as it came."""
+    """Records nothing; a parent is passed on unchanged."""
 
     @contextmanager
     def span(

@@ -1,7 +1,7 @@
-"""The child a worker slot keeps warm: started ahead, used for many runs, replaced when it must be.
+"""The warm child of a worker slot: started ahead, used for many runs, replaced when it must be.
 
-Apart from supervision because its life is longer than a run's: a Spark session costs seconds, so it
-is kept over runs and recycled after a number of them, and after any end that speaks against it.
+Separate from supervision because it lives longer than a run: a Spark session costs seconds, so the
+child serves several runs and is replaced after a number of them, and after any abnormal end.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ STEP = timedelta(seconds=10)
 GLANCE = timedelta(milliseconds=100)
 START_LIMIT = timedelta(seconds=120)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=0.5), timedelta(seconds=30)
-"""After children that died before they were ready."""
+"""After children that ended before they were ready."""
 _PROGRAM = "the Spark child"
 
 
@@ -45,8 +45,8 @@ class WarmChild:
     def warm(self) -> None:
         """Start a child, unless one lives, and do not wait for it.
 
-        After children that died before they were ready it holds back for a growing while, so that
-        a broken installation does not start one after the other.
+        After children that ended before they were ready it waits for a growing time, so that
+        a broken installation does not start them one after the other.
         """
         try:
             self._start()
@@ -77,19 +77,19 @@ class WarmChild:
         self._not_before = self.clock.monotonic() + pause.total_seconds()
 
     def ready(self) -> str | None:
-        """None once the session answers, else why not; fits `Process.ready_when`."""
+        """None once the session responds, else the reason; fits `Process.ready_when`."""
         child = self._child
         if child is None or child.ended() is not None:
             return "the child is being started"
         return None if self._ready else "the session is warming up"
 
     def glance(self) -> None:
-        """Take a READY that has arrived meanwhile; called while there is no run."""
+        """Read a READY frame that has arrived; called between runs."""
         if self._child is not None and not self._ready:
             self._await(self._child, 0.0)
 
     def ready_within(self, seconds: float) -> ChildProcess:
-        """The child, warm; waits while it is being started or held back.
+        """The warm child; waits while it is being started or its start is delayed.
 
         Raises:
             ChildStartError: it ended while starting, or was not ready in time.
@@ -127,7 +127,7 @@ class WarmChild:
         self.warm()
 
     def stop(self) -> None:
-        """The ladder: ask, then SIGTERM, then SIGKILL; comes back when it has ended."""
+        """Stop in steps: request, then SIGTERM, then SIGKILL; returns when the child has ended."""
         child = self._child
         if child is None:
             return
@@ -146,7 +146,7 @@ class WarmChild:
             self._child, self._ready = None, False
 
     def await_end(self, limit: timedelta) -> None:
-        """Give the child time to end by itself; it may live on afterwards."""
+        """Give the child time to end by itself; it may still run afterwards."""
         ends = self.clock.monotonic() + limit.total_seconds()
         while self._running() and self.clock.monotonic() < ends:
             if self._child is not None:
@@ -154,7 +154,7 @@ class WarmChild:
             self.clock.wait(GLANCE * 4)
 
     def end(self) -> None:
-        """The worker ends: let the child go in good order."""
+        """The worker ends: stop the child in good order."""
         self.stop()
         self.kill()
 
@@ -172,7 +172,7 @@ class WarmChild:
                 return False
 
     def _ended_within(self, child: ChildProcess, limit: timedelta) -> bool:
-        """Frames are read on meanwhile, so that a child that talks can end."""
+        """Frames are still read, so that a child that sends frames can end."""
         ends = self.clock.monotonic() + limit.total_seconds()
         while child.ended() is None:
             if self.clock.monotonic() >= ends:
@@ -194,4 +194,4 @@ def _start_failure(end: ChildEnd | None, limit_s: float) -> str:
         return f"it was not ready within {limit_s:.0f} s"
     if end.signal is not None:
         return f"signal {end.signal} ended it before it was ready"
-    return f"it ended with exit code {end.exit_code} before it was ready; its log says why"
+    return f"it ended with exit code {end.exit_code} before it was ready; see its log"

@@ -1,7 +1,7 @@
 """Actions on an endpoint's deliveries: what a user requests, and how it becomes deliveries.
 
 A request and its event are written in one transaction by core-api. The webhook-service expands open
-actions, at most 1,000 stored events in a transaction, and stores how far it came with them.
+actions, at most 1,000 stored events in a transaction, and stores its progress with them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +39,7 @@ from datarecs_core.webhooks.events import (
 )
 from datarecs_core.webhooks.matching import EndpointFacts
 from datarecs_core.webhooks.ordering import place_of, run_of
+from datarecs_core.webhooks.overflow import room_for_actions
 from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.refusals import ActionOpenError, TooManyMessagesError
 
@@ -59,7 +60,7 @@ def count_window(tx: Transaction, endpoint: EndpointFacts, window: Window) -> in
     count = 0
     for chosen, _ in _chunks(tx, endpoint, window, after=None):
         count += len(chosen)
-        if count > MAX_MESSAGES:  # The rest of two weeks would be read for nothing.
+        if count > MAX_MESSAGES:  # The rest of two weeks would be read without need.
             raise TooManyMessagesError(most=MAX_MESSAGES)
     return count
 
@@ -118,12 +119,18 @@ class Expanding:
     make_test: MakeTest
 
     def expand(self, tx: Transaction, action: WebhookAction) -> WebhookAction:
-        """One chunk of an action that is locked; its row and its deliveries share the commit."""
+        """One chunk of an action that is locked; its row and its deliveries share the commit.
+
+        Returns the action itself while its endpoint has no room for more deliveries.
+        """
         resource = tx.resources.get_by_uid(action.endpoint_uid)
         spec = self.specs.of(resource) if resource else None
         if resource is None or resource.deletion_at is not None or spec is None:
             return self._close(tx, close(action, ActionState.CANCELLED, now=tx.now))
-        tx.deliveries.states([resource.uid])
+        (state,) = tx.deliveries.states([resource.uid])
+        room = room_for_actions(state, spec.limits.max_pending)
+        if action.window is not None and not room:
+            return action
         expires = tx.now + (
             TEST_EXPIRES_AFTER if action.kind is Origin.TEST else spec.retry.max_age
         )
@@ -133,13 +140,13 @@ class Expanding:
             after = close(after_chunk(action, made, None), ActionState.DONE, now=tx.now)
         else:
             endpoint = EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
-            made, position = self._windowed(tx, action, endpoint, template)
+            made, position = self._windowed(tx, action, endpoint, template, limit=room)
             after = after_chunk(action, made, position)
             if position is None:
                 after = close(after, ActionState.DONE, now=tx.now)
         tx.deliveries.add(made)
         if made:
-            tx.deliveries.hasten([resource.uid])
+            tx.deliveries.hasten([resource.uid], added=len(made))
             tx.wake()
         return self._close(tx, after)
 
@@ -209,12 +216,20 @@ class Expanding:
         )
 
     def _windowed(
-        self, tx: Transaction, action: WebhookAction, endpoint: EndpointFacts, template: Delivery
+        self,
+        tx: Transaction,
+        action: WebhookAction,
+        endpoint: EndpointFacts,
+        template: Delivery,
+        *,
+        limit: int,
     ) -> tuple[Sequence[Delivery], Position | None]:
-        """Deliveries of the next chunk, and its last event; no position behind the last chunk."""
+        """Deliveries of the next chunk, and its last event; no position after the last chunk."""
         if action.window is None:
             raise ValueError("recover and replay have a window")
-        chunks = _chunks(tx, endpoint, action.window, after=action.position)
+        chunks = _chunks(
+            tx, endpoint, action.window, after=action.position, limit=min(CHUNK, limit)
+        )
         chosen, position = next(chunks, ([], None))
         made = [
             replace(
@@ -235,13 +250,18 @@ _Stored = tuple[Position, Message]
 
 
 def _chunks(
-    tx: Transaction, endpoint: EndpointFacts, window: Window, *, after: Position | None
+    tx: Transaction,
+    endpoint: EndpointFacts,
+    window: Window,
+    *,
+    after: Position | None,
+    limit: int = CHUNK,
 ) -> Iterator[tuple[list[_Stored], Position | None]]:
     """The window's events for the endpoint, a chunk at a time, with the chunk's last position."""
     position = after
     jobs = JobLookup(tx, is_needed=names_jobs(endpoint.spec))
     while True:
-        read = tx.deliveries.stored(window.since, window.until, after=position, limit=CHUNK)
+        read = tx.deliveries.stored(window.since, window.until, after=position, limit=limit)
         chosen = [
             one
             for one in read
@@ -250,7 +270,7 @@ def _chunks(
         if window.only_missing:
             served = tx.deliveries.served(endpoint.uid, [where for where, _ in chosen])
             chosen = [one for one in chosen if one[0].event_id not in served]
-        position = read[-1][0] if len(read) == CHUNK else None
+        position = read[-1][0] if len(read) == limit else None
         yield chosen, position
         if position is None:
             return

@@ -1,6 +1,6 @@
 """A leased delivery as one complete request: URL, headers, signature, and what may be shown of it.
 
-Outside any transaction, because secrets are opened here. Apart from the loop, which only carries
+Outside any transaction, because secrets are opened here. Separate from the loop, which only carries
 the request to the client.
 """
 
@@ -44,7 +44,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprepared:
-    """Why nothing can be sent: a secret that cannot be had."""
+    """Why nothing can be sent: a secret that is not available."""
 
     end: AttemptEnd
     log: WebhookAttempt
@@ -57,17 +57,17 @@ class RequestMaker:
     secrets: SecretStore
     user_agent: str
     child_trace: Callable[[str | None], str]
-    """A traceparent for this attempt, in the trace of the event's own."""
+    """A traceparent for this attempt, in the trace of the event."""
     base_url: str
-    """Of the platform, without trailing slash: where receivers call back."""
+    """URL of the platform without a trailing slash; receivers call it back."""
 
     @property
     def origin(self) -> str:
-        """Who sends, as receivers that are asked for consent know it: the platform's host."""
+        """The sender in requests for consent: the host of the platform."""
         return urlsplit(self.base_url).hostname or ""
 
     def consent(self, request: ConsentRequest) -> OutgoingWebhook | None:
-        """OPTIONS to the endpoint's URL, without credentials; None when its URL cannot be had."""
+        """OPTIONS to the endpoint's URL, without credentials; None if the URL is unavailable."""
         try:
             url = self._url(request.spec, request.tenant_id)
         except (SecretRefusedError, SecretUnavailableError, ValueError):
@@ -81,7 +81,7 @@ class RequestMaker:
                 endpoint_uid=request.endpoint_uid,
                 key=None,
                 attempt_no=0,
-                # An answer of the old URL is never taken for one of the new URL.
+                # Separates answers of an old URL from answers of the new one.
                 lease_epoch=int(request.handshake.sent_at.timestamp() * 1_000_000),
             ),
             method="OPTIONS",
@@ -206,7 +206,9 @@ class RequestMaker:
     def _resolved(self, reference: SecretRef, tenant: TenantId, use: SecretUse) -> str:
         value = self.secrets.resolve(reference.secret_ref, tenant=tenant, uses=(use,))
         if not _SENDABLE.fullmatch(value):
-            raise ValueError("a referenced value holds characters no header or URL may hold")
+            raise ValueError(
+                "a referenced value contains characters that a header or URL may not contain"
+            )
         return value
 
 

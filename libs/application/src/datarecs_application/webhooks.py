@@ -1,30 +1,28 @@
-"""Webhook deliveries: from an event to rows, from due rows to leases, from ends to decisions.
+"""Webhook deliveries: from due rows to leases, from ends of attempts to decisions.
 
-Three steps, each inside one transaction of one tenant. What lies between a lease and its end, the
-request itself, happens outside any transaction (`loops.webhook_sending`).
+Each step runs in one transaction of one tenant; `webhook_fan_out` makes the rows. The request
+itself, between a lease and its end, happens outside any transaction (`loops.webhook_sending`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from datarecs_application import webhook_consent, webhook_order
-from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_alerts import alert_facts, queue_alerts
 from datarecs_application.webhook_consent import ConsentRequest
-from datarecs_core.crashing import CrashPoint, crash_point
-from datarecs_core.errors.delivery import EventTooLargeError
-from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.values import EventId, ResourceUid, RunId
+from datarecs_application.webhook_draining import discard_waiting
+from datarecs_core.resources.resource import Resource
+from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.delivery import (
     Delivery,
     DeliveryState,
     Ended,
-    EndpointDeleted,
     Expired,
     LeaseExpired,
     decide_delivery,
@@ -41,15 +39,12 @@ from datarecs_core.webhooks.health import (
     paid,
     sendable_now,
 )
-from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
-from datarecs_core.webhooks.ordering import place_of
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
-from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
+from datarecs_core.webhooks.overflow import after_end, counted_again
+from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.signature import SECRET_FIELD
 from datarecs_core.webhooks.status import endpoint_status, is_failing, is_stale
 
-MAX_ENDPOINTS = 1000
-"""Endpoints looked at per event; the quota per tenant is far below."""
 TESTS_AT_ONCE = 32
 """Open requests of one endpoint up to which a test may start; its largest `max_concurrent`."""
 SETTLED_AT_ONCE = 500
@@ -60,23 +55,8 @@ Jitter = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncomingEvent:
-    """An event as the consumer decoded it."""
-
-    event_id: EventId
-    type: str
-    time: datetime | None
-    attributes: Mapping[str, str]
-    data: bytes
-    endpoint_id: ResourceUid | None = None
-    run_id: RunId | None = None
-    values: Mapping[str, str] = field(default_factory=dict)
-    """What filters read of the data."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """A delivery whose attempt has been recorded as started: everything a request needs."""
+    """A delivery with a started attempt: everything a request needs."""
 
     delivery: Delivery
     message: Message
@@ -94,13 +74,13 @@ class Leased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedAttempt:
-    """What the sending loop knows of an ended attempt."""
+    """The result of an ended attempt, from the sending loop."""
 
     end: AttemptEnd
     log: WebhookAttempt
     """The row as it is to be closed, without `finished_at`."""
     shown_url: str
-    """For the event that tells of a disabled endpoint."""
+    """For the event about a disabled endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,103 +90,17 @@ class Settled:
     closed: tuple[Delivery, ...] = ()
     """Deliveries that reached a terminal state."""
     late: int = 0
-    """Results that came after their lease was taken."""
+    """Results that arrived after the lease was lost."""
     lost: int = 0
     """Leases that had run out."""
     gaps: int = 0
-    """Events that were leased without an earlier one of their run."""
+    """Leased events without an earlier event of their run."""
     status_moved: bool = False
-    """What the resource shows of the endpoint is to be written anew."""
+    """The status in the resource must be written again."""
+    is_drained: bool = False
+    """The endpoint is being deleted and nothing of it is open."""
     consent_request: ConsentRequest | None = None
-    """To be sent after the commit."""
-
-
-def fan_out(
-    tx: Transaction,
-    event: IncomingEvent,
-    *,
-    specs: StoredSpecs[WebhookEndpoint],
-    ids: Ids,
-    base_url: str,
-) -> int:
-    """Keep the event if its tenant has an endpoint, and make one delivery per matching one.
-
-    Runs in the transaction that holds the inbox mark, so it happens once per event. Returns how
-    many deliveries were made.
-
-    Raises:
-        EventTooLargeError: the data breaks the event contract; the record is set aside.
-    """
-    if len(event.data) > MAX_DATA_BYTES:
-        raise EventTooLargeError(size_bytes=len(event.data), most=MAX_DATA_BYTES)
-    declared = tx.resources.page(Kind.WEBHOOK_ENDPOINT, limit=MAX_ENDPOINTS)
-    if not declared:
-        return 0
-    attributes = with_absolute_dataref(event.attributes, base_url)
-    message = Message(attributes=attributes, data=event.data, values=event.values)
-    day = tx.deliveries.store_event(event.event_id, message)
-    readable = [
-        (resource, spec)
-        for resource in declared
-        if resource.deletion_at is None and (spec := specs.of(resource)) is not None
-    ]
-    matching = _matching(tx, event, attributes, readable)
-    place = place_of(attributes)
-    ordered = [one for one, spec in readable if place and webhook_order.is_ordered(spec)]
-    accepting = [
-        matching[state.endpoint_uid]
-        for state in tx.deliveries.states({*matching, *(one.uid for one in ordered)})
-        if state.endpoint_uid in matching
-        and state.accepts(matching[state.endpoint_uid][0].generation)
-    ]
-    made = [
-        Delivery(
-            tenant_id=tx.tenant_id,
-            received_on=day,
-            delivery_id=ids.new(),
-            endpoint_uid=resource.uid,
-            event_id=event.event_id,
-            event_type=event.type,
-            run_id=event.run_id,
-            due_at=tx.now,
-            expires_at=tx.now + spec.retry.max_age,
-            created_at=tx.now,
-        )
-        for resource, spec in accepting
-    ]
-    added = tx.deliveries.add(webhook_order.placed(tx, made, ordered, place))
-    webhook_order.release_early(tx, ordered, place)
-    tx.deliveries.hasten([resource.uid for resource, _ in accepting])
-    if added:
-        tx.wake()
-        crash_point(CrashPoint.DELIVER_AFTER_INSERT)
-    return added
-
-
-_Endpoint = tuple[Resource, WebhookEndpoint]
-
-
-def _matching(
-    tx: Transaction,
-    event: IncomingEvent,
-    attributes: Mapping[str, str],
-    readable: Sequence[_Endpoint],
-) -> Mapping[ResourceUid, _Endpoint]:
-    """The endpoints that the event goes to."""
-    jobs = JobLookup(tx, is_needed=any(names_jobs(spec) for _, spec in readable))
-    facts = EventFacts(
-        type=event.type,
-        time=event.time or tx.now,
-        endpoint_id=event.endpoint_id,
-        attributes=attributes,
-        values=event.values,
-        job=jobs.job_of(event.values),
-    )
-    return {
-        one.uid: (one, spec)
-        for one, spec in readable
-        if match_endpoint(EndpointFacts(uid=one.uid, created_at=one.created_at, spec=spec), facts)
-    }
+    """To send after the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +111,8 @@ class Leasing:
     jitter: Jitter
     owner: str
     """The worker, as the attempt log names it."""
+    ids: Ids
+    """Of alert mails."""
     random_bytes: Callable[[int], bytes]
     """From the system's secure source."""
 
@@ -225,51 +121,67 @@ class Leasing:
     ) -> tuple[list[Leased], Settled]:
         """Settle what is overdue, then lease what may be sent now and record its attempts.
 
-        An endpoint that is disabled or unreadable gets nothing and keeps its waiting deliveries;
-        a deleted one loses them.
+        An endpoint that is disabled or unreadable gets nothing and its deliveries wait;
+        those of a deleted one are discarded.
         """
         (state,) = tx.deliveries.states([endpoint])
         resource = tx.resources.get_by_uid(endpoint)
         if resource is None or resource.deletion_at is not None:
-            return [], _discard(tx, state)
+            drained = discard_waiting(tx, state, is_marked=resource is not None)
+            return [], Settled(closed=drained.closed, is_drained=drained.is_drained)
         spec = self.specs.of(resource)
         settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
-        if spec is None:
-            _save_claim_time(tx, state, spec, resource)
-            return [], settled
-        state, request = self._request_consent(tx, state, spec, resource)
-        allowed = _allowance(spec, state, resource, now=tx.now)
-        waiting = webhook_order.waiting(tx, endpoint, spec)
-        is_withheld = webhook_consent.is_withheld(state, spec, now=tx.now)
-        leased = [] if is_withheld else self._lease_tests(tx, endpoint, waiting)
-        if allowed is not None:
-            running = waiting.leased + len(leased)
-            count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
-            due = webhook_order.due(tx, endpoint, spec, count)
-            live = self._lease(tx, due)
-            settled = replace(settled, gaps=webhook_order.skip_gaps(tx, endpoint, due))
-            state = paid(state, allowed, started=len(live), now=tx.now)
-            leased += live
+        state = _after_closing(state, settled.closed, spec, now=tx.now)
+        leased: list[Delivery] = []
+        if spec is not None:
+            state, request = self._request_consent(state, spec, resource, now=tx.now)
+            state, leased, gaps = self._lease_sendable(tx, state, spec, resource, limit=limit)
+            settled = replace(settled, gaps=gaps, consent_request=request)
         _save_claim_time(tx, state, spec, resource)
-        # A person, a changed spec or a receiver's consent, which its status does not say yet.
-        shown = webhook_consent.consent_shown(state, spec, now=tx.now)
-        moved = is_stale(resource.status, state, resource.generation, shown)
-        settled = replace(settled, status_moved=moved, consent_request=request)
-        return self._with_contents(tx, leased, spec, resource), settled
+        consent = webhook_consent.consent_shown(state, spec, now=tx.now)
+        moved = is_stale(state, resource.generation, resource.status, consent)
+        settled = replace(settled, status_moved=moved)
+        return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
 
     def _request_consent(
-        self, tx: Transaction, state: EndpointState, spec: WebhookEndpoint, resource: Resource
+        self, state: EndpointState, spec: WebhookEndpoint, resource: Resource, *, now: datetime
     ) -> tuple[EndpointState, ConsentRequest | None]:
+        """An endpoint that is disabled requests no consent."""
         if not spec.enabled or not state.accepts(resource.generation):
             return state, None
-        return webhook_consent.request_consent(
-            state, spec, now=tx.now, random_bytes=self.random_bytes
-        )
+        return webhook_consent.request_consent(state, spec, now=now, random_bytes=self.random_bytes)
+
+    def _lease_sendable(
+        self,
+        tx: Transaction,
+        state: EndpointState,
+        spec: WebhookEndpoint,
+        resource: Resource,
+        *,
+        limit: int,
+    ) -> tuple[EndpointState, list[Delivery], int]:
+        """Lease what consent, order and limits allow now.
+
+        Returns the state, the leased deliveries, and the number of gaps in the order of runs.
+        """
+        endpoint = state.endpoint_uid
+        waiting = tx.deliveries.waiting(endpoint)
+        is_withheld = webhook_consent.is_withheld(state, spec, now=tx.now)
+        tests = [] if is_withheld else self._lease_tests(tx, endpoint, waiting)
+        allowed = _allowance(spec, state, resource, now=tx.now)
+        if allowed is None:
+            return state, tests, 0
+        running = waiting.leased + len(tests)
+        count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
+        due = webhook_order.due(tx, endpoint, spec, count)
+        live = self._lease(tx, due)
+        gaps = webhook_order.skip_gaps(tx, endpoint, due)
+        return paid(state, allowed, started=len(live), now=tx.now), [*tests, *live], gaps
 
     def _lease_tests(
         self, tx: Transaction, endpoint: ResourceUid, waiting: Waiting
     ) -> list[Delivery]:
-        """Tests are sent whatever the state of the endpoint, a few at a time."""
+        """Tests are sent in every state of the endpoint, a few at a time."""
         if waiting.first_test is None or waiting.first_test > tx.now:
             return []
         free = TESTS_AT_ONCE - waiting.leased
@@ -336,22 +248,21 @@ def _closed(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
     return tuple(one for one in deliveries if one.state.is_terminal)
 
 
-def _discard(tx: Transaction, state: EndpointState) -> Settled:
-    """The endpoint is gone: what waited for it is discarded, a batch at a time."""
-    pending = tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE)
-    closed = [
-        decide_delivery(one, EndpointDeleted(), retry=Retry(), now=tx.now).state for one in pending
-    ]
-    tx.deliveries.save(closed)
-    claim_at = tx.now if len(closed) == SETTLED_AT_ONCE else None
-    tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
-    return Settled(closed=tuple(closed))
+def _after_closing(
+    state: EndpointState,
+    closed: Sequence[Delivery],
+    spec: WebhookEndpoint | None,
+    *,
+    now: datetime,
+) -> EndpointState:
+    most = spec.limits.max_pending if spec else None
+    return after_end(state, len(closed), max_pending=most, now=now)
 
 
 def _allowance(
-    spec: WebhookEndpoint, state: EndpointState, resource: Resource, *, now: datetime
+    spec: WebhookEndpoint | None, state: EndpointState, resource: Resource, *, now: datetime
 ) -> Allowance | None:
-    if not spec.enabled or not state.accepts(resource.generation):
+    if spec is None or not spec.enabled or not state.accepts(resource.generation):
         return None
     if webhook_consent.is_withheld(state, spec, now=now):
         return None
@@ -388,10 +299,11 @@ def record_ends(
 
     Args:
         tx: of the endpoint's tenant.
-        endpoint: whose attempts have ended.
+        endpoint: of the ended attempts.
         ends: in any order.
         leasing: reads its spec, and has the jitter of waits.
-        excused: outcomes that say nothing about the endpoint, because our own network is suspect.
+        excused: outcomes that do not count against the endpoint, because the platform's network is
+            suspect.
     """
     (before,) = tx.deliveries.states([endpoint])
     state = before
@@ -411,16 +323,36 @@ def record_ends(
             continue
         decided.append(decision.state)
         tx.outbox.append(*decision.events, caused_by=delivery.event_id)
-        if ended.end.outcome in excused:
-            continue
-        receiver = _receiver(ended, resource, spec)
-        after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=leasing.jitter())
-        tx.outbox.append(*after.events)
-        state = after.state
+        if ended.end.outcome not in excused:
+            state = _judge_endpoint(tx, state, ended, (resource, spec), leasing=leasing)
     tx.deliveries.save(decided)
+    state = _after_closing(state, _closed(decided), spec, now=tx.now)
     _save_claim_time(tx, state, spec, resource)
-    moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
+    moved = (
+        state.disabled != before.disabled
+        or is_failing(state) != is_failing(before)
+        or state.is_overflowing != before.is_overflowing
+    )
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
+
+
+def _judge_endpoint(
+    tx: Transaction,
+    state: EndpointState,
+    ended: EndedAttempt,
+    declared: tuple[Resource | None, WebhookEndpoint | None],
+    *,
+    leasing: Leasing,
+) -> EndpointState:
+    """The endpoint after one attempt; its events and alert mails are queued here."""
+    resource, spec = declared
+    receiver = _receiver(ended, resource, spec)
+    after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=leasing.jitter())
+    tx.outbox.append(*after.events)
+    if resource is not None and spec is not None:
+        facts = alert_facts(resource, spec, url=ended.shown_url, end=ended.end)
+        queue_alerts(tx, (state, after.state), spec, facts, ids=leasing.ids)
+    return after.state
 
 
 def _save_claim_time(
@@ -429,20 +361,21 @@ def _save_claim_time(
     spec: WebhookEndpoint | None,
     resource: Resource | None,
 ) -> None:
-    """Store the state with the time of its next claim: at once where the endpoint is gone."""
-    if resource is None:
+    """Save the state with the time of its next claim: at once where the endpoint is deleted."""
+    if resource is None or resource.deletion_at is not None:
         tx.deliveries.save_state(replace(state, next_claim_at=tx.now))
         return
     waiting = webhook_order.waiting(tx, state.endpoint_uid, spec)
-    allowed = check = None
+    state = counted_again(state, waiting)
+    check = None
     if spec is not None:
-        allowed = _allowance(spec, state, resource, now=tx.now)
         check = webhook_consent.next_check(state, spec, now=tx.now)
         if webhook_consent.is_withheld(state, spec, now=tx.now):
             waiting = replace(waiting, first_test=None)
+    allowed = _allowance(spec, state, resource, now=tx.now)
     claim_at = next_claim_time(state, waiting, allowed, now=tx.now)
-    moments = [moment for moment in (claim_at, check) if moment is not None]
-    tx.deliveries.save_state(replace(state, next_claim_at=min(moments, default=None)))
+    times = [time for time in (claim_at, check) if time is not None]
+    tx.deliveries.save_state(replace(state, next_claim_at=min(times, default=None)))
 
 
 def _receiver(
@@ -472,6 +405,6 @@ def show_status(
         resource.generation,
         before=resource.status,
         now=tx.now,
-        shown=webhook_consent.consent_shown(state, specs.of(resource), now=tx.now),
+        consent=webhook_consent.consent_shown(state, specs.of(resource), now=tx.now),
     )
     observe_resource(tx, endpoint, status, observed_generation=resource.generation)

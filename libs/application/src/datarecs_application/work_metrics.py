@@ -1,7 +1,7 @@
-"""What a run's progress events say in numbers: rows read, groups compared, time per stage.
+"""Count a run's progress events: rows read, groups compared, time per stage.
 
-Apart from supervision because the events are recorded there and only counted here; a sum over all
-runs needs kinds of sources and stages, which the events of one run leave out.
+Separate from supervision because the events are recorded there and only counted here; a sum over
+all runs needs kinds of sources and stages, which the events of one run leave out.
 """
 
 from dataclasses import dataclass, field

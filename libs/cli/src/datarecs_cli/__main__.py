@@ -1,4 +1,4 @@
-"""`python -m datarecs_cli`: the same as `datarecs`, for a supervisor that starts itself again."""
+"""`python -m datarecs_cli`: the same as `datarecs`; a supervisor starts itself again with it."""
 
 from datarecs_cli.main import main
 

@@ -1,7 +1,7 @@
-"""Declarations on their way to the server: what is sent, in which order, and what became of each.
+"""Sends declarations to the server: which ones, in which order, and the outcome of each.
 
-Apart from the command because `apply`, `run FILE` and `demo` send the same things the same way:
-nothing while one file has a fault, then what others refer to first.
+`apply`, `run FILE` and `demo` share it. They send nothing while one file has a fault, and
+then send an object before the objects that refer to it.
 """
 
 import json
@@ -18,7 +18,7 @@ from datarecs_core.resources.resource import API_VERSION
 from datarecs_specs.kinds import KINDS, KindEntry
 
 _STOPPING = frozenset({401, 403, 429})
-"""What refuses one object would refuse the next one too."""
+"""Refusals that hold for all objects, so that sending stops."""
 _SERVER_FAULT = 500
 
 
@@ -31,16 +31,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of one object."""
+    """The outcome of one object."""
 
     name: str
     """Such as `job/ledger-vs-exports`."""
     outcome: Outcome
     secret: str | None = None
-    """A signing secret that the server made just now and never shows again."""
+    """A new signing secret; the server never shows it again."""
     refusal: RefusedError | None = None
     changes: tuple[str, ...] = ()
-    """Field by field, of an object that was only compared."""
+    """Differences field by field, for an object that was only compared."""
 
 
 def shown_name(entry: KindEntry, name: str) -> str:
@@ -48,10 +48,10 @@ def shown_name(entry: KindEntry, name: str) -> str:
 
 
 def check_for_server(paths: Sequence[str], invocation: Invocation) -> tuple[Declared, ...]:
-    """What may be sent, in order; nothing when a file has a fault, and then every fault is shown.
+    """The objects to send, in order; none if a file has a fault, and then all faults are printed.
 
     Raises:
-        UsageFault: a path that is not there.
+        UsageFault: a path does not exist.
     """
     files = check_files(paths, on_server=True)
     if refuse_faults(files, invocation):
@@ -61,11 +61,11 @@ def check_for_server(paths: Sequence[str], invocation: Invocation) -> tuple[Decl
 
 
 def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
-    """Create or replace one after the other; a refused one does not hold up the rest.
+    """Create or replace one object after the other; after a refusal the next is still sent.
 
     Raises:
-        RefusedError: the key may do none of it, or the server is at its end.
-        ServerUnreachableError: nobody answers.
+        RefusedError: the key has no permission, or the server cannot serve requests.
+        ServerUnreachableError: no answer.
     """
     for one in declared:
         entry = KINDS[one.kind]
@@ -86,7 +86,7 @@ def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
 
 
 def compare_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
-    """What `apply_each` would do, by comparing with what the server holds; nothing is written."""
+    """What `apply_each` would do, by comparison with the stored objects; writes nothing."""
     for one in declared:
         entry = KINDS[one.kind]
         name = shown_name(entry, one.name)
@@ -111,7 +111,7 @@ def _put(entry: KindEntry, declared: Declared) -> ApiRequest:
 
 
 def document_of(declared: Declared) -> Json:
-    """The declaration as the API takes it."""
+    """The declaration as a body of the API."""
     return {
         "apiVersion": API_VERSION,
         "kind": declared.kind.value,

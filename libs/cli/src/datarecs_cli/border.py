@@ -1,9 +1,9 @@
-"""The border to the terminal: what stdout and stderr show holds nothing a terminal obeys.
+"""Escapes terminal control characters in everything that stdout and stderr show.
 
-One place for every command, behind all tables and texts: control characters (C0, C1, DEL) and
-invisible ones, bidi controls among them, become escapes. Only colours that are closed again and
-the line that moves, which we write ourselves, pass. Commands write JSON with such characters
-escaped already. Source: spec security 12.
+One place for every command and all tables and texts: control characters (C0, C1, DEL) and
+invisible ones, including bidi controls, become escapes. Only closed colours and the moving line,
+which this program writes, pass. JSON of commands already has such characters escaped.
+Source: spec security 12.
 """
 
 import re
@@ -15,21 +15,21 @@ from typing import Any, TextIO
 from datarecs_cli.error_text import plain
 
 CLEAR = "\r\x1b[K"
-"""Goes back to the start of the line and empties it; at the start of a moving line alone."""
+"""Moves to the start of the line and clears it; allowed only at the start of a moving line."""
 _COLOURED = re.compile(
     r"\x1b\[(?:[1-4]|3[1-7]|9[0-7])(?:;(?:[1-4]|3[1-7]|9[0-7]))*m[^\x1b\n]*\x1b\[0m"
 )
-"""A text between a colour, none that hides it, and its end: the terminal is as it was before."""
+"""A text between a colour (never a hiding one) and its end, after which the terminal is reset."""
 
 
 class Border:
-    """A stream that escapes what is written to it; everything else is the stream's own."""
+    """A stream that escapes all written text; everything else passes to the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """The number of characters given, as a stream says."""
+        """Write; returns the number of characters of `text`, as the stream protocol requires."""
         self.stream.write(harmless(text))
         return len(text)
 
@@ -37,12 +37,12 @@ class Border:
         for line in lines:
             self.write(line)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  any attribute of the stream
         return getattr(self.stream, name)
 
 
 def harmless(text: str) -> str:
-    """The text with escapes for everything that is no printable character or line end."""
+    """The text with escapes for everything except printable characters and line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     lead = CLEAR if text.startswith(CLEAR) else ""
@@ -54,26 +54,26 @@ def harmless(text: str) -> str:
 
 
 def _closed(coloured: str) -> str:
-    """The colour and its end as they are, the text between them escaped."""
+    """The colour and its end unchanged, with the text between them escaped."""
     start, inner = coloured.index("m") + 1, len(coloured) - len("\x1b[0m")
     return coloured[:start] + plain(coloured[start:inner]) + coloured[inner:]
 
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Stdout and stderr behind the border while a command runs."""
+    """Escape stdout and stderr while a command runs."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = Border(sys.stdout), Border(sys.stderr)
     try:
         yield
     finally:
         current: object = sys.stdout
-        if current is not None:  # after a broken pipe it is gone on purpose, and stays so
+        if current is not None:  # after a broken pipe it is None on purpose and stays so
             sys.stdout = before[0]
         sys.stderr = before[1]
 
 
 def raw_stdout() -> TextIO:
-    """Stdout for data of a file format, which a program reads; the border's on a terminal."""
+    """Stdout for a file format that a program reads; escaped only on a terminal."""
     stream = sys.stdout
     return stream.stream if isinstance(stream, Border) and not stream.isatty() else stream

@@ -1,7 +1,7 @@
-"""The REST API as the commands use it: one authenticated call, its bounded retries, its refusals.
+"""The client of the REST API: one authenticated call with bounded retries and its refusals.
 
-Retries are for calls that may be repeated without harm: reads, writes of a whole object, and POST
-with an Idempotency-Key. Imported lazily, because httpx takes its time.
+Only calls that are safe to repeat are retried: reads, writes of a whole object, and POST with an
+Idempotency-Key. Imported lazily, because the import of httpx is slow.
 """
 
 import json
@@ -30,10 +30,10 @@ Json = Mapping[str, object]
 RETRIES = 3
 MAX_PAGE = 200
 LONGEST_PAUSE_S = 10.0
-"""A server that wants a longer pause is told to the user instead of waited for."""
+"""The longest pause; a longer Retry-After becomes an error instead of a wait."""
 ANSWER_LIMIT_S = 30.0
 STREAM_SILENCE_S = 40.0
-"""The server pings a stream every 15 s."""
+"""The server sends a ping on a stream every 15 s."""
 _BUSY = frozenset({429, 503})
 _ERRORS_FROM = 400
 _PROBLEM = "application/problem+json"
@@ -49,10 +49,10 @@ class Answer:
     """Method and path, for messages."""
 
     def json(self) -> Json:
-        """The object of the body.
+        """The JSON object of the body.
 
         Raises:
-            UnexpectedAnswerError: there is none.
+            UnexpectedAnswerError: the body is not a JSON object.
         """
         try:
             document = json.loads(self.content, parse_float=Decimal)
@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """One request; `path` starts behind the server and is made of quoted parts (`path_of`)."""
+    """One request; `path` starts after the host and has quoted parts (`path_of`)."""
 
     method: str
     path: str
@@ -83,12 +83,12 @@ class ApiRequest:
 
 
 def path_of(*parts: str) -> str:
-    """`/api/v1/…` of names that may hold anything."""
+    """`/api/v1/…` from names with any characters, which are quoted."""
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def connect(invocation: Invocation) -> "Api":
-    """The API that this invocation means; close it after use.
+    """The API of this invocation's server; close it after use.
 
     Raises:
         NoServerKnownError, ServerNotTrustedError, CredentialsUnreadableError: see `access_of`.
@@ -100,7 +100,7 @@ def connect(invocation: Invocation) -> "Api":
 
 
 class Api:
-    """One server under one key. Safe from several threads."""
+    """One server with one key. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Api:
         clock: Clock | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`limit_s` shortens the time one answer may take; `transport` replaces the network."""
+        """`limit_s` shortens the time limit of one answer; `transport` replaces the network."""
         self.server = access.server
         self.limit_s = limit_s
         self.clock = clock or SystemClock()
@@ -122,7 +122,7 @@ class Api:
             },
             timeout=min(ANSWER_LIMIT_S, limit_s or ANSWER_LIMIT_S),
             verify=ssl.create_default_context(),
-            trust_env=not access.is_local,  # a proxy leads away from this machine
+            trust_env=not access.is_local,  # a proxy would send it away from this machine
             transport=transport,
         )
 
@@ -143,7 +143,7 @@ class Api:
     def pages(
         self, *parts: str, limit: int, params: Mapping[str, str], page_size: int = MAX_PAGE
     ) -> Iterator[Json]:
-        """At most `limit` items of a list, page after page."""
+        """At most `limit` items of a list, read page by page."""
         left, more = limit, dict[str, str]()
         while left > 0:
             page = self.get(*parts, **params, limit=str(min(left, page_size)), **more)
@@ -157,12 +157,12 @@ class Api:
             more = {"cursor": cursor}
 
     def send(self, request: ApiRequest) -> Answer:
-        """The answer below 400, after at most three more tries where a try does no harm.
+        """The answer with a status below 400, after at most three retries of safe requests.
 
         Raises:
-            RefusedError: the server said no.
-            ServerUnreachableError: nobody answered.
-            UnexpectedAnswerError: somebody else answered.
+            RefusedError: the server refused the request.
+            ServerUnreachableError: no answer.
+            UnexpectedAnswerError: the answer is not from this API.
         """
         for pause in range(RETRIES):
             try:
@@ -180,10 +180,10 @@ class Api:
 
     @contextmanager
     def lines(self, request: ApiRequest) -> Iterator[Iterator[str]]:
-        """The lines of an answer that goes on for long, not retried.
+        """The lines of a streamed answer; not retried.
 
         Raises:
-            RefusedError, ServerUnreachableError, UnexpectedAnswerError: also while it is read.
+            RefusedError, ServerUnreachableError, UnexpectedAnswerError: also while reading.
         """
         timeout = httpx.Timeout(ANSWER_LIMIT_S, read=STREAM_SILENCE_S)
         try:
@@ -229,7 +229,7 @@ def _answer_of(answer: httpx.Response, request: ApiRequest) -> Answer:
 
 
 def _pause_s(answer: Answer, *, default: float) -> float | None:
-    """Seconds after which the same request may be sent again; None when it should not."""
+    """Seconds until the same request may be sent again; None if it must not be."""
     busy_key = answer.status == 409 and f'"{ApiCode.IDEMPOTENCY_KEY_BUSY.docs_id}"'.encode()  # noqa: PLR2004  conflict
     if answer.status not in _BUSY and not (busy_key and busy_key in answer.content):
         return None
@@ -238,7 +238,7 @@ def _pause_s(answer: Answer, *, default: float) -> float | None:
 
 
 def _accepted(answer: Answer) -> Answer:
-    if answer.status < 300:  # noqa: PLR2004  the API answers no redirects
+    if answer.status < 300:  # noqa: PLR2004  the API sends no redirects
         return answer
     if answer.headers.get("content-type", "").startswith(_PROBLEM):
         raise RefusedError(where=answer.where, status=answer.status, problem=answer.json())

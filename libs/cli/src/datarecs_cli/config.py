@@ -1,8 +1,8 @@
-"""Which server a command talks to, and with which key.
+"""The server of a command, and the key for it.
 
-Its own module because a key in the wrong hands is the one thing a client can do wrong for ever: a
-key of a file goes to that file's server alone, and a key of the environment only to a server that
-the user named or that is this machine. Source: spec experience 3.1.
+A leaked key cannot be taken back, so the rules are in one module. A key of a file is sent only to
+the server of that file. A key of the environment is sent only to a server that the user named, or
+to this machine. Source: spec experience 3.1.
 """
 
 import tomllib
@@ -21,26 +21,26 @@ API_KEY = "DATARECS_API_KEY"
 PROJECT_CREDENTIALS = Path(".datarecs/credentials.toml")
 USER_CREDENTIALS = Path("~/.config/datarecs/credentials.toml")
 FIRST_CONTEXT = "local"
-"""What `datarecs up` writes."""
+"""The file that `datarecs up` writes."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class NoServerKnownError(DatarecsError):
-    """Nothing says where to go, or there is no key for it."""
+    """No server is configured, or there is no key for it."""
 
     code = ClientCode.NO_SERVER_KNOWN
     exit_code = ExitCode.SERVER
 
 
 class ServerNotTrustedError(DatarecsError):
-    """Sending the key there would give it away."""
+    """Sending the key to this server would disclose it."""
 
     code = ClientCode.SERVER_NOT_TRUSTED
     exit_code = ExitCode.SERVER
 
 
 class CredentialsUnreadableError(DatarecsError):
-    """Nothing of the file's content is repeated: it holds keys."""
+    """The message repeats nothing of the file's content, because it holds keys."""
 
     code = ClientCode.CREDENTIALS_UNREADABLE
     exit_code = ExitCode.SERVER
@@ -68,7 +68,7 @@ class _Context:
     name: str
     access: Access
     by_user: bool
-    """From the user's own file; a project's file may have come with somebody else's project."""
+    """From the user's file; a project's file may come from another person's project."""
 
 
 def access_of(
@@ -79,13 +79,14 @@ def access_of(
     Args:
         invocation: with --server and --context.
         environment: DATARECS_API_KEY wins over the key of a file.
-        folder: where the user stands; the project's file lies here or in a folder above.
-        home: the user's home, for the user's own file.
+        folder: the working folder; the project's file is here or in a parent folder.
+        home: the user's home, for the user's file.
 
     Raises:
         NoServerKnownError: no server, or no key for it.
-        ServerNotTrustedError: the key would leave this machine unprotected or unasked.
-        CredentialsUnreadableError: a file is there and cannot be used.
+        ServerNotTrustedError: the key would be sent without https, or to a server that the user
+            did not name.
+        CredentialsUnreadableError: a file exists and cannot be used.
     """
     contexts = [*_project(folder), *_user(home)]
     environment_key = environment.get(API_KEY, "").strip()
@@ -98,7 +99,7 @@ def access_of(
 
 
 def access_for(server: str, api_key: str) -> Access:
-    """A server and its key, before they are stored.
+    """Check a server and its key before they are stored.
 
     Raises:
         NoServerKnownError, ServerNotTrustedError: as `access_of`.
@@ -110,13 +111,13 @@ def access_for(server: str, api_key: str) -> Access:
 
 def _refuse_leak(access: Access) -> None:
     if not access.is_local and urlsplit(access.server).scheme != "https":
-        raise ServerNotTrustedError(f"{access.server}: a key is sent over https alone")
+        raise ServerNotTrustedError(f"{access.server}: a key is sent only over https")
     if not access.api_key.isascii() or not access.api_key.isprintable():
         raise NoServerKnownError(f"the API key for {access.server} is not plain text")
 
 
 def credential_files(folder: Path, home: Path) -> tuple[Path, ...]:
-    """Where contexts are looked for, first the project's; a file need not exist."""
+    """The files of contexts, the project's first; a file need not exist."""
     return (_project_file(folder) or folder / PROJECT_CREDENTIALS, _user_file(home))
 
 
@@ -143,12 +144,12 @@ def _of_context(context: _Context, environment_key: str) -> Access:
 
 def _chosen(contexts: list[_Context], name: str | None) -> _Context:
     if not contexts:
-        raise NoServerKnownError("no server is known here, and none was named with --server")
+        raise NoServerKnownError("no server is configured here; name one with --server")
     by_name = {context.name: context for context in reversed(contexts)}
     match = by_name.get(name or FIRST_CONTEXT) or (contexts[0] if name is None else None)
     if match is None:
         known = ", ".join(sorted(by_name))
-        raise NoServerKnownError(f"no context is called {name!r}; there are {known}")
+        raise NoServerKnownError(f"unknown context {name!r}; known: {known}")
     return match
 
 
@@ -191,10 +192,10 @@ def _contexts(path: Path, *, by_user: bool) -> Iterator[_Context]:
 
 
 def _origin(text: str) -> str:
-    """Scheme, host and port in one spelling; a path is refused, since the API stands at the root.
+    """Scheme, host and port in one spelling; a path is refused, since the API is at the root.
 
     Raises:
-        NoServerKnownError: it is not such an address.
+        NoServerKnownError: not such an address.
     """
     if "://" not in text:
         text = f"{'http' if _is_loopback(f'//{text}') else 'https'}://{text}"
@@ -204,7 +205,7 @@ def _origin(text: str) -> str:
     except (ValueError, KeyError):
         raise NoServerKnownError("the server must be an http or https address") from None
     if not parts.hostname or parts.username or parts.path.strip("/") or parts.query:
-        raise NoServerKnownError("the server is a scheme, a host and a port, nothing more")
+        raise NoServerKnownError("the server must be a scheme, a host and a port, without a path")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + (f":{port}" if port != _PORTS[parts.scheme] else "")
 

@@ -1,6 +1,6 @@
-"""The user's credentials file, written: one table per context, readable by its user alone.
+"""Writes the user's credentials file: one table per context, readable only by the user.
 
-Apart from `config`, which every command reads and which writes nothing.
+`config`, which every command uses, only reads.
 """
 
 import json
@@ -15,10 +15,10 @@ _ONLY_OWNER = 0o600
 
 
 def store_context(home: Path, name: str, access: Access) -> Path:
-    """Add the context, or replace the one of this name; the file.
+    """Add the context, or replace the one of this name; returns the file.
 
     Raises:
-        CredentialsUnreadableError: the file is there and is no TOML, or cannot be written.
+        CredentialsUnreadableError: the file is not TOML, or cannot be written.
     """
     path = home / USER_CREDENTIALS.relative_to("~")
     contexts = {**_contexts(path), name: {"server": access.server, "api_key": access.api_key}}
@@ -27,7 +27,7 @@ def store_context(home: Path, name: str, access: Access) -> Path:
 
 
 def remove_context(home: Path, name: str) -> Path | None:
-    """The file without the context; None where it has none of this name."""
+    """Remove the context and return the file; None if it has no context of this name."""
     path = home / USER_CREDENTIALS.relative_to("~")
     contexts = dict(_contexts(path))
     if contexts.pop(name, None) is None:
@@ -47,7 +47,7 @@ def _contexts(path: Path) -> Mapping[str, Mapping[str, object]]:
 
 
 def _write(path: Path, contexts: Mapping[str, Mapping[str, object]]) -> None:
-    """Strings of TOML are those of JSON; written aside, so that a full disk loses no key."""
+    """Write TOML, with strings as in JSON, to a new file first, so a full disk loses no key."""
     parts = []
     for name, table in contexts.items():
         lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()]

@@ -1,6 +1,6 @@
-"""Files of declarations, checked in one way by `validate`, `plan`, `compare`, `apply` and `run`.
+"""Checks files of declarations for `validate`, `plan`, `compare`, `apply` and `run`.
 
-Apart from the commands so that each of them refuses the same documents with the same words.
+One module, so that all of them refuse the same documents with the same messages.
 """
 
 import json
@@ -29,7 +29,7 @@ class DeclaredFile:
     """One file and everything in it."""
 
     name: str
-    """As the user gave it; `-` for stdin."""
+    """As typed by the user; `-` for stdin."""
     text: str
     documents: tuple[Decoded, ...]
 
@@ -43,7 +43,7 @@ class DeclaredFile:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Without notes, which are about another place."""
+        """Findings without notes, because a note is about another place."""
         return tuple(one for one in self.findings if one.warning and not one.note)
 
 
@@ -54,15 +54,15 @@ Lookup = Callable[[Sequence[ConnectionKey]], Mapping[ConnectionKey, Connection]]
 def check_files(
     paths: Sequence[str], *, on_server: bool = False, lookup: Lookup | None = None
 ) -> tuple[DeclaredFile, ...]:
-    """Every file named, folders with all their YAML and JSON files, stdin for `-`, with all faults.
+    """Read the named files, all YAML and JSON files of named folders, and stdin for `-`.
 
     Args:
         paths: as they were typed.
-        on_server: the documents are on their way to a server, which reads no path of this machine.
-        lookup: the command opens the sources itself, by connections that this finds elsewhere.
+        on_server: the documents are for a server, which reads no paths of this machine.
+        lookup: finds further connections, if the command opens the sources itself.
 
     Raises:
-        UsageFault: a path that is not there or cannot be read, or a folder without a file.
+        UsageFault: a path does not exist or cannot be read, or a folder has no such file.
     """
     around = Surroundings(on_server=on_server)
     files = [_load(name, around) for path in paths for name in _files(path)]
@@ -78,7 +78,7 @@ def check_files(
 
 
 def refuse_faults(files: Sequence[DeclaredFile], invocation: Invocation) -> bool:
-    """Show every finding where some file has a fault, and say that it does; else only warnings."""
+    """Print all findings and return True if a file has a fault; else print only warnings."""
     if any(file.faults for file in files):
         print_findings(files, invocation)
         return True
@@ -89,7 +89,7 @@ def refuse_faults(files: Sequence[DeclaredFile], invocation: Invocation) -> bool
 
 
 def in_apply_order(files: Sequence[DeclaredFile]) -> tuple[Decoded, ...]:
-    """Documents so that what others refer to comes first; of one kind, in the order given."""
+    """Documents with referenced kinds first; within one kind in the order of the files."""
     documents = [one for file in files for one in file.documents if one.declared is not None]
     return tuple(sorted(documents, key=_order))
 
@@ -106,7 +106,7 @@ def _files(path: str) -> Iterator[str]:
         str(one) for one in Path(path).rglob("*") if one.suffix in _SUFFIXES and one.is_file()
     )
     if not paths:
-        raise UsageFault(f"{path}: the folder holds no .yaml, .yml or .json file")
+        raise UsageFault(f"{path}: the folder has no .yaml, .yml or .json file")
     yield from paths
 
 
@@ -120,7 +120,7 @@ def _load(name: str, surroundings: Surroundings) -> DeclaredFile:
 
 
 def _bytes(name: str) -> bytes:
-    """The bytes, cut just above the limit that decoding refuses anyway."""
+    """The bytes, cut just above the size limit, at which decoding refuses them."""
     from datarecs_specs.yaml_source import MAX_BYTES
 
     if name == STDIN:
@@ -133,7 +133,7 @@ def _bytes(name: str) -> bytes:
 
 
 def print_findings(files: Sequence[DeclaredFile], invocation: Invocation) -> None:
-    """Show every finding on stdout: lines with carets, annotations, or one JSON document."""
+    """Print all findings on stdout: lines with carets, annotations, or one JSON document."""
     if invocation.output is Output.JSON:
         print(json.dumps({"schema": SCHEMA, "files": [_as_json(file) for file in files]}))
         return
@@ -169,7 +169,7 @@ def _finding(file: DeclaredFile, finding: Finding) -> dict[str, object]:
 
 
 def annotation(file: str, finding: Finding) -> str:
-    """A line that code hosts turn into an annotation at the place; their separators escaped."""
+    """A line that code hosts show as an annotation at the place; separators are escaped."""
     level = "notice" if finding.note else finding.severity
     properties = {
         "file": file,
@@ -182,7 +182,7 @@ def annotation(file: str, finding: Finding) -> str:
 
 
 def annotation_text(text: str) -> str:
-    """A text as the message of an annotation, where it commands nothing."""
+    """A text as the message of an annotation, with command characters escaped."""
     return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

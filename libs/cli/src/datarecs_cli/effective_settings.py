@@ -1,7 +1,7 @@
-"""Which settings are set and by whom, and the commented file of all of them.
+"""The settings that are set with their places, and a commented file of all settings.
 
-Names, meanings and order are those of `datarecs_runtime.settings`; here it is only looked at what
-the environment and the two files say.
+Names, meanings and order are from `datarecs_runtime.settings`; this module reads the environment
+and the two files.
 """
 
 import tomllib
@@ -29,7 +29,7 @@ class Effective:
 def effective(
     settings: Sequence[Setting], environment: Mapping[str, str], *, folder: Path
 ) -> list[Effective]:
-    """Every setting that differs from its default by somebody's will, in the order given.
+    """Every setting that the environment or a file sets, in the order of the settings.
 
     Raises:
         SettingsError: a settings file cannot be read.
@@ -99,7 +99,7 @@ def _section(setting: Setting) -> str:
 
 def _toml(setting: Setting) -> str:
     if setting.secret:
-        return '""  # a secret: better in a file, by the name with _FILE'
+        return '""  # a secret: better in a file, named by the setting with _FILE'
     if setting.default in ("True", "False"):
         return setting.default.lower()
     if setting.default.replace(".", "", 1).isdigit():

@@ -1,7 +1,7 @@
-"""Requests about webhook endpoints and their deliveries, and waiting for what becomes of them.
+"""Requests about webhook endpoints and their deliveries, and the wait for their outcome.
 
-Apart from the commands, which only print: every POST goes out under a fresh Idempotency-Key, so
-that a lost answer makes no second action.
+The commands only print. Every POST has a new Idempotency-Key, so that a retry after a lost answer
+makes no second action.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ OPEN = frozenset({"PENDING", "LEASED"})
 
 
 def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: Json) -> Json:
-    """The answer to a POST that is made once, however often it is sent."""
+    """The answer to a POST that takes effect once, even if it is sent again."""
     request = ApiRequest(
         method="POST",
         path=path_of(*parts),
@@ -30,7 +30,7 @@ def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: J
 
 
 def instant_of(text: str, *, now: datetime) -> str | None:
-    """RFC 3339 as it was written, or a duration such as PT2H before now; None for neither."""
+    """An RFC 3339 time as typed, or now minus a duration such as PT2H; else None."""
     length = parse_duration(text)
     if length is not None:
         return instant_text(now - length)
@@ -42,7 +42,7 @@ def instant_of(text: str, *, now: datetime) -> str | None:
 
 
 def closed_action(api: Api, action: Json, *, limit: timedelta) -> Json:
-    """The action once it is no longer OPEN, or as it stands when the time is up."""
+    """The action when it is no longer OPEN, or its state after the time limit."""
     ends = api.clock.monotonic() + limit.total_seconds()
     while action.get("state") == "OPEN" and api.clock.monotonic() < ends:
         api.clock.wait(POLL)
@@ -51,7 +51,7 @@ def closed_action(api: Api, action: Json, *, limit: timedelta) -> Json:
 
 
 def ended_delivery(api: Api, delivery_id: str, *, limit: timedelta) -> Json:
-    """The delivery once it has ended, or as it stands when the time is up."""
+    """The delivery when it has ended, or its state after the time limit."""
     ends = api.clock.monotonic() + limit.total_seconds()
     delivery = api.get("webhook-deliveries", delivery_id)
     while delivery.get("state") in OPEN and api.clock.monotonic() < ends:

@@ -1,4 +1,4 @@
-"""How an error is shown: what, where and why in one line, then the fix and the page to read."""
+"""The text of an error: one line with what, where and why, then the fix and the page."""
 
 import json
 import secrets
@@ -12,7 +12,7 @@ ERROR_SCHEMA = "datarecs.cli.error/1"
 
 
 def as_text(error: DatarecsError) -> str:
-    """For people: control characters of foreign text are made visible, lines are kept."""
+    """For people: control characters of foreign text become visible, line ends stay."""
     entry = error.code.entry
     first, *more = plain(str(error)).rstrip().split("\n")
     lines = [f"{entry.docs_id} {first}", *(f"  | {line}" for line in more if line)]
@@ -38,13 +38,13 @@ def as_json(error: DatarecsError, exit_code: ExitCode) -> str:
 
 
 def fix_of(error: DatarecsError) -> str:
-    """The error's own fix where it knows one, else the catalogue's."""
+    """The fix of this error if it has one, else the fix of the catalogue."""
     fix = getattr(error, "fix", None)
     return fix if isinstance(fix, str) else error.code.entry.remedy
 
 
 def plain(text: str) -> str:
-    """The text without anything a terminal would obey; line ends stay."""
+    """The text without control characters of terminals; line ends stay."""
     return "".join(
         character if character == "\n" or character.isprintable() else f"\\x{ord(character):02x}"
         for character in text

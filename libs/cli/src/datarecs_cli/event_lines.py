@@ -7,12 +7,12 @@ _USUAL = ("APPLIED", "HISTORY")
 
 
 def print_cloud_event(entry: Json) -> None:
-    """One line of JSON, numbers digit for digit."""
+    """One line of JSON, with all digits of numbers."""
     print(exact_json(entry), flush=True)
 
 
 def event_line(entry: Json) -> str:
-    """Number, time and type for people, and what became of it where that is not the usual."""
+    """Number, time and type for people, and the disposition if it is unusual."""
     number = str(int(str(entry["runsequence"]))).rjust(4)
     disposition = cell(entry.get("disposition"))
     unusual = "" if disposition in _USUAL else f"  {disposition}"

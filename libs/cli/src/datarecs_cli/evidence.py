@@ -1,7 +1,7 @@
-"""A finished run as files: its run.json, strictly parsed, and the differences beside it.
+"""A finished run as files: its run.json, parsed strictly, and the differences beside it.
 
-Apart from the commands that check or judge again, because a file from anywhere is read here, and
-only here: no double members, no floats, no depth without end.
+Only this module reads untrusted run.json files, for the commands that check or judge again: it
+refuses repeated members, floats and unlimited depth.
 """
 
 import json
@@ -32,18 +32,18 @@ RUN_JSON, DIFFERENCES = "run.json", "differences"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What lies at a path that a user named."""
+    """The files at a path that a user named."""
 
     path: Path
     """Of run.json."""
     document: object
     differences: Path | None
-    """The folder beside it, where there is one."""
+    """The folder beside it; None if there is none."""
 
     def rows(
         self, stage: SealedStage, sources: tuple[str, ...], *, masked: bool = False
     ) -> Iterator[Difference]:
-        """The stored differences of a stage; none without their folder."""
+        """The stored differences of a stage; none if the folder is missing."""
         if self.differences is None:
             return iter(())
         return read_rows(parts_of(self.differences, stage.name), stage, sources, masked=masked)
@@ -51,7 +51,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was looked at, what does not hold, and what could not be looked at."""
+    """The checks that were done, their findings, and the checks that were not possible."""
 
     run: SealedRun | None
     findings: tuple[Finding, ...]
@@ -60,15 +60,15 @@ class Checked:
 
 
 class NoJsonError(ValueError):
-    """A file that is no strict JSON."""
+    """A file is not strict JSON."""
 
 
 def evidence_at(path: Path) -> Evidence:
-    """What lies there: a folder that `compare` wrote, or a run.json.
+    """The evidence at a path: a result folder of `compare`, or a run.json.
 
     Raises:
-        UsageFault: nothing that could be meant.
-        NoJsonError: the file is there and is not JSON.
+        UsageFault: no such file, or it cannot be read.
+        NoJsonError: the file is not strict JSON.
     """
     file = path / RUN_JSON if path.is_dir() else path
     try:
@@ -82,10 +82,10 @@ def evidence_at(path: Path) -> Evidence:
 
 
 def stored_run(path: Path) -> tuple[SealedRun, Path]:
-    """A run and the folder of its differences, for whoever reads both.
+    """A run and the folder of its differences.
 
     Raises:
-        UsageFault: nothing is there, no run.json, or no differences beside it.
+        UsageFault: no such path, not a run.json, or no differences beside it.
     """
     try:
         evidence = evidence_at(path)
@@ -93,7 +93,7 @@ def stored_run(path: Path) -> tuple[SealedRun, Path]:
     except (NoJsonError, DocumentUnreadableError) as broken:
         raise UsageFault(f"{path}: {broken}") from broken
     if evidence.differences is None:
-        raise UsageFault(f"{path}: no folder {DIFFERENCES} lies beside {RUN_JSON}")
+        raise UsageFault(f"{path}: the folder {DIFFERENCES} beside {RUN_JSON} is missing")
     return run, evidence.differences
 
 
@@ -106,22 +106,22 @@ def _strict(written: bytes) -> object:
             parse_constant=_no_number,
         )
     except (ValueError, RecursionError) as cause:
-        raise NoJsonError(f"the file is no strict JSON: {cause}") from cause
+        raise NoJsonError(f"the file is not strict JSON: {cause}") from cause
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise NoJsonError("a member stands twice in one object")
+        raise NoJsonError("an object repeats a member")
     return members
 
 
 def _no_number(written: str) -> object:
-    raise NoJsonError(f"{written[:32]} is no whole number, which is all that a run.json holds")
+    raise NoJsonError(f"{written[:32]} is not a whole number; run.json has only whole numbers")
 
 
 def check(evidence: Evidence) -> Checked:
-    """The document by itself, then every stage's stored differences."""
+    """Check the document, then the stored differences of every stage."""
     alone = verify_document(evidence.document)
     if alone.run is None:
         return Checked(run=None, findings=alone.findings, checked=(), not_checked=())
@@ -149,18 +149,18 @@ def _by_itself(verified: Verified) -> Iterator[str]:
 
 
 def _unreadable(evidence: Evidence, stage: SealedStage, run: SealedRun) -> str | None:
-    """Why the digest of a stage's differences cannot be computed here."""
+    """The reason why the digest of a stage's differences cannot be computed; None if it can."""
     if evidence.differences is None:
-        return f"no folder {DIFFERENCES} lies beside {evidence.path.name}"
+        return f"the folder {DIFFERENCES} beside {evidence.path.name} is missing"
     try:
         form = key_form([each.types[0] for each in stage.dimensions if each.types], run.sources)
     except ValueError as cause:
         return str(cause)
-    return None if form.readable else "their keys hold arrays, structs or maps"
+    return None if form.readable else "their keys have arrays, structs or maps"
 
 
 def _stored(evidence: Evidence, stage: SealedStage, run: SealedRun) -> list[Finding]:
-    """Findings under the key form that fits: as typed, else as masked texts."""
+    """Findings with the form of keys that matches: typed values, else masked texts."""
     findings: list[Finding] = []
     for masked in (False, True):
         try:
@@ -177,7 +177,7 @@ def _stored(evidence: Evidence, stage: SealedStage, run: SealedRun) -> list[Find
 
 
 def _samples(document: object, stage: str) -> list[object]:
-    """Break ids that the document shows of a stage."""
+    """Break ids of a stage in the document."""
     samples = document.get("samples") if isinstance(document, Mapping) else None
     rows = samples.get(stage) if isinstance(samples, Mapping) else None
     listed = rows if isinstance(rows, list) else []

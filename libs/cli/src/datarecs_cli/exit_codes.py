@@ -1,4 +1,4 @@
-"""What a command's exit code says, fixed for ever, and which error leads to which."""
+"""The exit codes of commands, which never change, and the exit code of each error."""
 
 from enum import IntEnum, StrEnum
 
@@ -19,20 +19,20 @@ class ExitCode(IntEnum):
     SERVER = 5
     """Server or authentication."""
     INTERRUPTED = 130
-    """Ctrl-C; a run of a server goes on, a local comparison ends."""
+    """Ctrl-C; a run of a server continues, a local comparison ends."""
     TERMINATED = 143
-    """SIGTERM; the same."""
+    """SIGTERM; as for Ctrl-C."""
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM: whoever cleans up after Ctrl-C does so after this, too."""
+    """SIGTERM: code that cleans up after Ctrl-C also cleans up after this."""
 
 
 class Gate(StrEnum):
-    """What else than the verdict may let a pipeline pass."""
+    """What may let a pipeline pass instead of the verdict."""
 
     ACCEPTANCE = "acceptance"
-    """The limits that the job declares under `accept`."""
+    """The `accept` limits of the job."""
 
 
 _BY_FAMILY = {
@@ -50,8 +50,8 @@ _BY_FAMILY = {
 def exit_code_of(error: DatarecsError) -> ExitCode:
     """The code of a command that ends with this error.
 
-    An error whose family does not say enough names its own, an `ExitCode` called `exit_code`: the
-    REST client's, because the HTTP status decides, and a refused flag of the stack.
+    An error may have an attribute `exit_code` that overrides the code of its family: errors of the
+    REST client, because the HTTP status decides, and a refused flag of the stack.
     """
     code = getattr(error, "exit_code", None)
     if isinstance(code, ExitCode):
@@ -67,8 +67,8 @@ def exit_code_of_run(
     Args:
         status: terminal.
         result: the verdict, of a completed run.
-        acceptance: ACCEPTED lets an UNMATCHED run pass the gate, and nothing else does.
-        gate: what the caller asked for.
+        acceptance: only ACCEPTED lets an UNMATCHED run pass the gate.
+        gate: the gate of the command line.
     """
     match RunStatus(status):
         case RunStatus.COMPLETED:

@@ -1,7 +1,7 @@
-"""Differences as a file for other programs: CSV, JSONL, Parquet and XLSX, row by row.
+"""Writes differences to a file for other programs: CSV, JSONL, Parquet or XLSX, row by row.
 
-Apart from the table of `diff` because here nothing is shortened: every digit stays, numbers stay
-numbers, and no text of a source becomes a formula. Source: spec experience 11, security 12.
+Unlike the table of `diff`, nothing is shortened: every digit stays, numbers stay numbers, and no
+text of a source becomes a formula. Source: spec experience 11, security 12.
 """
 
 import csv
@@ -23,7 +23,7 @@ from datarecs_reports.stored_rows import parts_of
 
 MAX_XLSX_ROWS = 200_000
 _EXACT_IN_XLSX = 15
-"""Digits that a spreadsheet's double keeps; longer numbers are written as text."""
+"""Digits that a double of a spreadsheet stores exactly; longer numbers are written as text."""
 _BATCH_ROWS = 10_000
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _NOTE = (
@@ -40,7 +40,7 @@ class ExportForm(StrEnum):
 
 
 class TooManyForXlsxError(ValueError):
-    """More rows than a spreadsheet is made for."""
+    """More rows than a spreadsheet can handle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def titles(self) -> list[str]:
-        """Keys, what differs, one value per source, then delta and percent of each."""
+        """Keys, measure and class, one value per source, then delta and percent per source."""
         return [
             "stage",
             *(f"key.{name}" for name in self.dimensions),
@@ -67,7 +67,7 @@ class Layout:
         ]
 
     def texts(self, row: Row) -> list[str | None]:
-        """The cells of a row as exact texts; None for what is NULL or absent."""
+        """The cells of a row as exact texts; None for NULL and absent values."""
         cells = [
             row.get("stage"),
             *(_member(row, "key").get(name) for name in self.dimensions),
@@ -81,7 +81,7 @@ class Layout:
         return [None if each is None else str(each) for each in cells]
 
     def numeric(self, row: Row) -> list[bool]:
-        """By cell: whether it holds an amount that can be subtracted, or a number of rows."""
+        """By cell: whether it is an amount that can be subtracted, or a number of rows."""
         amounts = bool(_member(row, "deltas")) or row.get("measure") == PRESENCE
         width, keys = len(self.sources), len(self.dimensions)
         return [*(False,) * (keys + 3), *(amounts,) * (3 * width), *(False,) * (2 + width)]
@@ -98,7 +98,7 @@ def stored(
     differences: Path,
     where: DifferenceFilter | None = None,
 ) -> tuple[Layout, Iterable[Row]]:
-    """Columns and rows of what a run stored of these stages."""
+    """Columns and rows of the stored differences of these stages."""
     executed = [each for each in stages if each.results]
     names = (one.name for each in executed for one in each.dimensions)
     layout = Layout(dimensions=tuple(dict.fromkeys(names)), sources=run.sources)
@@ -107,7 +107,7 @@ def stored(
 
 
 def export(rows: Iterable[Row], layout: Layout, form: ExportForm, target: Path) -> int:
-    """Write the rows; how many there were. A reader sees the whole file or none.
+    """Write the rows and return their number. A reader sees the whole file or none.
 
     Raises:
         TooManyForXlsxError: more than 200,000 rows for XLSX.
@@ -187,7 +187,7 @@ def _xlsx(rows: Iterable[Row], layout: Layout, target: Path) -> int:
         for row in rows:
             count += 1
             if count > MAX_XLSX_ROWS:
-                raise TooManyForXlsxError(f"more than {MAX_XLSX_ROWS:,} rows; use parquet")
+                raise TooManyForXlsxError(f"more than {MAX_XLSX_ROWS:,} rows; use --format parquet")
             pairs = zip(layout.texts(row), layout.numeric(row), strict=True)
             cells = [_xlsx_cell(text, number=number) for text, number in pairs]
             book.add(_sheet_of(row), cells)
@@ -196,7 +196,7 @@ def _xlsx(rows: Iterable[Row], layout: Layout, target: Path) -> int:
 
 
 def _xlsx_cell(text: str | None, *, number: bool) -> str | float | None:
-    """A number where a spreadsheet keeps each digit of it, else the text of the CSV."""
+    """A number if a spreadsheet stores every digit of it, else the text as in CSV."""
     if text is None:
         return None
     if not number:
@@ -210,7 +210,7 @@ def _sheet_of(row: Row) -> str:
 
 
 def _fits(text: str) -> bool:
-    """A number whose every digit a spreadsheet keeps."""
+    """Whether a spreadsheet stores every digit of the number."""
     if not _NUMBER.fullmatch(text):
         return False
     digits = Decimal(text).as_tuple().digits

@@ -1,7 +1,7 @@
-"""Following one run from its first event to its end, whatever happens to the connection.
+"""Follows one run from its first event to its end, across lost connections.
 
-The stream is resumed behind the last number seen; when it cannot be had for five minutes the same
-history is polled. Nothing is told twice and nothing is left out. Source: spec experience 3.4.
+The stream resumes after the last received number. If it cannot be opened for five minutes, the
+same history is polled. Every event is reported exactly once. Source: spec experience 3.4.
 """
 
 import json
@@ -19,10 +19,10 @@ from datarecs_core.runs.model import RunStatus
 FIRST_PAUSE = timedelta(seconds=0.5)
 LONGEST_PAUSE = timedelta(seconds=10)
 STREAM_PATIENCE_S = 300.0
-"""Without anything new over the stream; then the history is polled."""
+"""Longest time without new events on the stream; then the history is polled."""
 POLL = timedelta(seconds=5)
 POLL_PATIENCE_S = 300.0
-"""Without any answer at all; then the failure is the command's."""
+"""Longest time without any answer; then the command fails."""
 PAGE = 200
 _PASSING = frozenset({429, 500, 503})
 
@@ -40,26 +40,26 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The run's row as it stands."""
+    """The current row of the run."""
 
     run: Json
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The connection was lost; following goes on by itself."""
+    """The connection was lost; following continues automatically."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A sign of life without news."""
+    """A ping without a new event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run is terminal and everything before it was told."""
+    """The run is terminal and all earlier events were reported."""
 
 
 Seen = Happened | Snapshot | Dropped | Quiet
@@ -70,7 +70,7 @@ def is_terminal(run: Json) -> bool:
 
 
 def follow(api: Api, run_id: str, *, after: int = 0) -> Iterator[Seen]:
-    """Everything behind the event `after`, in order, each once; ends with the run.
+    """All events after `after`, in order, each once; ends with the run.
 
     Raises:
         RefusedError: the run is unknown, or the key may not read it.
@@ -83,7 +83,7 @@ def follow(api: Api, run_id: str, *, after: int = 0) -> Iterator[Seen]:
 
 
 class _Following:
-    """Where one reader stands."""
+    """The position of one reader."""
 
     def __init__(self, api: Api, run_id: str, after: int) -> None:
         self._api, self._run_id, self._after = api, run_id, after
@@ -93,7 +93,7 @@ class _Following:
         return self._ended
 
     def streamed(self) -> Iterator[Seen]:
-        """By server-sent events; comes back when the run has ended or patience has."""
+        """Read server-sent events; returns when the run or the time limit has ended."""
         clock, pause = self._api.clock, FIRST_PAUSE
         last_news = clock.monotonic()
         while not self._ended:
@@ -116,12 +116,12 @@ class _Following:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def polled(self) -> Iterator[Seen]:
-        """By asking every five seconds."""
+        """Poll the history every five seconds."""
         clock = self._api.clock
         last_answer, version = clock.monotonic(), None
         while not self._ended:
             try:
-                # The row first: what it says is done stands in the entries that are read after it.
+                # Read the row first: the entries read after it include all events before its state.
                 run = self._api.get("runs", self._run_id)
                 yield from self._pages()
             except (ServerUnreachableError, UnexpectedAnswerError) as lost:
@@ -181,12 +181,12 @@ def _object(data: str, request: ApiRequest) -> Json:
     except ValueError:
         frame = None
     if not isinstance(frame, dict):
-        raise UnexpectedAnswerError(where=request.where, what="a frame that is no JSON object")
+        raise UnexpectedAnswerError(where=request.where, what="an event without a JSON object")
     return frame
 
 
 def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """(event, data) of a stream of server-sent events; a comment is an event without a name."""
+    """(event, data) of each server-sent event; a comment is an event without a name."""
     name, data = "message", list[str]()
     for line in lines:
         member, _, value = line.partition(":")
@@ -204,9 +204,9 @@ def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 class Pump:
-    """Reads on a thread of its own, so that the reader may look at the clock and hear Ctrl-C.
+    """Reads on a second thread, so that the caller can check the time and receive Ctrl-C.
 
-    An interrupt costs nothing: the next call goes on where the last one was cut off.
+    An interrupt loses nothing: the next call continues after the last item.
     """
 
     def __init__(self, items: Iterator[Seen]) -> None:
@@ -217,10 +217,10 @@ class Pump:
         self._thread.start()
 
     def next(self, within: timedelta) -> Seen | Ended | None:
-        """The next item, or None when nothing came in time.
+        """The next item, or None if none arrives in time.
 
         Raises:
-            DatarecsError: what ended the reading.
+            DatarecsError: the error that ended the reading.
         """
         try:
             item = self._queue.get(timeout=within.total_seconds())
@@ -231,7 +231,7 @@ class Pump:
         return item
 
     def close(self) -> None:
-        """The thread ends at the next sign of life of the server; it is not waited for."""
+        """Stop without waiting; the thread ends at the next data from the server."""
         self._closed.set()
 
     def _read(self) -> None:
@@ -241,5 +241,5 @@ class Pump:
                 if self._closed.is_set():
                     return
             self._queue.put(Ended())
-        except Exception as error:  # noqa: BLE001  handed to the thread that asks
+        except Exception as error:  # noqa: BLE001  passed to the calling thread
             self._queue.put(error)

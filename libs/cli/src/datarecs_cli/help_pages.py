@@ -1,7 +1,7 @@
-"""Examples and exit codes of every command, as its help page ends with them.
+"""Examples and exit codes at the end of every help page.
 
-One table, so that a test can parse every example and no command goes without. A new command is one
-line here beside its line in `main.COMMANDS`.
+One table, so that a test parses every example and finds a command without one. A new command is
+one line here and one line in `main.COMMANDS`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from datarecs_cli.exit_codes import ExitCode
 
 _MEANING = {
     ExitCode.DONE: "done",
-    ExitCode.DIFFERENT: "UNMATCHED, or differences exist",
+    ExitCode.DIFFERENT: "UNMATCHED",
     ExitCode.USAGE: "wrong usage, unknown name, invalid job",
     ExitCode.ERRORED: "errored",
     ExitCode.CANCELLED: "cancelled",
@@ -19,6 +19,19 @@ _MEANING = {
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
+_MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
+    ("apply", ExitCode.DIFFERENT): "something would change (--exit-code)",
+    ("diff", ExitCode.DONE): "no differences",
+    ("diff", ExitCode.DIFFERENT): "differences exist",
+    ("doctor", ExitCode.ERRORED): "a step failed",
+    ("plan", ExitCode.ERRORED): "a source cannot be opened",
+    ("plan", ExitCode.USAGE): "wrong usage, invalid job, or columns that do not fit",
+    ("verify", ExitCode.DONE): "complete and unaltered",
+    ("verify", ExitCode.DIFFERENT): "a check failed",
+    ("webhook test", ExitCode.ERRORED): "the endpoint refused the event or did not answer",
+}
+"""What a code means for one command, where `_MEANING` is not precise."""
+_VERDICT_COMMANDS = {"run", "watch", "compare", "judge"}
 _LOCAL = (0, 2)
 _SERVER = (0, 2, 5)
 _PARTS = (0, 2, 3)
@@ -29,14 +42,14 @@ _RUN = (0, 1, 2, 3, 4, 5, 130)
 
 class HelpPage(NamedTuple):
     examples: tuple[str, ...]
-    """Without `datarecs` and the command."""
+    """Arguments only, without `datarecs` and the command."""
     exit_codes: tuple[int, ...]
 
 
 HELP_PAGES: Mapping[str, HelpPage] = {
     "up": HelpPage(("", "--detach --port 8090"), (0, 2, 3, 130)),
     "down": HelpPage(("", "--reset --yes"), _PARTS),
-    "status": HelpPage(("", "-o json"), _PARTS),
+    "status": HelpPage(("", "-o csv"), _PARTS),
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
     "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
     "get": HelpPage(
@@ -45,8 +58,9 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
     "run": HelpPage(("orders", "orders.recon.yaml --param day=2026-01-31 --junit junit.xml"), _RUN),
     "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),
+    "retry": HelpPage(("0188f0c8", "@latest:orders --reason 'export complete'"), _RUN),
     "cancel": HelpPage(("0188f0c8", "@latest:orders --reason 'wrong day' --wait"), _RUN),
-    "diff": HelpPage(("@latest:orders", "0188f0c8 --only missing:ledger -o csv"), _DIFFERENCES),
+    "diff": HelpPage(("@latest:orders", "comparison --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
     "export": HelpPage(
         ("@latest:orders --format xlsx", "comparison --out differences.csv"), _SERVER
@@ -63,7 +77,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         (0, 1, 2, 3, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
-    "doctor": HelpPage(("job.yaml", "job.yaml --param day=2026-01-31 -o csv"), _ADMIN),
+    "doctor": HelpPage(("job.yaml", "--platform", "--mail received.eml -o csv"), _ADMIN),
     "verify": HelpPage(("comparison", "run.json --source ledger=delivered/"), (0, 1, 2)),
     "judge": HelpPage(
         (
@@ -72,7 +86,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         (0, 1, 2),
     ),
-    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json"), _LOCAL),
+    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json", "-o csv"), _LOCAL),
     "config show": HelpPage(("", "--defaults"), _LOCAL),
     "config path": HelpPage(("", "-o json"), _LOCAL),
     "login": HelpPage(
@@ -158,7 +172,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
 
 
 def epilog_of(path: str) -> str:
-    """What a page ends with; empty for a command that has no entry."""
+    """The end of a help page; empty for a command without an entry."""
     page = HELP_PAGES.get(path)
     if page is None:
         return ""
@@ -171,5 +185,6 @@ def epilog_of(path: str) -> str:
 
 
 def _meaning(code: ExitCode, path: str) -> str:
-    is_verdict = code is ExitCode.DONE and path in {"run", "watch", "compare", "judge"}
-    return "MATCHED" if is_verdict else _MEANING[code]
+    if code is ExitCode.DONE and path in _VERDICT_COMMANDS:
+        return "MATCHED"
+    return _MEANING_OF.get((path, code), _MEANING[code])

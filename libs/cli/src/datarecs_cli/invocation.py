@@ -1,7 +1,7 @@
-"""The global flags: understood at any place of the command line, the same for every command.
+"""The global flags: the same for every command, at any place of the command line.
 
-They are taken out before the command sees its arguments, so `datarecs status -o json` and
-`datarecs -o json status` are one thing and no command declares them again.
+They are removed before the command parses its arguments, so `datarecs status -o json` and
+`datarecs -o json status` are equal and no command declares these flags again.
 """
 
 import sys
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Output(StrEnum):
-    """Forms of the data on stdout; a command may know fewer."""
+    """Formats of the data on stdout; a command may support fewer."""
 
     TABLE = "table"
     TEXT = "text"
@@ -31,10 +31,10 @@ class UsageFault(Exception):  # noqa: N818  what the user typed, not a failure o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What holds for the whole command."""
+    """The global flags of one command line."""
 
     output: Output | None = None
-    """None: the command's own default, usually a table."""
+    """None: the default of the command, usually a table."""
     context: str | None = None
     server: str | None = None
     timeout_s: float | None = None
@@ -48,7 +48,7 @@ class Invocation:
         return self.output is Output.JSON
 
     def say(self, text: str) -> None:
-        """A message or progress: stderr, and nothing under --quiet."""
+        """Print a message or progress to stderr; nothing under --quiet."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
@@ -57,11 +57,11 @@ HELP: tuple[tuple[str, str], ...] = (
     ("-o, --output FORMAT", "table (default), json, jsonl, yaml, csv, md, name, github"),
     ("--context NAME", "entry of the credentials file to use"),
     ("--server URL", "address of the API"),
-    ("--timeout SECONDS", "give up waiting after this time"),
-    ("-q, --quiet", "no messages, only data"),
-    ("-v, --verbose", "more messages; -vv shows tracebacks"),
-    ("--no-color", "no colours; so does NO_COLOR"),
-    ("--no-input", "never ask"),
+    ("--timeout SECONDS", "stop waiting after this time"),
+    ("-q, --quiet", "print data only, no messages"),
+    ("-v, --verbose", "print more messages; -vv also tracebacks"),
+    ("--no-color", "print no colours, as with NO_COLOR"),
+    ("--no-input", "never prompt"),
     ("--version", "print the version"),
     ("-h, --help", "print this, or the help of a command"),
 )
@@ -85,22 +85,22 @@ _current: ContextVar[Invocation] = ContextVar("invocation")
 
 
 def current() -> Invocation:
-    """The invocation that is being carried out; a plain one outside `main`."""
+    """The current invocation; one without flags outside `main`."""
     return _current.get(Invocation())
 
 
 def enter(invocation: Invocation) -> None:
-    """Make it the current one; called once, by `main`."""
+    """Make it the current one; called once by `main`."""
     _current.set(invocation)
 
 
 def take_globals(
     arguments: Sequence[str], *, environment: Mapping[str, str], stdout_is_terminal: bool
 ) -> tuple[Invocation, list[str]]:
-    """The global flags, and the arguments without them; everything after `--` is left alone.
+    """The global flags, and the arguments without them; arguments after `--` stay as they are.
 
     Raises:
-        UsageFault: a flag without its value, or a value that means nothing.
+        UsageFault: a flag without a value, or an unknown value.
     """
     invocation = Invocation(color=_wants_color(environment, stdout_is_terminal=stdout_is_terminal))
     rest: list[str] = []
@@ -116,7 +116,7 @@ def take_globals(
             invocation = replace(invocation, verbose=invocation.verbose + _VERBOSE[word])
         elif flag in _VALUES:
             if not equals and not waiting:
-                raise UsageFault(f"{flag} needs a value")
+                raise UsageFault(f"{flag}: a value is missing")
             text = value if equals else waiting.pop(0)
             invocation = _with(invocation, flag=flag, value=text)
         else:
@@ -131,7 +131,7 @@ def _with(invocation: Invocation, *, flag: str, value: str) -> Invocation:
                 return replace(invocation, output=Output(value))
             except ValueError:
                 known = ", ".join(Output)
-                raise UsageFault(f"{flag} {value}: unknown form; known: {known}") from None
+                raise UsageFault(f"{flag} {value}: unknown format; known: {known}") from None
         case "timeout_s":
             return replace(invocation, timeout_s=_seconds(flag, value))
         case "context":
@@ -146,7 +146,7 @@ def _seconds(flag: str, value: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageFault(f"{flag} {value}: a number of seconds above 0 is needed")
+        raise UsageFault(f"{flag} {value}: write a number of seconds above 0")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Lists of objects and runs, and one of them, as `get` shows them."""
+"""The output of `get`: lists of objects and runs, or one of them."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ _RUNS = (
     Column(title="REASON", member="trigger_reason"),
 )
 _SERVER_FIELDS = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-"""Metadata that only the server writes."""
+"""Metadata fields that only the server writes."""
 
 
 def print_objects(
@@ -38,7 +38,7 @@ def print_objects(
         return
     print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
     if not items:
-        invocation.say(f"no {entry.path}; make some with: datarecs apply -f FILE")
+        invocation.say(f"no {entry.path}; create them with: datarecs apply -f FILE")
 
 
 def _object_row(one: Json) -> Json:
@@ -52,7 +52,7 @@ def _metadata(one: Json) -> Mapping[str, object]:
 
 
 def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:
-    """One object: a line of the list, or the whole of it as YAML or JSON."""
+    """Print one object: a line of the list, or all of it as YAML or JSON."""
     shown = exported(resource) if export else resource
     if invocation.output is Output.JSON:
         print_json("get", {"object": shown})
@@ -63,7 +63,7 @@ def print_object(resource: Json, invocation: Invocation, *, export: bool) -> Non
 
 
 def exported(resource: Json) -> Json:
-    """The object without what the server owns, so that it can be applied again."""
+    """The object without the fields of the server, so that it can be applied again."""
     metadata = {
         name: value
         for name, value in _metadata(resource).items()

@@ -1,7 +1,7 @@
-"""The `datarecs` command: which sub-commands exist, and how every one of them ends.
+"""The `datarecs` command: its sub-commands, and how every one of them ends.
 
-A sub-command is one line of `COMMANDS`; its module is imported when it is asked for, so `--help`
-stays fast. No traceback reaches the screen unless -vv asks for it.
+A sub-command is one line of `COMMANDS`; its module is imported only when the command runs, so
+`--help` stays fast. Tracebacks are printed only with -vv.
 """
 
 import gc
@@ -32,39 +32,42 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command("up", "datarecs_cli.commands.up:up", "start the platform on this machine"),
-    Command("down", "datarecs_cli.commands.up:down", "stop it; --reset deletes its data"),
-    Command("status", "datarecs_cli.commands.up:status", "which parts run and answer"),
-    Command("demo", "datarecs_cli.commands.demo:demo", "two runs on real parts, from nothing"),
+    Command("down", "datarecs_cli.commands.up:down", "stop the platform; --reset deletes data"),
+    Command("status", "datarecs_cli.commands.up:status", "show which parts run and answer"),
+    Command("demo", "datarecs_cli.commands.demo:demo", "run a demo with two comparisons"),
     Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
     Command("get", "datarecs_cli.commands.resources:get", "list objects and runs, or show one"),
     Command("delete", "datarecs_cli.commands.resources:delete", "delete an object"),
     Command("run", "datarecs_cli.commands.runs:run", "run a job and wait for its verdict"),
+    Command("retry", "datarecs_cli.commands.runs:retry", "run again what a run was asked"),
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),
     Command("cancel", "datarecs_cli.commands.runs:cancel", "stop a run"),
-    Command("diff", "datarecs_cli.commands.results:diff", "what differs, side by side"),
-    Command("explain", "datarecs_cli.commands.explain:explain", "likely causes, or one key"),
-    Command("export", "datarecs_cli.commands.export:export", "differences as csv, parquet, xlsx"),
+    Command("diff", "datarecs_cli.commands.results:diff", "show differences side by side"),
+    Command("explain", "datarecs_cli.commands.explain:explain", "show likely causes, or one key"),
+    Command("export", "datarecs_cli.commands.export:export", "write differences to a file"),
     Command("report", "datarecs_cli.commands.results:report", "save the report of a run"),
-    Command("history", "datarecs_cli.commands.history:history", "outcomes of a job's runs"),
-    Command("events", "datarecs_cli.commands.events:app", "events of a run"),
-    Command("validate", "datarecs_cli.commands.validate:validate", "faults of job files"),
-    Command("schema", "datarecs_cli.commands.validate:schema", "JSON Schema of a kind or field"),
-    Command("compare", "datarecs_cli.commands.compare:compare", "files compared, no server"),
-    Command("plan", "datarecs_cli.commands.plan:plan", "what a job would read and compare"),
+    Command("history", "datarecs_cli.commands.history:history", "show outcomes of a job's runs"),
+    Command("events", "datarecs_cli.commands.events:app", "print events of a run"),
+    Command("validate", "datarecs_cli.commands.validate:validate", "check job files"),
+    Command("schema", "datarecs_cli.commands.validate:schema", "print JSON Schema of a kind"),
+    Command("compare", "datarecs_cli.commands.compare:compare", "compare files without a server"),
+    Command("plan", "datarecs_cli.commands.plan:plan", "show what a job would compare"),
     Command("doctor", "datarecs_cli.commands.doctor:doctor", "open a job's sources step by step"),
     Command("verify", "datarecs_cli.commands.verify:verify", "check that a result is unaltered"),
-    Command("judge", "datarecs_cli.commands.judge:judge", "the verdict under another tolerance"),
-    Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),
-    Command("config", "datarecs_cli.commands.config:app", "settings, and which files count"),
+    Command("judge", "datarecs_cli.commands.judge:judge", "show the verdict for other limits"),
+    Command("errors", "datarecs_cli.commands.errors:errors", "explain an error code"),
+    Command("config", "datarecs_cli.commands.config:app", "show settings and their files"),
     Command("login", "datarecs_cli.commands.contexts:login", "store the key of a server"),
     Command("logout", "datarecs_cli.commands.contexts:logout", "remove a stored key"),
-    Command("whoami", "datarecs_cli.commands.contexts:whoami", "whose key, and what it may do"),
-    Command("key", "datarecs_cli.commands.keys:app", "API keys"),
+    Command("whoami", "datarecs_cli.commands.contexts:whoami", "show the key and its permissions"),
+    Command("key", "datarecs_cli.commands.keys:app", "manage API keys"),
     Command("webhook", "datarecs_cli.commands.webhook_actions:app", "receive and resend webhooks"),
-    Command("notify", "datarecs_cli.commands.notify:app", "mails: preview, mute, log, resend"),
-    Command("admin", "datarecs_cli.commands.admin:app", "database, topics, tenants"),
-    Command("completion", "datarecs_cli.commands.completion:completion", "for your shell"),
+    Command("notify", "datarecs_cli.commands.notify:app", "preview, mute, list, resend mails"),
+    Command("admin", "datarecs_cli.commands.admin:app", "manage database, topics, tenants"),
+    Command(
+        "completion", "datarecs_cli.commands.completion:completion", "print a completion script"
+    ),
     Command("version", "datarecs_cli.commands.version:version", "print the version"),
 )
 """In the order of the help. A new command is one line here and a module in `commands`."""
@@ -75,14 +78,14 @@ _MANY_OBJECTS = 50_000
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The process entry: run one command line and exit with its code."""
-    # Imports and rows make many objects and hardly a cycle among them: looking for cycles every
-    # 700 objects took a quarter of a small comparison.
+    # Imports and rows make many objects and few cycles: a collection every 700 objects took a
+    # quarter of the time of a small comparison.
     gc.set_threshold(_MANY_OBJECTS)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; its exit code. Messages are on stderr when it returns."""
+    """Run one command line and return its exit code. Messages go to stderr."""
     with guarded_streams():
         try:
             invocation, rest = take_globals(
@@ -110,7 +113,7 @@ def _dispatch(rest: Sequence[str]) -> int:
 
 
 def help_text() -> str:
-    """The list of commands and global flags; nothing is imported for it."""
+    """The list of commands and global flags; builds it without importing a command."""
     width = max(len(left) for left, _ in HELP)
     lines = ["usage: datarecs COMMAND [ARGUMENTS]", "", "commands:"]
     lines += [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
@@ -120,7 +123,7 @@ def help_text() -> str:
 
 
 def load(command: Command) -> "typer.Typer":
-    """Import the command's module and make it a program of its own."""
+    """Import the command's module and make it a program."""
     import typer
 
     module, _, name = command.target.partition(":")
@@ -133,7 +136,7 @@ def load(command: Command) -> "typer.Typer":
 
 
 def program_of(command: Command) -> "click.core.Command":
-    """The command with its sub-commands; every page ends with examples and exit codes."""
+    """The command with its sub-commands; each help page ends with examples and exit codes."""
     import typer
 
     program = typer.main.get_command(load(command))
@@ -167,13 +170,13 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
 
 
 def ending(act: Callable[[], int], invocation: Invocation) -> int:
-    """Run it; whatever it raises becomes a message and an exit code, never a traceback."""
+    """Run it; every exception becomes a message and an exit code, never a traceback."""
     try:
         return act()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # `datarecs … | head`: the reader has enough
-        sys.stdout = None  # so that nothing is flushed into it at exit
+    except BrokenPipeError:  # `datarecs … | head`: the reader has closed the pipe
+        sys.stdout = None  # so that nothing is flushed into the pipe at exit
         return ExitCode.DONE
     except DatarecsError as error:
         return _known(error, invocation)
@@ -197,7 +200,7 @@ def _defect(error: Exception, invocation: Invocation) -> int:
     folder = cache_folder(process_environment()) / "defects"
     trace_id, path = error_text.store_traceback(error, folder)
     print(
-        f"datarecs met a defect of its own ({type(error).__name__}, trace {trace_id}); see {path}",
+        f"internal error in datarecs ({type(error).__name__}, trace {trace_id}); see {path}",
         file=sys.stderr,
     )
     _traceback_if_wanted(error, invocation)

@@ -1,7 +1,7 @@
-"""Stored differences side by side: which columns there are and what stands in them.
+"""Stored differences side by side: the columns and their values.
 
-Apart from the command because for people an absent group is a word and for machines an absent
-value, while both see the same rows in the same order.
+Texts for people show a missing group as a word, data for machines as an absent value; rows and
+order are the same in both.
 """
 
 from collections import defaultdict
@@ -17,11 +17,11 @@ MISSING = "missing"
 
 
 def columns_of(items: Sequence[Json], sources: Sequence[str]) -> list[Column]:
-    """Key, measure and class, then one column per source, then Δ and Δ % of each other one.
+    """Key, measure and class, then one column per source, then Δ and Δ % of each other source.
 
     Args:
-        items: as `/mismatches` lists them, possibly of several stages.
-        sources: names in the job's order; others that occur are added behind.
+        items: as listed by `/mismatches`; may be of several stages.
+        sources: names in the order of the job; further names are added at the end.
     """
     stages = {item.get("stage") for item in items}
     held = _ordered(sources, [name for item in items for name in _member(item, "values")])
@@ -41,7 +41,7 @@ def columns_of(items: Sequence[Json], sources: Sequence[str]) -> list[Column]:
 
 
 def _ordered(first: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Without repetition: the known ones in their order, the rest as they occur."""
+    """Distinct names: known ones in their order, then the others in order of occurrence."""
     occurring = dict.fromkeys(names)
     return [
         *(name for name in first if name in occurring),
@@ -50,7 +50,7 @@ def _ordered(first: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def rows_for_machines(items: Sequence[Json]) -> list[Json]:
-    """Under the members that `columns_of` names: exact text, nothing for what is absent."""
+    """Values for the members of `columns_of`: exact text, nothing for absent values."""
     return [
         {
             **{name: item.get(name) for name in ("stage", "measure", "class")},
@@ -65,7 +65,7 @@ def rows_for_machines(items: Sequence[Json]) -> list[Json]:
 
 
 def rows_for_people(items: Sequence[Json], sources: Sequence[str]) -> list[Json]:
-    """The same in words: amounts of a measure lined up, lengths of time, missing groups."""
+    """The same for people: aligned amounts of a measure, durations, missing groups."""
     texts: dict[object, list[str | None]] = defaultdict(list)
     for item in items:
         amounts = (*_member(item, "values").values(), *_member(item, "deltas").values())
@@ -88,7 +88,7 @@ def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
     percents = {
         name: share(str(one))
         for name, one in _member(item, "delta_percent").items()
-        if not timed  # of a date there is none
+        if not timed  # a date has none
     }
     return {
         "stage": item.get("stage"),
@@ -111,7 +111,7 @@ def _shown(value: object, places: int) -> str:
 
 
 def _key(text: object) -> object:
-    """As it is written: a key that looks like a number is none."""
+    """A key as text, even if it looks like a number."""
     return "NULL" if text is None else text
 
 
@@ -120,7 +120,7 @@ def _text(value: object) -> str | None:
 
 
 def _rows(text: object) -> str:
-    """How many rows of the group a source has."""
+    """Number of rows of the group in a source."""
     if text in (None, "0"):
         return MISSING
     number = str(text)

@@ -1,7 +1,7 @@
-"""What happens in a run, told in lines while it happens.
+"""Lines about the progress of a run.
 
-Two tellings of the same facts: every event as a plain line for logs, and for a terminal only what
-is finished, with one moving line for what is not. Source: spec experience 3.4.
+Two forms of the same events: for logs every event is a plain line; for a terminal a finished step
+is a line, and the current step is one moving line. Source: spec experience 3.4.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _MOVING = frozenset(
         "run.cancelled",
     }
 )
-"""Not worth a line of its own on a terminal: shown while it lasts, or told by the verdict."""
+"""Events without a line on a terminal: shown only in the moving line, or in the verdict."""
 _VERBS = {
     "extraction.started": "reading",
     "extraction.completed": "read",
@@ -37,19 +37,19 @@ _VERBS = {
     "stage.started": "beginning",
     "stage.completed": "stage",
 }
-"""What a terminal says instead of the event's name."""
+"""Words on a terminal instead of the event's name."""
 
 
 class Narrator:
-    """Turns what was seen of one run into words."""
+    """Writes the lines for the events of one run."""
 
     def __init__(self, words: Words, *, sources: tuple[str, ...] = ()) -> None:
-        """`sources` are their names in the job's order; without them they are numbered."""
+        """`sources` are the names in the order of the job; without them sources are numbered."""
         self._words, self._sources = words, sources
         self._started: dict[int, datetime] = {}
         self.status = "TRIGGERED"
         self.doing = ""
-        """The last thing that began and has not ended."""
+        """The current step: it has started and not ended."""
 
     def lines(self, seen: Seen) -> list[str]:
         """For a log: one line per event."""
@@ -62,7 +62,7 @@ class Narrator:
                 return self._beside(seen)
 
     def finished(self, seen: Seen) -> list[str]:
-        """For a terminal: what has ended, or went wrong."""
+        """For a terminal: lines of steps that ended or failed."""
         match seen:
             case Happened(entry=entry):
                 kind, text = self._describe(entry)
@@ -81,7 +81,7 @@ class Narrator:
                 self.status = str(run["status"])
                 return []
             case Dropped(reason=reason):
-                return [f"  connection lost ({cell(reason)}); going on"]
+                return [f"  connection lost ({cell(reason)}); reconnecting"]
             case _:
                 return []
 
@@ -167,7 +167,7 @@ def _error(data: Data) -> str:
 
 
 def _general(data: Data) -> str:
-    """Whatever of the well-known members is there."""
+    """The well-known members that are present."""
     parts = [_stage(data)] if "stage_name" in data else []
     parts += [cell(data[name]) for name in ("result", "reason") if name in data]
     parts += [f"by {cell(data[name])}" for name in ("triggered_by", "cancelled_by") if name in data]

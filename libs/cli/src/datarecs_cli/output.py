@@ -1,7 +1,7 @@
-"""How data looks on stdout: tables, JSON, YAML, CSV, Markdown, names; and what is made harmless.
+"""Formats of data on stdout: tables, JSON, YAML, CSV, Markdown and names, with escaping.
 
-One module because a value of a source must not reach a terminal, a spreadsheet or a page of a code
-host unescaped by any of these ways. Source: spec experience 3.1, security 12.
+One module, because no value of a source may reach a terminal, a spreadsheet or a page of a code
+host unescaped. Source: spec experience 3.1, security 12.
 """
 
 import csv
@@ -27,7 +27,7 @@ _LONGEST_CELL = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a list: its title, the member it shows, and whether it is a number."""
+    """One column of a list: its title, its member, and whether its values are numbers."""
 
     title: str
     member: str
@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """Signs of one terminal: Unicode, or ASCII where the locale has no more."""
+    """Symbols for one terminal: Unicode, or ASCII if the locale has only ASCII."""
 
     matched: str
     unmatched: str
@@ -48,7 +48,7 @@ class Words:
     delta: str
 
     def sign(self, outcome: str) -> str:
-        """For a result or a status; empty for a status that has not ended."""
+        """The symbol of a result or a status; empty for a status that is not final."""
         return {
             "MATCHED": self.matched,
             "UNMATCHED": self.unmatched,
@@ -81,9 +81,10 @@ ASCII = Words(
 
 
 def words(environment: Mapping[str, str], *, encoding: str | None) -> Words:
-    """Unicode only where both the locale and the stream say UTF-8.
+    """Unicode only if both the locale and the stream use UTF-8.
 
-    Python writes UTF-8 under LC_ALL=C as well, so the stream alone does not tell what is seen.
+    Python also writes UTF-8 under LC_ALL=C, so the stream alone does not show what the terminal
+    can display.
     """
     locale = next(
         (environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), ""
@@ -93,12 +94,12 @@ def words(environment: Mapping[str, str], *, encoding: str | None) -> Words:
 
 
 def stdout_words(environment: Mapping[str, str]) -> Words:
-    """The words for what this process writes to stdout."""
+    """The symbols for the stdout of this process."""
     return words(environment, encoding=sys.stdout.encoding)
 
 
 def text_of(value: object) -> str:
-    """A value for people: nothing for NULL, plain digits for numbers, JSON for what is nested."""
+    """A value for people: empty for NULL, plain digits for numbers, JSON for nested values."""
     match value:
         case None:
             return ""
@@ -111,18 +112,18 @@ def text_of(value: object) -> str:
 
 
 def cell(value: object) -> str:
-    """One line of a table: nothing in it moves the cursor or breaks the line."""
+    """A text for one line of a table, without characters that move the cursor or break lines."""
     shown = plain(text_of(value)).replace("\n", "\\n")
     return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 3]}..."
 
 
 def amount(value: object) -> str:
-    """A decimal with separators of thousands, every digit kept; other text as it is."""
+    """A decimal with separators of thousands and all digits; other text unchanged."""
     return figures.amount(cell(value))
 
 
 def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
-    """Aligned lines, titles first; numbers stand right."""
+    """Aligned lines with a line of titles; numbers are right-aligned."""
     rows = [[column.title for column in columns]]
     rows += [
         [(amount if column.number else cell)(item.get(column.member)) for column in columns]
@@ -139,28 +140,28 @@ def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
 
 
 def as_csv(columns: Sequence[Column], items: Sequence[Item]) -> str:
-    """One record a line, quoted as RFC 4180 says; spreadsheets obey no text of it."""
+    """One record per line, quoted as in RFC 4180; no text is a formula in a spreadsheet."""
     rows = [[column.title for column in columns]]
     rows += [[csv_text(text_of(item.get(column.member))) for column in columns] for item in items]
     return "\n".join(map(_csv_record, rows))
 
 
 def _csv_record(row: Sequence[str]) -> str:
-    """Written with CR LF, so that a lone CR or LF inside a field is quoted, then without it."""
+    """The line without its end; written with CR LF, so that a CR or LF in a field is quoted."""
     target = io.StringIO()
     csv.writer(target, lineterminator="\r\n").writerow(row)
     return target.getvalue().removesuffix("\r\n")
 
 
 def csv_text(text: str) -> str:
-    """The text, with a leading `'` where it would start a formula; plain numbers stay."""
+    """The text, with a leading `'` if it would start a formula; plain numbers stay."""
     if _NUMBER.fullmatch(text) or not _FORMULA.match(text):
         return text
     return f"'{text}"
 
 
 def as_markdown(columns: Sequence[Column], items: Sequence[Item]) -> str:
-    """A table of which no cell leaves its place: no pipe, link, mention or tag of the data."""
+    """A Markdown table in which pipes, links, mentions and tags of the data are escaped."""
     rows = [[column.title for column in columns], ["---"] * len(columns)]
     rows += [
         [figures.markdown_inline(text_of(item.get(column.member))) for column in columns]
@@ -170,13 +171,13 @@ def as_markdown(columns: Sequence[Column], items: Sequence[Item]) -> str:
 
 
 def as_yaml(document: object) -> str:
-    """Block style; YAML 1.2, as declarations are read."""
+    """YAML 1.2 in block style, as for declarations."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     if not _is_printable(document):
-        # a bidi control is printable for YAML: every text is written in escapes, and on one line,
+        # YAML treats bidi controls as printable, so every text is escaped; it is on one line,
         # because a fold between two escapes would add a blank
         yaml.allow_unicode, yaml.width = False, sys.maxsize
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # a flag, typed as None
@@ -198,7 +199,7 @@ def _is_printable(document: object) -> bool:
 
 
 def exact_json(value: object) -> str:
-    """JSON in which a number that arrived as Decimal keeps its digits."""
+    """JSON in which a Decimal has all its digits."""
     match value:
         case Decimal():
             return format(value, "f")
@@ -214,7 +215,7 @@ def exact_json(value: object) -> str:
 def print_list(
     command: str, columns: Sequence[Column], items: Sequence[Item], invocation: Invocation
 ) -> None:
-    """A list in the form that was asked for; JSON names `datarecs.cli.<command>/1`."""
+    """Print a list in the requested format; JSON has the schema `datarecs.cli.<command>/1`."""
     match invocation.output:
         case None | Output.TABLE | Output.TEXT:
             _put("\n".join(table(columns, items)))
@@ -226,14 +227,14 @@ def print_list(
             _put(as_yaml({"items": list(items)}))
         case Output.CSV:
             text, target = as_csv(columns, items), raw_stdout()
-            # A program reads the bytes of a value; a person at a terminal sees its escapes.
+            # A program gets the bytes of a value; a terminal shows its escapes.
             _put(plain(text) if target is sys.stdout and target.isatty() else text, target)
         case Output.MD:
             _put(as_markdown(columns, items))
         case Output.NAME:
             _put("\n".join(cell(item.get("name") or item.get("run_id")) for item in items))
         case other:
-            raise UsageFault(f"-o {other} is not a form of this command")
+            raise UsageFault(f"-o {other} is not a format of this command")
 
 
 def print_json(command: str, members: Mapping[str, object]) -> None:
@@ -241,7 +242,7 @@ def print_json(command: str, members: Mapping[str, object]) -> None:
 
 
 def _put(text: str, target: TextIO | None = None) -> None:
-    """Nothing at all for no lines; a character the stream cannot hold is written as its escape."""
+    """Print lines, nothing if there are none; escape characters that the stream cannot encode."""
     if not text:
         return
     encoding = sys.stdout.encoding or "utf-8"

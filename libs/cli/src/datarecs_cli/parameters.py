@@ -1,4 +1,4 @@
-"""`--param NAME=VALUE` as people type it; what a text means is decided by the job's declaration."""
+"""Parses `--param NAME=VALUE`; the job's declaration decides the type of a value."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from datarecs_cli.invocation import UsageFault
 
 
 def named_values(pairs: Sequence[str]) -> dict[str, object]:
-    """Values by name; a name given twice is a list.
+    """Values by name; a repeated name makes a list.
 
     Raises:
         UsageFault: a pair without a name or without `=`.

@@ -1,6 +1,6 @@
-"""Are the files of a source still those that a run pinned: there, of that size, of that SHA-256.
+"""Checks that the files of a source still have the size and the SHA-256 that a run pinned.
 
-Apart from `evidence` because here the data itself is opened, and only when its place was named.
+Unlike `evidence`, this module opens the data itself, and only if the user named its place.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ _CHUNK_BYTES = 1024**2
 
 
 def pinned_findings(run: SealedRun, source: str, place: Path) -> Iterator[Finding]:
-    """What differs between a source's pin and the files below a place.
+    """The differences between a source's pin and the files below a place.
 
     Args:
-        run: whose proof holds the pins.
+        run: the run with the pins.
         source: its name.
-        place: the folder where the pinned paths begin, or the file itself when there is one.
+        place: the folder of the pinned paths, or the file if the pin has only one.
 
     Raises:
-        UsageFault: no such source, or one whose pin lists no files.
+        UsageFault: no such source, or its pin lists no files.
     """
     listed = _files(run, source)
     for file in listed:
@@ -34,13 +34,13 @@ def pinned_findings(run: SealedRun, source: str, place: Path) -> Iterator[Findin
 
 
 def unhashed(run: SealedRun, source: str) -> int:
-    """Pinned files of which no SHA-256 was taken, so that their size alone can be checked."""
+    """Number of pinned files without SHA-256; only their size can be checked."""
     return sum(file.get("sha256") is None for file in _files(run, source))
 
 
 def _files(run: SealedRun, source: str) -> list[Mapping[str, object]]:
     if source not in run.sources:
-        raise UsageFault(f"--source {source}: the run read {', '.join(run.sources)}")
+        raise UsageFault(f"--source {source}: unknown; the run read {', '.join(run.sources)}")
     listed = run.pins[run.sources.index(source)].get("files")
     if not isinstance(listed, list):
         raise UsageFault(f"--source {source}: its pin lists no files")
@@ -49,7 +49,7 @@ def _files(run: SealedRun, source: str) -> list[Mapping[str, object]]:
 
 def _difference(path: Path, pinned: Mapping[str, object]) -> str | None:
     if not path.is_file():
-        return "the file is not there"
+        return "the file is missing"
     size = path.stat().st_size
     if str(size) != str(pinned.get("size_bytes")):
         return f"it has {size} bytes, the run read {pinned.get('size_bytes')}"

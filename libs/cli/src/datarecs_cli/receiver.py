@@ -1,7 +1,7 @@
-"""A local receiver of webhooks: takes requests on loopback, judges each, tells what came.
+"""A local receiver of webhooks: takes requests on loopback, verifies and reports each one.
 
-`webhook listen` and `demo` run it. It answers 401 to what is not genuine, 4xx to what is no
-delivery at all, and never fails itself.
+`webhook listen` and `demo` run it. It answers 401 if a signature is not genuine, another 4xx if
+the request is not a delivery, and no request can make it fail.
 """
 
 import re
@@ -20,7 +20,7 @@ _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 READ_LIMIT_S = 10
 STOP_POLL_S = 0.05
 FAILING = 503
-"""What the first deliveries of --fail-first get."""
+"""The answer to the first deliveries under --fail-first."""
 _CONSENT = 200
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
@@ -28,16 +28,16 @@ _LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One request and what it got."""
+    """One request and its answer."""
 
     event: Mapping[str, object]
     fault: str | None
-    """Why it is not genuine; None when it is, or when there is no secret to judge by."""
+    """Why it is not genuine; None if it is, or if there is no secret to verify it with."""
     verified: bool
     attempt: str
     answered: int
     again: bool
-    """Its id came before: a receiver acts once per id."""
+    """Its id was received before; a receiver acts once per id."""
 
     @property
     def event_type(self) -> str:
@@ -51,16 +51,16 @@ class Received:
 
 @dataclass(slots=True, kw_only=True)
 class Receiver:
-    """Listens between `open` and `close`, or for the length of a `with` block."""
+    """Listens between `open` and `close`, or during a `with` block."""
 
     keys: Sequence[bytes]
-    """Empty: nothing can be verified, and everything is taken."""
+    """Empty: requests are accepted without verification."""
     clock: Clock
     on_received: Callable[[Received], None] = lambda _received: None
     status: int = 200
     fail_first: int = 0
     port: int = 0
-    """0 takes a free one; afterwards the one it listens on."""
+    """0 takes a free port; after `open` the actual port."""
     received: list[Received] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
     _arrived: Condition = field(default_factory=Condition)
@@ -94,7 +94,7 @@ class Receiver:
             self._server = None
 
     def take(self, request: Request) -> int:
-        """Judge one request; the status it is answered with."""
+        """Check one request and return the status of its answer."""
         event = event_of(request)
         with self._arrived:
             fault = fault_of(request, self.keys, now_s=self.clock.now().timestamp())
@@ -115,7 +115,7 @@ class Receiver:
         return received.answered
 
     def wait_for(self, wanted: Callable[[Received], bool], *, limit_s: float) -> Received | None:
-        """The first request of this kind, as soon as it has come; None after the limit."""
+        """Wait for the first matching request; None after the limit."""
 
         def first_match() -> Received | None:
             return next((one for one in self.received if wanted(one)), None)
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "datarecs-listen"
 
     def do_POST(self) -> None:
-        assert isinstance(self.server, _Server)  # noqa: S101  it makes no other
+        assert isinstance(self.server, _Server)  # noqa: S101  the server class is fixed
         length = self.headers.get("content-length", "")
         if not _LENGTH.fullmatch(length):
             self._answer(_LENGTH_REQUIRED)
@@ -171,11 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def handle(self) -> None:
-        """Whoever hangs up in between is gone; nothing else of it matters here."""
+        """Ignore a client that closes the connection early."""
         try:
             super().handle()
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
-        """Requests are reported by the receiver, not logged."""
+        """Log nothing, because the receiver reports every request."""

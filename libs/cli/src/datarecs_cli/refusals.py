@@ -1,6 +1,6 @@
-"""What a server refused or why none answered, as errors with what, where, why and fix.
+"""Errors for refusals of the server and for missing answers, with what, where, why and fix.
 
-Apart from the client because here an HTTP status becomes an exit code, and nowhere else.
+Only this module maps an HTTP status to an exit code.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +12,12 @@ from datarecs_core.errors.client import ClientCode
 
 MAX_FAULTS = 100
 _RETRYABLE = frozenset({401, 403, 409, 412, 428, 429})
-"""Client errors that are about permission or timing, not about what was asked."""
+"""Statuses below 500 about permission or timing, not about the content of the request."""
 _SERVER_FAULT = 500
 
 
 class ServerUnreachableError(DatarecsError):
-    """No answer, after the tries that were due."""
+    """No answer after all tries."""
 
     code = ClientCode.SERVER_UNREACHABLE
     exit_code = ExitCode.SERVER
@@ -28,7 +28,7 @@ class ServerUnreachableError(DatarecsError):
 
 
 class UnexpectedAnswerError(DatarecsError):
-    """An answer that is none of ours."""
+    """An answer that is not from the datarecs API."""
 
     code = ClientCode.UNEXPECTED_ANSWER
     exit_code = ExitCode.SERVER
@@ -39,30 +39,30 @@ class UnexpectedAnswerError(DatarecsError):
 
 
 class WaitedTooLongError(DatarecsError):
-    """--timeout has passed; what was waited for goes on."""
+    """--timeout has passed; the run continues."""
 
     code = ClientCode.WAITED_TOO_LONG
     exit_code = ExitCode.ERRORED
 
     def __init__(self, *, what: str, seconds: float) -> None:
         super().__init__(f"{what} had not ended after {seconds:g} s")
-        self.fix = f"look again with: datarecs watch {what.removeprefix('run ')}"
+        self.fix = f"follow it with: datarecs watch {what.removeprefix('run ')}"
 
 
 class RefusedError(DatarecsError):
-    """A problem of the server (RFC 9457), with every fault it names."""
+    """A problem of the server (RFC 9457), with all its faults."""
 
     def __init__(self, *, where: str, status: int, problem: Mapping[str, object]) -> None:
-        """`where` is method and path; members that the server left out have none here."""
+        """`where` is method and path; missing members of the problem are left out."""
         known = catalogue().get(str(problem.get("code", "")))
         self.code: ErrorCode = known or ClientCode.UNEXPECTED_ANSWER
         self.status = status
         self.reason = str(problem.get("reason", ""))
         self.exit_code = _exit_code(status)
-        detail = problem.get("detail") or problem.get("title") or "no reason was given"
+        detail = problem.get("detail") or problem.get("title") or "refused without a reason"
         lines = [f"{detail} ({where} answered {status})"]
         if known is None:
-            lines.append(f"this client does not know the code {problem.get('code')!s}")
+            lines.append(f"the code {problem.get('code')!s} is unknown to this client")
         lines += _fault_lines(problem.get("errors"))
         if status >= _SERVER_FAULT and problem.get("trace_id"):
             lines.append(f"trace id {problem['trace_id']}")

@@ -1,7 +1,7 @@
-"""`verify` with row digests: the file against its root, and the data of a source against the file.
+"""Row digests in `verify`: checks the digest file against its root and the data against the file.
 
-Apart from `evidence` because data is read here: the plan that run.json carries says how, whoever
-verifies says where it lies now, and the key is needed because digests are keyed.
+Unlike `evidence`, this module reads data: the plan in run.json defines how, the user names the
+current place, and the key is needed because digests are keyed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _KEY_DIGITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowProof:
-    """The leaves of a run, and what was found about them."""
+    """The leaves of a run and the findings about them."""
 
     leaves: Sequence[Leaf]
     findings: tuple[Finding, ...]
@@ -46,24 +46,24 @@ def row_proof(run: SealedRun, beside: Path, digests: Path | None) -> RowProof:
     """Check the file of row digests by itself.
 
     Args:
-        run: structurally whole.
+        run: a run with a document that passed its checks.
         beside: the run.json.
-        digests: a file that the user named; without it the one beside the run.json.
+        digests: a file that the user named; default the one beside the run.json.
 
     Raises:
-        UsageFault: the run seals no rows, or the named file is not there.
+        UsageFault: the run seals no rows, or the named file is missing.
     """
     if run.digests is None:
         if digests is not None:
-            raise UsageFault("--digests: the run seals no rows; its job says `proof: counts`")
+            raise UsageFault("--digests: the run has no row digests; its job has `proof: counts`")
         return RowProof(leaves=(), findings=(), checked=(), not_checked=())
     file = digests or beside.parent / run.digests.file
     try:
         leaves = read_digests(file)
     except FileNotFoundError as cause:
         if digests is not None:
-            raise UsageFault(f"{file}: there is no such file") from cause
-        left = f"row digests: no {run.digests.file} lies beside {beside.name}"
+            raise UsageFault(f"{file}: no such file") from cause
+        left = f"row digests: {run.digests.file} beside {beside.name} is missing"
         return RowProof(leaves=(), findings=(), checked=(), not_checked=(left,))
     except DigestsUnreadableError as broken:
         fault = Finding(check="digests", message=str(broken))
@@ -74,27 +74,28 @@ def row_proof(run: SealedRun, beside: Path, digests: Path | None) -> RowProof:
 
 
 def key_of(run: SealedRun, file: Path | None) -> bytes | None:
-    """The key of the digests: published for `compare`, else from a file; None without one.
+    """The key of the digests: the published key of `compare`, or a file; None without a file.
 
     Raises:
-        UsageFault: the file does not hold 64 hexadecimal digits.
+        UsageFault: the file is not 64 hexadecimal digits, or cannot be read.
     """
     if file is None:
         return COMPARE_KEY if run.key_id == COMPARE_KEY_ID else None
     try:
         written = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as cause:
-        raise UsageFault(f"--key-file {file}: it cannot be read") from cause
+        raise UsageFault(f"--key-file {file}: the file cannot be read") from cause
+    fault = f"--key-file {file}: a key has {_KEY_DIGITS} hexadecimal digits"
     if len(written) != _KEY_DIGITS:
-        raise UsageFault(f"--key-file {file}: a key is {_KEY_DIGITS} hexadecimal digits")
+        raise UsageFault(fault)
     try:
         return bytes.fromhex(written)
     except ValueError as cause:
-        raise UsageFault(f"--key-file {file}: a key is {_KEY_DIGITS} hexadecimal digits") from cause
+        raise UsageFault(fault) from cause
 
 
 def carried_plan(document: object, run: SealedRun) -> ComparisonPlan | None:
-    """The plan inside a run.json; None when it carries none, or another run's."""
+    """The plan in a run.json; None if it has none, or one of another run."""
     members = document.get("run") if isinstance(document, Mapping) else None
     written = members.get("plan") if isinstance(members, Mapping) else None
     try:
@@ -115,15 +116,15 @@ def data_findings(
     place: Path,
     key: bytes,
 ) -> Iterator[Finding | str]:
-    """What differs between the sealed digests and a source's data; a text is what was not checked.
+    """Findings about a source's data against the sealed digests; a text is a check not done.
 
     Args:
-        run: whose leaves they are.
-        plan: that the run carries.
-        leaves: as stored.
+        run: the run of the leaves.
+        plan: the plan of the run.
+        leaves: the stored leaves.
         source: a file source of the run.
-        place: folder where its pinned paths begin, or the one file.
-        key: of the digests.
+        place: the folder of its pinned paths, or the file if there is only one.
+        key: the key of the digests.
     """
     index = run.sources.index(source)
     pin = run.pins[index]
@@ -148,11 +149,11 @@ def data_findings(
 
 
 def _not_from_rows(stage: StagePlan, *, is_rechecked: bool) -> str | None:
-    """Why the rows of one source alone cannot say what a stage saw of it."""
+    """Why the rows of one source are not enough to check a stage; None if they are."""
     if is_rechecked:
         return "some of its rows were read again at a newer pin"
     if stage.catalogue is not None:
-        return "it compares columns, of which no row tells"
+        return "it compares columns, not rows"
     return "its scope needs the rows of every source" if stage.scope is not None else None
 
 
@@ -172,7 +173,7 @@ def _leaves(stage: StagePlan, scan: Scan, index: int, key: bytes) -> list[Leaf]:
 
 
 def _scan_at(scan: Scan, pin: "JsonValue", place: Path) -> Scan:
-    """The scan over the pinned files where they lie now."""
+    """The scan of the pinned files at their current place."""
     fields = cast("Mapping[str, JsonValue]", pin)
     files = [
         cast("Mapping[str, JsonValue]", each) for each in cast("list[JsonValue]", fields["files"])
@@ -189,13 +190,13 @@ def _scan_at(scan: Scan, pin: "JsonValue", place: Path) -> Scan:
 
 
 def _with_size_now(file: "Mapping[str, JsonValue]", root: Path) -> "Mapping[str, JsonValue]":
-    """A file that has grown since is read all the same: its rows are what is verified."""
+    """Use the current size, so that a file that has grown is still read and its rows checked."""
     place = root / str(file["path"])
     return {**file, "size_bytes": place.stat().st_size} if place.is_file() else file
 
 
 def _rows(scan: Scan) -> Iterator[tuple[object, ...]]:
-    """The rows of a file source, read with the user's own rights."""
+    """The rows of a file source, read with the user's permissions."""
     from datarecs_connectors.registry import Surroundings, open_connector
     from datarecs_core.egress.addresses import Policy, Profile, Purpose
     from datarecs_runtime.clock import SystemClock

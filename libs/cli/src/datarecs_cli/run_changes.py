@@ -1,6 +1,6 @@
-"""`diff RUN --with EARLIER`: what became of the breaks, the rows and the question between two runs.
+"""`diff RUN --with EARLIER`: changes of breaks, rows, job and verdict between two runs.
 
-Apart from `results`, which shows the differences between sources inside one run.
+`results` shows the differences between sources in one run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,20 +29,20 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """One of two runs, as far as it can be compared with the other."""
+    """The comparable data of one of two runs."""
 
     name: str
     job: str
     sealed: SealedRun | None
-    """None of a server, whose document is not asked for."""
+    """None for a run of a server, because its document is not read."""
     rows: Iterable[Row]
 
 
 def of_folder(place: Path, where: DifferenceFilter, stage: str | None) -> Finished:
-    """A folder that `compare` wrote.
+    """The run of a result folder of `compare`.
 
     Raises:
-        UsageFault: nothing is there, no run.json, or no differences beside it.
+        UsageFault: no such path, not a run.json, or no differences beside it.
     """
     from datarecs_cli.evidence import evidence_at, stored_run
 
@@ -64,7 +64,7 @@ def of_folder(place: Path, where: DifferenceFilter, stage: str | None) -> Finish
 def print_changes(
     earlier: Finished, later: Finished, *, limit: int, invocation: Invocation
 ) -> bool:
-    """Show what changed; whether anything did.
+    """Print the changes and return whether there are any.
 
     Raises:
         UsageFault: the runs are of different jobs.
@@ -72,7 +72,7 @@ def print_changes(
     if earlier.job != later.job:
         raise UsageFault(
             f"{later.name} is a run of {later.job or 'no job'}, {earlier.name} of "
-            f"{earlier.job or 'no job'}: only runs of one job can be compared"
+            f"{earlier.job or 'no job'}; name two runs of one job"
         )
     comparison = changes(earlier.rows, later.rows, identity=_identity, content=_content)
     context = _context(earlier, later)
@@ -96,7 +96,7 @@ def print_changes(
     if lines:
         print_list("diff", _COLUMNS, lines, invocation)
     if len(comparison.rows) > limit:
-        invocation.say(f"the first {counted(limit, 'row')}; see more with --limit")
+        invocation.say(f"the first {counted(limit, 'row')}; show more with --limit")
     return comparison.any
 
 
@@ -113,7 +113,7 @@ def _pairs(member: object) -> tuple[tuple[str, object], ...]:
 
 
 def _context(earlier: Finished, later: Finished) -> list[str]:
-    """What else is not as it was: the question, the rows of the sources, the verdict."""
+    """Lines about changes of the verdict, the job, the parameters and the source rows."""
     was, now = earlier.sealed, later.sealed
     if was is None or now is None:
         return []
@@ -121,9 +121,9 @@ def _context(earlier: Finished, later: Finished) -> list[str]:
     if was.verdict is not now.verdict:
         lines.append(f"verdict      {was.verdict} -> {now.verdict}")
     if was.spec_hash != now.spec_hash:
-        lines.append("question     the job was changed between the runs")
+        lines.append("job          changed between the runs")
     if was.parameters != now.parameters:
-        lines.append("question     the parameters are others")
+        lines.append("parameters   changed between the runs")
     rows = {each.name: each.closure.extracted for each in was.inputs}
     for each in now.inputs:
         before = rows.get(each.name)
@@ -133,7 +133,7 @@ def _context(earlier: Finished, later: Finished) -> list[str]:
                 f"rows         {cell(each.name)}: {rows_before} -> {count(each.closure.extracted)}"
             )
     incomplete = (f"stage {cell(name)}" for name in _truncated(was, now))
-    return [*lines, *(f"incomplete   {one}: not every difference was stored" for one in incomplete)]
+    return [*lines, *(f"incomplete   {one}: not all differences are stored" for one in incomplete)]
 
 
 def _truncated(*runs: SealedRun) -> list[str]:
@@ -177,7 +177,7 @@ def _item(changed: Changed[Row]) -> dict[str, object]:
 
 
 def _values(row: Row | None) -> str:
-    """`ledger 10.00, lake 9.50`; of a group that is not everywhere its rows."""
+    """`ledger 10.00, lake 9.50`; for a group that is missing in a source, numbers of rows."""
     values = _pairs(row.get("values")) if row is not None else ()
     return ", ".join(
         f"{name} {'NULL' if value is None else amount(str(value))}" for name, value in values

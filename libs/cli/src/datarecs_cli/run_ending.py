@@ -1,6 +1,6 @@
-"""What is said when a run has ended: fetched once, shown in the form that was asked for.
+"""The output at the end of a run: fetched once, printed in the requested format.
 
-Shared by `run`, `watch`, `cancel --wait` and `demo`, so that they end alike.
+Shared by `run`, `watch`, `cancel --wait` and `demo`.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from datarecs_reports.decoding import run_facts
 from datarecs_reports.model import RunFacts
 
 _NOT_FOR_US = frozenset({403, 404})
-"""Samples that this key may not read, a document that retention has removed."""
+"""Statuses of samples that the key may not read, and of a document that retention removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     run: Json
     document: Json | None
-    """run.json, of a run that reached a verdict and still has it."""
+    """The run.json; None if the run has no verdict or the document was removed."""
     largest: Json | None
-    """The largest difference between values, where it may be read."""
+    """The largest difference between values; None if the key may not read it."""
 
     @property
     def run_id(self) -> str:
@@ -35,7 +35,7 @@ class Ending:
 
     @property
     def outcome(self) -> str:
-        """The verdict, or the status of a run without one."""
+        """The verdict, or the status of a run without a verdict."""
         return str(self.run.get("result") or self.run["status"])
 
     @property
@@ -55,7 +55,7 @@ class Ending:
 
 
 def ending_of(api: Api, run: Json) -> Ending:
-    """Everything that is shown of a terminal run."""
+    """Fetch the data to print about a terminal run."""
     run_id = str(run["run_id"])
     document = largest = None
     if run.get("result") is not None:
@@ -86,7 +86,7 @@ def ending_text(ending: Ending, words: Words, invocation: Invocation) -> list[st
 
 
 def print_ending(command: str, ending: Ending, words: Words, invocation: Invocation) -> None:
-    """On stdout: the data. What to do next goes to stderr."""
+    """Print the data on stdout and the next commands on stderr."""
     lines = ending_text(ending, words, invocation)
     match invocation.output:
         case Output.JSON | Output.JSONL:
@@ -116,7 +116,7 @@ def _next_steps(ending: Ending) -> list[str]:
 
 
 def save_report(api: Api, run_id: str, target: Path, *, form: str = "html") -> None:
-    """The stored report of a terminal run as a file."""
+    """Write the stored report of a terminal run to a file."""
     request = ApiRequest(
         method="GET", path=path_of("runs", run_id, "report"), params={"format": form}
     )

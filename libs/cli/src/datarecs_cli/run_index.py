@@ -1,6 +1,6 @@
-"""The page of the runs in a folder, which `datarecs report DIR` writes as its index.html.
+"""The index page of the runs in a folder; `datarecs report DIR` writes it as index.html.
 
-Only files of the folder itself are read and linked: a link that leads out of it is left alone.
+Only files inside the folder are read and linked; symbolic links are not followed.
 """
 
 import os
@@ -24,15 +24,15 @@ from datarecs_reports.index_page import (
 
 REPORT, INDEX = "report.html", "index.html"
 _DEEPEST = 3
-"""Levels of folders below the one that is named."""
+"""Levels of folders below the named folder."""
 MOST_RUNS = 2_000
 
 
 def run_index(root: Path) -> tuple[bytes, int]:
-    """The page of all runs in a folder, and how many there are.
+    """The page of all runs in a folder, and their number.
 
     Raises:
-        UsageFault: no run lies there.
+        UsageFault: the folder has no runs.
     """
     rows: list[IndexRow] = []
     skipped: list[str] = []
@@ -43,7 +43,7 @@ def run_index(root: Path) -> tuple[bytes, int]:
             skipped.append(f"{folder.relative_to(root)}: not listed, {broken}")
     if not rows:
         raise UsageFault(
-            f"{root}: no run lies there; `datarecs compare … --out {root}/NAME` adds one"
+            f"{root}: the folder has no runs; add one with: datarecs compare … --out {root}/NAME"
         )
     shown = newest_first(rows)[:MOST_RUNS]
     if len(shown) < len(rows):
@@ -52,7 +52,7 @@ def run_index(root: Path) -> tuple[bytes, int]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Folders that hold a run.json or a report, without following links."""
+    """Folders with a run.json or a report; does not follow links."""
     for place, names, files in os.walk(root, followlinks=False):
         folder = Path(place)
         if len(folder.relative_to(root).parts) >= _DEEPEST:

@@ -1,10 +1,11 @@
-"""How a run may be called: its id, the beginning of it, or its place among its job's runs."""
+"""Names of a run: its id, the start of its id, or its position among the runs of its job."""
 
 import re
 from uuid import UUID
 
 from datarecs_cli.client import Api
 from datarecs_cli.invocation import UsageFault
+from datarecs_reports.figures import counted
 
 LEAST_PREFIX = 8
 _PREFIX = re.compile(r"[0-9a-f-]{8,36}")
@@ -12,12 +13,12 @@ _PLACES = {"@latest": 1, "@previous": 2}
 
 
 def run_named(api: Api, name: str) -> str:
-    """The id of the run that is meant.
+    """The id of the named run.
 
     Args:
-        api: where runs are looked up.
-        name: an id, at least 8 characters of its beginning, `@latest:JOB` or `@previous:JOB`; a
-            leading `run/`, as `-o name` prints it, is dropped.
+        api: the API to find runs.
+        name: an id, its first 8 or more characters, `@latest:JOB` or `@previous:JOB`; a leading
+            `run/`, as in the output of `-o name`, is removed.
 
     Raises:
         UsageFault: no such run, or more than one.
@@ -35,19 +36,20 @@ def run_named(api: Api, name: str) -> str:
 def _by_place(api: Api, job: str, place: int) -> str:
     runs = list(api.pages("runs", limit=place, params={"job": job}))
     if len(runs) < place:
-        raise UsageFault(f"the job {job!r} has {len(runs)} runs; see: datarecs get runs")
+        runs_text = counted(len(runs), "run")
+        raise UsageFault(f"job {job!r} has only {runs_text}; list runs with: datarecs get runs")
     return str(runs[place - 1]["run_id"])
 
 
 def _by_prefix(api: Api, prefix: str) -> str:
     if not _PREFIX.fullmatch(prefix):
         raise UsageFault(
-            f"a run is named by its id, {LEAST_PREFIX} or more characters of it, @latest:JOB or"
+            f"name a run by its id, its first {LEAST_PREFIX} or more characters, @latest:JOB or"
             " @previous:JOB"
         )
     items = api.get("runs", id_prefix=prefix).get("items")
     runs = items if isinstance(items, list) else []
     if len(runs) != 1:
-        many = "no run's id begins" if not runs else "the ids of several runs begin"
-        raise UsageFault(f"{many} with {prefix}; see: datarecs get runs")
+        many = "no run's id starts" if not runs else "the ids of several runs start"
+        raise UsageFault(f"{many} with {prefix}; list runs with: datarecs get runs")
     return str(runs[0]["run_id"])

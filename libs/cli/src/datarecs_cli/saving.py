@@ -1,4 +1,4 @@
-"""A result as a file where the user wants it: its folder is made, a failure is told by its name."""
+"""Writes a result to a file: creates its folder, and a failure becomes a named error."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ from datarecs_cli.local.faults import OutNotWritableError
 
 
 def save(target: Path, content: bytes) -> None:
-    """Write a file of which a reader sees the whole or none.
+    """Write a file; a reader sees the whole file or none.
 
     Raises:
-        OutNotWritableError: it cannot be written there.
+        OutNotWritableError: the file cannot be written.
     """
     partial = target.with_name(f".{target.name}.partial")
     try:

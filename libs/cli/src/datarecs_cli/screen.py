@@ -1,7 +1,7 @@
-"""Where progress is shown: plain lines on stderr, and on a terminal one line that moves.
+"""Shows progress: plain lines on stderr, and on a terminal one moving line.
 
-Apart from what is said, because whether anything may move is decided by the terminal and the
-environment alone: without both there is no escape byte.
+Only the terminal and the environment decide whether a line may move; without a suitable terminal
+no escape byte is written.
 """
 
 import sys
@@ -13,17 +13,17 @@ from datarecs_cli.border import CLEAR
 from datarecs_cli.invocation import Invocation
 
 COLOURS = {"MATCHED": "32", "UNMATCHED": "33", "ERRORED": "31", "QUEUE_ERRORED": "31"}
-"""ANSI codes by outcome; the sign and the word say the same without them."""
+"""ANSI codes by outcome; the symbol and the word show the same without colour."""
 
 
 @dataclass(slots=True)
 class Screen:
-    """Lines to stderr; `moves` is whether the last line may be drawn over."""
+    """Lines to stderr; `moves`: the last line may be redrawn."""
 
     quiet: bool
     moves: bool
     _drawn: str = ""
-    """The moving line as it stands."""
+    """The current moving line."""
 
     @classmethod
     def of(cls, invocation: Invocation, environment: Mapping[str, str]) -> "Screen":
@@ -34,13 +34,13 @@ class Screen:
         )
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if not self.quiet:
             self.clear()
             print(line, file=sys.stderr, flush=True)
 
     def begin(self, text: str) -> None:
-        """The first sign of life, before what takes its time is imported."""
+        """Show a first line before slow imports."""
         if self.moves:
             self.draw(text)
         else:
@@ -48,23 +48,23 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Of a line that does not break."""
+        """The width of a line that does not wrap."""
         return get_terminal_size().columns - 1
 
     def draw(self, line: str) -> None:
-        """The moving line; nothing where nothing may move."""
+        """Draw the moving line; nothing if no line may move."""
         if self.moves:
             self.move(line[: self.width])
 
     def move(self, line: str) -> None:
-        """The same of a line that fits, whatever bytes its colours take."""
+        """Draw a line that fits; bytes of colours do not count for its width."""
         if self.moves and line != self._drawn:
             sys.stderr.write(CLEAR + line)
             sys.stderr.flush()
             self._drawn = line
 
     def clear(self) -> None:
-        """Take the moving line away."""
+        """Clear the moving line."""
         if self._drawn:
             sys.stderr.write(CLEAR)
             sys.stderr.flush()
@@ -72,6 +72,6 @@ class Screen:
 
 
 def coloured(text: str, outcome: str, invocation: Invocation) -> str:
-    """The text in its outcome's colour, where colours are wanted."""
+    """The text in its outcome's colour, if colours are enabled."""
     code = COLOURS.get(outcome)
     return f"\x1b[{code}m{text}\x1b[0m" if code and invocation.color else text

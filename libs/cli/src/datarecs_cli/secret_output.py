@@ -1,6 +1,6 @@
-"""Where a new signing secret goes: shown once, into a private file or on stderr.
+"""Writes a new signing secret once, to a private file or to stderr.
 
-Its own module because `apply` and `webhook rotate-secret` hand secrets over alike.
+`apply` and `webhook rotate-secret` share it.
 """
 
 import sys
@@ -12,7 +12,7 @@ from datarecs_cli.stack.credentials import write_private
 
 
 def hand_over(secrets: Sequence[str], target: Path | None, invocation: Invocation) -> None:
-    """Into the file, or on stderr, also under --quiet; nothing where there is none."""
+    """Write to the file, or to stderr even under --quiet; nothing if there is no secret."""
     if not secrets:
         return
     if target is not None:
@@ -20,4 +20,4 @@ def hand_over(secrets: Sequence[str], target: Path | None, invocation: Invocatio
         invocation.say(f"the signing secret is in {target}; the server never shows it again")
         return
     for secret in secrets:
-        print(f"signing secret, shown this once: {secret}", file=sys.stderr)
+        print(f"signing secret, shown only once: {secret}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""A finished run of a server as evidence: its run.json, its hints, its largest differences.
+"""A finished run of a server: its run.json, its hints and its largest differences.
 
-Apart from `evidence`, which reads files: a server shows samples only to those who may see them, and
-lists at most 1,000 differences.
+`evidence` reads files. A server shows samples only to keys with the permission, and lists at most
+1,000 differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,20 @@ MOST_ROWS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """What a server shows of one run."""
+    """The data that a server shows about one run."""
 
     sealed: SealedRun
     document: Mapping[str, object]
     items: Sequence[Mapping[str, object]]
-    """As `/mismatches` lists them: breaks alone, the largest first."""
+    """As listed by `/mismatches`: only breaks, the largest first."""
 
     @property
     def incomplete(self) -> bool:
-        """There may be more differences than these."""
+        """Whether there may be more differences than these."""
         return len(self.items) == MOST_ROWS
 
     def hints(self, stage: str) -> list[Hint]:
-        """What the run noted when it ended; none where the reader may not see values."""
+        """The hints that the run stored at its end; none if the key may not read values."""
         return [
             from_document(Hint, dict(each.content))  # type: ignore[arg-type]  # parsed JSON
             for each in whole(self.document).maybe_part("hints").maybe_parts(stage)
@@ -53,12 +53,12 @@ class ServerRun:
 
 
 def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun:
-    """Ask for a finished run.
+    """Fetch a finished run.
 
     Args:
-        name: an id, its beginning, or `@latest:JOB`.
-        with_rows: whether its differences are wanted.
-        stage: of these alone.
+        name: an id, its start, or `@latest:JOB`.
+        with_rows: whether to fetch its differences.
+        stage: only differences of this stage.
 
     Raises:
         UsageFault: the run has no verdict.
@@ -67,7 +67,7 @@ def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun
         run_id = run_named(api, name)
         state = api.get("runs", run_id)
         if state.get("result") is None:
-            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
+            raise UsageFault(f"run {run_id} is {state['status']} and has no result")
         document = api.get("runs", run_id, "report", format="json")
         items: object = []
         if with_rows:
@@ -85,7 +85,7 @@ def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun
 
 
 def _difference(part: Part, dimensions: Sequence[str]) -> Difference:
-    """A listed difference; its key encoding is that of the texts, which is not what was hashed."""
+    """A listed difference; its key encoding is that of the texts, not the hashed encoding."""
     texts = part.maybe_part("key")
     key = tuple(texts.maybe(name) for name in dimensions)
     return Difference(

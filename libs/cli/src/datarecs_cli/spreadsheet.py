@@ -1,6 +1,6 @@
-"""An XLSX file that is read row by row: one sheet per class, its first row and keys in sight.
+"""Writes an XLSX file row by row: one sheet per class, with a fixed first row and fixed keys.
 
-Apart from the exports because this is about spreadsheets: what they freeze, filter and measure.
+This module has the features of spreadsheets: frozen panes, filters and column widths.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from types import TracebackType
 from typing import Any, Self
 
 EMPTY = "differences"
-"""The sheet of an export without rows."""
+"""Name of the sheet of an export without rows."""
 _NARROWEST, _WIDEST = 8, 48
-"""Characters of a column."""
+"""Width of a column, in characters."""
 
 
 class Spreadsheet:
-    """Written in order, so that no sheet is held in memory; a file once the block ends."""
+    """Writes in order, so that no sheet is in memory; the file is complete after the block."""
 
     def __init__(self, target: Path, titles: Sequence[str], *, frozen_columns: int) -> None:
-        """For these columns, of which the first ones stay in sight."""
+        """Start a file with these columns; the first ones are frozen."""
         import xlsxwriter  # type: ignore[import-untyped]  # it has no py.typed
 
         self._scratch = TemporaryDirectory(prefix="datarecs-")
@@ -30,13 +30,13 @@ class Spreadsheet:
         self._sheets: dict[str, _Sheet] = {}
 
     def add(self, sheet: str, cells: Sequence[str | float | None]) -> None:
-        """Write a row behind the others of a sheet."""
+        """Append a row to a sheet."""
         if sheet not in self._sheets:
             self._sheets[sheet] = self._new(sheet)
         self._sheets[sheet].add(cells)
 
     def note(self, text: str) -> None:
-        """Write a sheet of notes behind all others."""
+        """Append a sheet of notes after all others."""
         if not self._sheets:
             self._sheets[EMPTY] = self._new(EMPTY)
         self._book.add_worksheet("notes").write_string(0, 0, text)
@@ -79,7 +79,7 @@ class _Sheet:
             self._widths[column] = max(self._widths[column], len(str(cell)))
 
     def finish(self) -> None:
-        """Filters over all rows, and columns as wide as what they hold."""
+        """Set filters over all rows, and the widths of the columns."""
         self._sheet.autofilter(0, 0, self._rows, len(self._widths) - 1)
         for column, width in enumerate(self._widths):
             self._sheet.set_column(column, column, min(max(width + 3, _NARROWEST), _WIDEST))

@@ -1,4 +1,4 @@
-"""Asking for a run, and what is known of a run's job for telling about it."""
+"""Triggers a run, and reads the names of its job's sources."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from datarecs_runtime.clock import UuidV7Ids
 
 
 def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = None) -> Json:
-    """The new run, or the run that this key made before.
+    """The new run, or the run that this key already created.
 
     Args:
-        api: where.
+        api: the API of the server.
         job: namespace and name.
         body: parameters, reason.
-        key: without one a fresh one is used, so that a lost answer makes no second run.
+        key: default a new key, so that a retry after a lost answer creates no second run.
     """
     namespace, name = job
     request = ApiRequest(
@@ -27,8 +27,19 @@ def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = Non
     return api.send(request).json()
 
 
+def retry(api: Api, run_id: str, *, reason: str | None) -> Json:
+    """The new run with the parameters of this one, which must have ended."""
+    request = ApiRequest(
+        method="POST",
+        path=path_of("runs", run_id, "retry"),
+        headers={"Idempotency-Key": str(UuidV7Ids().new())},
+        body={} if reason is None else {"reason": reason},
+    )
+    return api.send(request).json()
+
+
 def source_names(api: Api, run: Json) -> tuple[str, ...]:
-    """Names of the sources as the job declares them now; none when it cannot be read."""
+    """Names of the sources in the job's current declaration; none if it cannot be read."""
     name = run.get("job")
     if not name:
         return ()

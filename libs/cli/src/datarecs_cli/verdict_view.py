@@ -1,7 +1,7 @@
-"""How the end of a run looks on a terminal: verdict, counts, measures, the largest difference.
+"""The end of a run on a terminal: verdict, counts, measures and the largest difference.
 
-Its own module because `run`, `watch`, `cancel --wait` and `demo` end with the same lines. Words and
-digits are those of the report. Source: spec experience 2.1.
+`run`, `watch`, `cancel --wait` and `demo` print the same lines. Words and digits are those of the
+report. Source: spec experience 2.1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _MOST_WARNINGS = 10
 
 
 def headline(outcome: str, words: Words, invocation: Invocation) -> str:
-    """Sign and word, padded so that what follows stands in one column for both verdicts."""
+    """Symbol and word, padded so that the next text is in the same column for both verdicts."""
     text, widest = f"{words.sign(outcome)} {outcome}", f"{words.unmatched} UNMATCHED  "
     return coloured(text, outcome, invocation) + " " * max(len(widest) - len(text), 2)
 
@@ -32,13 +32,13 @@ def headline(outcome: str, words: Words, invocation: Invocation) -> str:
 def verdict_lines(
     facts: RunFacts, largest: Row | None, words: Words, invocation: Invocation
 ) -> list[str]:
-    """A run that reached a verdict; the first line carries it.
+    """The lines of a run with a verdict; the first line has the verdict.
 
     Args:
-        facts: of its run.json.
-        largest: its largest stored difference, where it may be seen.
-        words: signs of the terminal.
-        invocation: says whether colours are wanted.
+        facts: from its run.json.
+        largest: its largest stored difference, if it may be shown.
+        words: symbols of the terminal.
+        invocation: decides whether colours are used.
     """
     lines = [headline(facts.result, words, invocation) + _first(facts, words)]
     for stage in facts.stages:
@@ -49,7 +49,7 @@ def verdict_lines(
 
 
 def warning_lines(facts: RunFacts) -> list[str]:
-    """What the run warns of, one line each; of many the first."""
+    """The warnings of the run, one line each; only the first if there are many."""
     lines = []
     for each in facts.warnings[:_MOST_WARNINGS]:
         place = f" ({', '.join(map(cell, each.where))})" if each.where else ""
@@ -101,13 +101,13 @@ def _measure(
     parts = [f"{count(measure.within)} within", f"{count(measure.outside)} outside"]
     for line in stage_lines("", executed, sources):
         if line.measure == measure.name and (line.difference is None or line.difference):
-            of = "" if len(sources) == 2 else f" of {line.source}"  # noqa: PLR2004  of two there is one gap
+            of = "" if len(sources) == 2 else f" of {line.source}"  # noqa: PLR2004  two sources have one gap
             parts.append(f"gap{of} {_gap(line)}")
     return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
 
 
 def _gap(line: AmountLine) -> str:
-    """`-1,234.56 USD`, with the digits that it has."""
+    """`-1,234.56 USD`, with all its digits."""
     if line.difference is None:
         return line.unknown
     return f"{amount(decimal_text(line.difference))} {line.unit}".rstrip()
@@ -125,7 +125,7 @@ def _largest(facts: RunFacts, row: Row, words: Words) -> str:
     matching = [
         (stage, measure) for name, stage, measure in measures if (name, measure.name) == place
     ]
-    # Digits behind the point that the measure's own amounts have, so that money looks like it.
+    # As many decimals as the measure's amounts have, so that money is shown as usual.
     places = max(
         common_places([*values.values(), *deltas.values()]), *starmap(places_of, matching), 0
     )
@@ -153,7 +153,7 @@ def _texts(member: object) -> dict[str, str | None]:
 
 
 def ending_lines(run: Row, words: Words, invocation: Invocation) -> list[str]:
-    """A run that ended without a verdict: why, and where to read on."""
+    """The lines of a run without a verdict: the reason, and the page to read."""
     status = str(run["status"])
     if status == "CANCELLED":
         by, reason = run.get("cancelled_by"), run.get("cancel_reason")

@@ -1,7 +1,7 @@
-"""Waiting for a run's end as a person or a pipeline does: progress, heartbeat, Ctrl-C, time limit.
+"""Waits for the end of a run, with progress, heartbeat lines, Ctrl-C and a time limit.
 
-The first Ctrl-C only leaves the run alone; a second one within three seconds asks it to stop and
-waits for what becomes of it. Source: spec experience 3.4.
+The first Ctrl-C ends the waiting and the run continues; a second one within three seconds requests
+its cancellation and waits for its end. Source: spec experience 3.4.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,22 +19,22 @@ from datarecs_core.errors.api import ApiCode
 from datarecs_runtime.clock import UuidV7Ids
 
 HEARTBEAT = timedelta(seconds=10)
-"""Between lines of a log in which nothing else happens."""
+"""Time between log lines when nothing else happens."""
 FRAME = timedelta(seconds=0.5)
-"""Between two looks of the moving line, and at most between Ctrl-C and its effect."""
+"""Time between two updates of the moving line, and the most between Ctrl-C and its effect."""
 SECOND_CTRL_C = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
-    """Where the progress of a run is shown, and in which words."""
+    """The screen and the words for the progress of a run."""
 
     screen: Screen
     words: Words
     sources: tuple[str, ...] = ()
-    """Names of the job's sources, in its order."""
+    """Names of the job's sources, in the order of the job."""
     happened: Callable[[Json], None] | None = None
-    """Gets every event of the history; progress lines are left out then."""
+    """Receives every event of the history; then no progress lines are printed."""
 
     @classmethod
     def of(
@@ -46,11 +46,11 @@ class ProgressView:
 def wait_for_end(
     api: Api, run_id: str, view: ProgressView, *, limit_s: float | None = None, after: int = 0
 ) -> Json:
-    """Show the run from its beginning, or from behind an event; the row at its end.
+    """Show the run from its beginning, or after an event, and return its final row.
 
     Raises:
-        KeyboardInterrupt: the user has left; the run goes on.
-        WaitedTooLongError: the limit has passed; the run goes on.
+        KeyboardInterrupt: the user stopped waiting; the run continues.
+        WaitedTooLongError: the limit has passed; the run continues.
     """
     watch = _Watch(api, run_id, view, limit_s)
     pump = Pump(follow(api, run_id, after=after))
@@ -70,7 +70,7 @@ def wait_for_end(
 
 
 def cancel(api: Api, run_id: str, *, reason: str | None = None) -> Json | None:
-    """Ask the run to stop; None when it had ended before."""
+    """Request the cancellation of the run; None if it had already ended."""
     request = ApiRequest(
         method="POST",
         path=path_of("runs", run_id, "cancel"),
@@ -104,7 +104,7 @@ class _Watch:
             self._show_life()
 
     def _patience(self) -> timedelta:
-        """How long to wait for news before looking at the clock."""
+        """Time to wait for an event before the next check of the clock."""
         if self._limit_s is None:
             return FRAME
         left_s = self._began + self._limit_s - self._clock.monotonic()
@@ -113,13 +113,13 @@ class _Watch:
         return min(FRAME, timedelta(seconds=left_s))
 
     def wants_cancel(self) -> bool:
-        """After an interrupt: whether another follows soon. A third one always leaves."""
+        """Whether a second interrupt follows soon. A third one always ends the waiting."""
         if self._interrupted:
             return False
         self._interrupted = True
         try:
             self._view.screen.say(
-                f"run continues; watch it with: datarecs watch {self._run_id}"
+                f"the run continues; follow it with: datarecs watch {self._run_id}"
                 "  (Ctrl-C again within 3 s cancels it)"
             )
             self._clock.wait(SECOND_CTRL_C)

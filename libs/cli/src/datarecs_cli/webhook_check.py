@@ -1,7 +1,7 @@
-"""Whether a request is a genuine delivery: Standard Webhooks 1.0 as a receiver must check it.
+"""Checks that a request is a genuine delivery, as Standard Webhooks 1.0 requires of receivers.
 
-Pure and total: whatever stands in headers and body, the answer is a reason or none, never an
-exception. Signing itself is core's. Source: spec notifications 1.4, security X94.
+Pure and total: for any headers and body the result is a reason or None, never an exception. Core
+has the signing. Source: spec notifications 1.4, security X94.
 """
 
 import hmac
@@ -21,7 +21,7 @@ _SCHEME = "v1,"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     headers: Mapping[str, str]
-    """Names in lower case; of several with one name, the first."""
+    """Names in lower case; the first header of a repeated name."""
     body: bytes
 
     def header(self, name: str) -> str:
@@ -29,10 +29,10 @@ class Request:
 
 
 def fault_of(request: Request, keys: Sequence[bytes], *, now_s: float) -> str | None:
-    """Why the request is no delivery that these keys vouch for; None when it is one.
+    """Why the request is not a delivery signed with one of these keys; None if it is one.
 
     Args:
-        request: anything that came in.
+        request: any request.
         keys: every key that may have signed it.
         now_s: Unix time here.
     """
@@ -40,9 +40,9 @@ def fault_of(request: Request, keys: Sequence[bytes], *, now_s: float) -> str | 
     if not is_signable_id(event_id):
         return "webhook-id is missing or malformed"
     if not _TIMESTAMP.fullmatch(timestamp):
-        return "webhook-timestamp is missing or no number of seconds"
+        return "webhook-timestamp is missing or not a number of seconds"
     if abs(now_s - int(timestamp)) > TOLERANCE_S:
-        return f"webhook-timestamp is more than {TOLERANCE_S} s away from now"
+        return f"webhook-timestamp is more than {TOLERANCE_S} s from now"
     signatures = [one for one in request.header("webhook-signature").split(" ") if one]
     if not any(one.startswith(_SCHEME) for one in signatures):
         return "webhook-signature is missing or not of scheme v1"
@@ -52,12 +52,12 @@ def fault_of(request: Request, keys: Sequence[bytes], *, now_s: float) -> str | 
     ]
     seen = [one.encode("utf-8", "replace") for one in signatures]
     if not any(hmac.compare_digest(one, other) for one in seen for other in wanted):
-        return "no signature fits the secret: another secret, or the body was altered"
+        return "no signature matches the secret; the secret is wrong, or the body was altered"
     return None
 
 
 def event_of(request: Request) -> Mapping[str, object]:
-    """The CloudEvent: of the body, or of the headers in binary mode; empty for neither."""
+    """The CloudEvent of the body, or of the headers in binary mode; empty if there is none."""
     try:
         document = json.loads(request.body)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""`--set` of `judge`: which part of a run's question is changed, in the words of a job file.
+"""`--set` of `judge`: changes settings of a run's job, in the words of a job file.
 
-Apart from the command because a value means what it means in a job: it is read by the job's own
-reader, digit for digit, and refused with the job's own faults.
+A value has the same meaning as in a job: the decoder of jobs reads it with all its digits and
+refuses it with the faults of jobs.
 """
 
 import json
@@ -27,11 +27,11 @@ FORM = "stages.STAGE.measures.MEASURE.tolerances=0.01, or .compare_to, .accept o
 _OF_MEASURE = ("tolerances", "combine", "bound")
 _OF_STAGE = ("compare_to", "accept")
 _SHORT = "[{" + '"'
-"""What YAML lists, objects and quoted texts begin with; anything else is a limit in short."""
+"""First characters of YAML lists, objects and quoted texts; other values are short limits."""
 
 
 class JudgeRefusedError(DatarecsError):
-    """What was asked cannot be answered from stored differences; the run itself is sound."""
+    """The new verdict cannot be computed from stored differences; the run itself is sound."""
 
     code = RunFault.NOT_REJUDGEABLE
     exit_code = ExitCode.USAGE
@@ -46,17 +46,17 @@ class _Wanted:
 
 
 def changes(run: SealedRun, flags: Sequence[str]) -> Mapping[str, StageChange]:
-    """What the flags ask, by stage.
+    """The settings of the flags, by stage.
 
     Raises:
-        UsageFault: a flag that cannot be understood, or names what the run does not have.
-        NotRejudgeableError: a setting that acts before anything is judged.
+        UsageFault: a malformed flag, or a stage or measure that the run does not have.
+        NotRejudgeableError: a setting that takes effect before values are judged.
     """
     wanted: dict[str, _Wanted] = {}
     for flag in flags:
         path, equals, value = flag.partition("=")
         if not equals or not value.strip() or "\n" in value:
-            raise UsageFault(f"--set {flag}: {FORM}")
+            raise UsageFault(f"--set {flag}: write {FORM}")
         _place(run, path, value.strip(), wanted)
     return {name: _change(_stage(run, name), each) for name, each in wanted.items()}
 
@@ -83,12 +83,12 @@ def _place(run: SealedRun, path: str, value: str, wanted: dict[str, _Wanted]) ->
         case [head, *_] if head in ("sources", "normalize", "results", "parameters"):
             _only(path, (), run.stages[0].name)
         case _:
-            raise UsageFault(f"--set {path}: {FORM}")
+            raise UsageFault(f"--set {path}: write {FORM}")
 
 
 def _only(setting: str, known: Sequence[str], stage: str) -> None:
     if setting not in known:
-        reason = f"`{setting}` acts before anything is judged, so the sources have to be read again"
+        reason = f"`{setting}` acts before values are judged, so the sources must be read again"
         raise NotRejudgeableError(stage=stage, reason=reason)
 
 
@@ -102,11 +102,11 @@ def _stage(run: SealedRun, name: str) -> SealedStage:
 
 def _near(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
 def _in_full(value: str) -> str:
-    """`0.01`, `1%`, `PT1S` and `EXACT` as the list of tolerances that they stand for."""
+    """`0.01`, `1%`, `PT1S` and `EXACT` as the list of tolerances that they mean."""
     if value[0] in _SHORT:
         return value
     if value.upper() == "EXACT":
@@ -137,7 +137,7 @@ def _change(stage: SealedStage, wanted: _Wanted) -> StageChange:
 
 
 def _read(stage: SealedStage, wanted: _Wanted) -> Stage:
-    """The settings, read as a stage of a job with the same measures."""
+    """Decode the settings as a stage of a job with the same measures."""
     lines = [
         "apiVersion: datarecs.io/v1",
         "kind: ReconciliationJob",

@@ -1,4 +1,4 @@
-"""Arrow's types as canonical ones, and Arrow's values as the plain ones the oracle takes."""
+"""Arrow types as canonical types, and Arrow values as the plain values of the oracle."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -42,7 +42,7 @@ _LISTS = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list)
 
 
 def canonical_type(declared: pa.DataType) -> CanonicalType | None:
-    """None for a type that has no canonical one here."""
+    """None for a type without a canonical type."""
     for fits, simple in _SIMPLE:
         if fits(declared):
             return simple
@@ -84,7 +84,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    """Rows of a batch, each value as `values.translating.canonical` takes it."""
+    """Rows of a batch, each value in the form that `values.translating.canonical` accepts."""
     columns = [plain_column(column) for column in batch.columns]
     if not columns:
         return iter([()] * batch.num_rows)
@@ -146,7 +146,7 @@ def _nested_column(column: pa.Array) -> list[object]:
 
 
 def _edges(column: pa.Array) -> list[tuple[int, int]]:
-    """Where the values of each row begin and end among all that the array holds."""
+    """Start and end of each row's values in the flat values of the array."""
     if pat.is_fixed_size_list(column.type):
         size, first = column.type.list_size, column.offset
         return [((first + at) * size, (first + at + 1) * size) for at in range(len(column))]
@@ -154,7 +154,7 @@ def _edges(column: pa.Array) -> list[tuple[int, int]]:
 
 
 def _text(raw: bytes | None) -> object:
-    """Bytes that are no UTF-8 are INVALID, never replaced."""
+    """Bytes that are not UTF-8 are INVALID, never replaced."""
     try:
         return None if raw is None else raw.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""The type of one text column over every value, and the value that decided against a better one.
+"""Infer the type of one text column from all values, and record the value that prevents it.
 
-A column of 10,000 amounts and one `n/a` is text, and nobody sees why: so the first value that does
-not fit the others is noted with its row, and the reader of the file turns the row into a line.
+A column of 10,000 amounts and one `n/a` is text. To explain this, the first value that does not
+fit the others is recorded with its row; the reader of the file turns the row into a line number.
 """
 
 import re
@@ -29,13 +29,13 @@ from datarecs_core.jobs.types import CanonicalType
 
 _WORDS = "words"
 _ENOUGH_WORDS = 200
-"""A column with so many words and fewer of anything else is text, and nothing is odd about it."""
+"""A column with this many words, and fewer other values, is text without a warning."""
 _OTHER_NUMBER = re.compile(r"[+-]?\d{1,3}(?:[.,' \u00a0]?\d{3})*(?:[.,]\d+)?-?", re.ASCII)
 _OTHER_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T].*)?", re.ASCII)
 
 
 class Place(NamedTuple):
-    """A value and the row in which it stands first, from 0 over all files."""
+    """A value and the first row that contains it, counted from 0 over all files."""
 
     row: int
     text: str
@@ -49,20 +49,20 @@ class ColumnRules:
     declared: CanonicalType | None = None
     numbers: NumberFormat = PLAIN_NUMBERS
     formats: tuple[str, ...] = ()
-    """Of dates and of timestamps, tried in this order for a whole column."""
+    """Formats of dates and of timestamps, tried in this order for a whole column."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ColumnInference:
-    """One column while its values pass; `see` each different value of a batch."""
+    """Inference for one column; call `see` with each distinct value of a batch."""
 
     rules: ColumnRules
     plain: Inference = field(default_factory=Inference)
-    """Without formats of dates."""
+    """Number of values per form, without formats of dates."""
     by_format: dict[str, bool] = field(default_factory=dict)
     """Whether every value so far has the format."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Different values of each batch, by what they are."""
+    """Number of distinct values of all batches, per form."""
     firsts: dict[str, Place] = field(default_factory=dict)
     invalid: Place | None = None
     """The first value that the declared type cannot hold."""
@@ -79,7 +79,7 @@ class ColumnInference:
         return words > _ENOUGH_WORDS and 2 * words > sum(self.counts.values())
 
     def see(self, text: str, row: int) -> None:
-        """One more value that is not NULL, and the row in which it stands."""
+        """Add one value that is not NULL, and its row."""
         if self.rules.declared is not None:
             self._check(text, row)
             return
@@ -97,14 +97,14 @@ class ColumnInference:
             self.firsts[kind] = Place(row, text)
 
     def column(self) -> SourceColumn:
-        """The type that every value has, and the format of dates where they have a declared one."""
+        """The type of all values, and their date format if it is declared."""
         kind, written = self._type()
         return SourceColumn(
             name=self.rules.name, type=kind, native_type="text", date_format=written
         )
 
     def reason(self) -> Place | None:
-        """The first value because of which the column is text, where the others are not."""
+        """The first value that makes the column text although the others are not text."""
         kind, _ = self._type()
         if kind != types.TEXT or self.rules.declared is not None or not self.firsts:
             return None
@@ -129,7 +129,7 @@ class ColumnInference:
         return self.plain.type or types.NULL, ""
 
     def _strict_number(self, text: str) -> str:
-        """A number by its marks; a number in other marks is a word, everything else stays."""
+        """Write a number with standard marks; a number with other marks is a word."""
         strict = self.rules.numbers.strict(text)
         if strict is not None:
             return strict
@@ -151,7 +151,7 @@ class ColumnInference:
 
 
 def _class_of(strict: str) -> str:
-    """What a value in strict form is."""
+    """The form of a value in strict notation."""
     if read_bool(strict):
         return "bool"
     if read_number(strict):
@@ -163,30 +163,30 @@ def _class_of(strict: str) -> str:
 
 
 def is_number_like(text: str) -> bool:
-    """Digits with marks that some country writes, or a sign at the end."""
+    """Whether the value is a number in a national notation, or has its sign at the end."""
     return _OTHER_NUMBER.fullmatch(text) is not None
 
 
 def is_date_like(text: str) -> bool:
-    """Three groups of digits, maybe with a time behind them."""
+    """Whether the value is three groups of digits, optionally followed by a time."""
     return _OTHER_DATE.fullmatch(text) is not None
 
 
 def remedy(text: str, column: str) -> str:
-    """What to declare so that a column with this value has a better type."""
+    """The declaration that gives a column with this value a better type."""
     if text.strip() != text:
-        return "remove the blanks around it, or trim the column in an `expr`"
+        return "remove the spaces around it, or trim the column in an `expr`"
     if re.fullmatch(r"-?0\d+", text):
         return "a code with leading zeros stays text; compare it with text"
     if is_date_like(text):
         return f"declare options.formats: {{{column}: '%d.%m.%Y'}} with the format of its dates"
     if is_number_like(text):
         return "declare options.decimal and options.thousands with the marks of its numbers"
-    return "add it to options.null_words, or leave out its line by options.skip"
+    return "add it to options.null_words, or skip its line with options.skip"
 
 
 def with_declared_format(rules: ColumnRules, written: str) -> ColumnRules:
-    """A column with a format of its own has the format's type."""
+    """The type of a column with a declared format."""
     return replace(
         rules, declared=rules.declared or DateFormat.of(written).kind, formats=(written,)
     )

@@ -1,8 +1,8 @@
-"""Filters and columns that are expressions, computed in DuckDB over the batches that readers bring.
+"""Compute filters and expression columns in DuckDB, batch by batch.
 
-One evaluator for every format of files, for the oracle's rows and for extracts alike. Expressions
-see one row, so batch by batch is enough and memory is bounded. The database has no table but the
-batch, no file and no network; its text is written from the checked tree.
+One evaluator for every file format, for the oracle's rows and for extracts. An expression uses one
+row, so memory is bounded by the batch. The database has no table except the batch, no files and no
+network; its SQL is written from the checked tree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +39,14 @@ _MICROS = pa.timestamp("us")
 
 
 def computed_batches(scan: Scan, read: Callable[[Scan], Batches]) -> Batches:
-    """The rows of a scan that has expressions, or a filter that says more than compare.
+    """The rows of a scan with expressions, or with a filter that is not a plain comparison.
 
     Args:
         scan: of files, or of a query over them.
-        read: brings columns of the source as they are, behind a filter of comparisons.
+        read: reads columns of the source unchanged, after a filter of comparisons.
 
     Raises:
-        QueryFailedError: an expression has no value on some row, or is none of the language.
+        QueryFailedError: an expression fails for a row, or is not part of the language.
     """
     computation = _Computation.of(scan)
     inner_filter = scan.filter if computation.condition is None else None
@@ -63,7 +63,7 @@ class _Computation:
     expressions: tuple[tuple[str, Typed], ...]
     """By logical name."""
     inputs: tuple[ScanColumn, ...]
-    """Columns of the source, under their own names."""
+    """Columns of the source, under their physical names."""
 
     @classmethod
     def of(cls, scan: Scan) -> "_Computation":
@@ -91,7 +91,7 @@ class _Computation:
     def computed(
         self, batch: pa.RecordBatch, database: "_Database"
     ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
-        """The kept rows of a batch, in the columns of the scan."""
+        """The rows of a batch that match the filter, in the columns of the scan."""
         types = types_of(self.scan.schema)
         if self.condition is not None:
             rows = _Rows(batch=batch, types=types)
@@ -111,7 +111,7 @@ class _Computation:
 
 
 def _row_mask(column: TypedColumn) -> pa.Array:
-    """Which rows match a condition: where it is TRUE, or INVALID and so nobody knows."""
+    """The rows where a condition is TRUE or INVALID (its result is unknown)."""
     mask = pc.fill_null(column.values, False)  # noqa: FBT003 - pyarrow's own
     return mask if column.invalid is None else pc.or_(mask, pc.is_valid(column.invalid))
 
@@ -127,7 +127,7 @@ class _Rows:
         return TypedColumn(self.batch.column(name), self.invalid([name]))
 
     def invalid(self, names: Sequence[str]) -> pa.Array | None:
-        """Bytes of the first of these columns that is INVALID in a row; None where none is."""
+        """Bytes of the first INVALID value of each row in these columns; None without one."""
         raw = [
             self.batch.column(at)
             for name in names
@@ -137,9 +137,9 @@ class _Rows:
         return pc.coalesce(*filled) if filled else None
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """In which the database sees some columns, and beside each which values are INVALID.
+        """The table for the database: some columns, each with a flag for INVALID values.
 
-        It has one column at least, since rows are counted.
+        It has at least one column, because rows are counted.
         """
         table = pa.table({"c": pa.nulls(self.batch.num_rows, pa.bool_())})
         for at, name in enumerate(names):
@@ -152,7 +152,7 @@ class _Rows:
 
 
 class _Database:
-    """A DuckDB behind walls; a context manager."""
+    """A DuckDB without files, network or settings; a context manager."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -167,7 +167,7 @@ class _Database:
         self._connection.close()
 
     def column(self, rows: _Rows, name: str, expression: Typed) -> TypedColumn:
-        """One expression over all rows; INVALID where a column that it names is."""
+        """One expression over all rows; INVALID where one of its columns is INVALID."""
         kind = expression.type
         if kind is None:
             raise TypeError("an expression has a type")
@@ -178,7 +178,7 @@ class _Database:
         return _with_invalid(_delivered(values, kind), rows.invalid(names))
 
     def condition(self, rows: _Rows, name: str, expression: Typed) -> TypedColumn:
-        """One condition over all rows; INVALID where a value that it names makes it unknown."""
+        """One condition over all rows; INVALID where an INVALID value makes it unknown."""
         names = sorted(columns_of(expression.node))
         table = rows.table(names)
         values = self._computed(table, name, _condition_sql(expression, names, table.column_names))
@@ -197,7 +197,7 @@ class _Database:
 
 
 def _condition_sql(part: Typed, names: Sequence[str], held: Sequence[str]) -> str:
-    """What AND, OR and NOT join is unknown by itself where it names an INVALID value.
+    """An operand of AND, OR or NOT is unknown where it uses an INVALID value.
 
     The database sees such a value as NULL, for which `IS NULL` and a default would decide.
     """
@@ -213,21 +213,21 @@ def _condition_sql(part: Typed, names: Sequence[str], held: Sequence[str]) -> st
 
 
 def _failed(name: str, cause: duckdb.Error) -> str:
-    """Without DuckDB's text, which quotes values."""
+    """An error without DuckDB's text, because that text quotes values."""
     match cause:
         case duckdb.ConversionException():
             why = "a value does not have the form of the type it is cast to"
         case duckdb.OutOfRangeException():
             why = "a number or date is too large for its type"
         case duckdb.OutOfMemoryException():
-            why = "it needs more memory than there is"
+            why = "it needs more memory than is available"
         case _:
             why = type(cause).__name__
-    return f"the expression of {name!r} fails on some row: {why}"
+    return f"the expression of {name!r} fails for at least one row: {why}"
 
 
 def _held(array: pa.Array, kind: CanonicalType) -> pa.Array:
-    """Instants as timestamps in UTC; numbers and texts in the one form of their type."""
+    """Instants as timestamps in UTC; numbers and texts in the standard form of their type."""
     if kind.kind is TypeKind.INSTANT:
         return array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).cast(_MICROS)
     if kind.kind is TypeKind.FLOAT32:
@@ -236,7 +236,7 @@ def _held(array: pa.Array, kind: CanonicalType) -> pa.Array:
 
 
 def _delivered(values: pa.Array, kind: CanonicalType) -> pa.Array:
-    """As an extract holds the type."""
+    """The column type of an extract."""
     if kind.kind is TypeKind.INSTANT:
         return values.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     return values.cast(arrow_type(kind))

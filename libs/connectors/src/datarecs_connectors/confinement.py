@@ -1,8 +1,8 @@
-"""Opening files that a tenant names: below a root, without links, and never one of the platform's.
+"""Open files that a tenant names: below a root, without links, and no file of the platform.
 
-One module because every reader of files opens through it. A path is walked component by component
-from the descriptor of its root, so that what is checked is what is opened; a file is read only when
-it is a regular file.
+One module because every file reader opens files through it. A path is opened component by component
+from the descriptor of its root, so the checked file is the opened file. Only regular files are
+read.
 """
 
 import os
@@ -26,9 +26,9 @@ from datarecs_connectors.private_places import (
 )
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_PRIVATE = "it lies in a folder that the platform keeps for itself"
+_PRIVATE = "it is in a folder reserved for the platform"
 _UNKNOWN = (
-    "it has several hard links, and a folder of the platform that may hold one of them cannot be "
+    "it has several hard links, and a platform folder that may contain one of them cannot be "
     "searched; copy the file"
 )
 _SPECIAL = (
@@ -42,17 +42,17 @@ _SPECIAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """A folder of a connection inside a root, and what is closed to it."""
+    """A folder of a connection inside a root, and the places it may not read."""
 
     source: str
     root: Path
-    """Which the operator allows; links on the way to it are the operator's."""
+    """Folder that the operator allows; links in its path are allowed."""
     folder: tuple[str, ...] = ()
-    """From the root to the connection's folder."""
+    """Path components from the root to the connection's folder."""
     excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
-    """Folders and files that no source reads, wherever the root lies."""
+    """Folders and files that no source reads, also inside the root."""
     follows_links: bool = False
-    """`datarecs compare`: the user's own rights, links and special names included."""
+    """True in `datarecs compare`: the user's own rights, with links and special names."""
 
     @contextmanager
     def open_folder(self, parts: tuple[str, ...] = ()) -> Iterator[int]:
@@ -60,8 +60,8 @@ class Confinement:
 
         Raises:
             FileNotFoundError: there is none.
-            PathRefusedError: the way to it leads through a link or into an excluded folder.
-            PermissionDeniedError: the operating system says no.
+            PathRefusedError: its path contains a link or leads into an excluded folder.
+            PermissionDeniedError: the operating system refuses access.
         """
         way = (*self.folder, *parts)
         with self._errors("/".join(way) or str(self.root)):
@@ -109,7 +109,7 @@ class Confinement:
 
     def _open_regular(self, folder: int, last: str, name: str) -> int:
         self._check_name(last)
-        # Opening a device may act on it, and so it is looked at before.
+        # Opening a device may change its state, so the type is checked first.
         self._check_regular(self._status(last, folder), name)
         descriptor = os.open(last, _FLAGS | self._nofollow, dir_fd=folder)
         try:
@@ -148,10 +148,10 @@ class Confinement:
         if part == DATA_DIRECTORY and not self.follows_links:
             raise PathRefusedError(self.source, _PRIVATE)
         if part in {"", ".", ".."} or "/" in part or "\0" in part:
-            raise PathRefusedError(self.source, "a part of the path is no name of a file or folder")
+            raise PathRefusedError(self.source, "a part of the path is not a valid name")
 
     def _check_root(self, status: os.stat_result) -> None:
-        """A root inside an excluded folder is excluded with all that it holds."""
+        """A root inside an excluded folder is excluded with its content."""
         self._check_excluded(status)
         if not self.excluded.ids and self.follows_links:
             return
@@ -165,7 +165,7 @@ class Confinement:
             raise PathRefusedError(self.source, _PRIVATE)
 
     def _check_hard_links(self, status: os.stat_result, name: str) -> None:
-        """The file may have another name in a folder of the platform."""
+        """Refuse a file that may have another hard link in a folder of the platform."""
         if status.st_nlink < 2 or self.follows_links:  # noqa: PLR2004  the name it was opened by
             return
         real = Path(os.path.realpath(self.root))
@@ -201,7 +201,7 @@ class Confinement:
             raise
         except PermissionError as cause:
             raise PermissionDeniedError(
-                self.source, f"{name} may not be read by the worker's user; grant it the read right"
+                self.source, f"the worker's user may not read {name}; grant it read permission"
             ) from cause
         except (OSError, ValueError) as cause:
             raise SourceUnsupportedError(self.source, f"{name} cannot be opened") from cause

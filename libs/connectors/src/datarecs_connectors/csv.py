@@ -1,8 +1,8 @@
-"""CSV files, read strictly: structure by DuckDB, every field as text, types by strict inference.
+"""Read CSV files strictly: structure by DuckDB, every field as text, types by strict inference.
 
 A row with more or fewer fields than the header, or an unclosed quote, is CORRUPT_SOURCE with file
-and line. Bytes are read as Latin-1 so that no byte is lost, and decoded as UTF-8 here: what is no
-UTF-8 is INVALID, never replaced. Spark's own reader and pyarrow's do neither.
+and line. Bytes are read as Latin-1 so that no byte is lost, and decoded as UTF-8 here: a value that
+is not UTF-8 is INVALID, never replaced. The readers of Spark and pyarrow do neither.
 """
 
 import re
@@ -58,7 +58,7 @@ BATCH_ROWS = 20_000
 MAX_COLUMNS = 2_000
 _BUFFER_BYTES = 2 * MAX_LINE_BYTES
 _MEMORY = "256MiB"
-"""Of DuckDB, which otherwise keeps what it has read until memory ends."""
+"""Memory limit of DuckDB; without it, DuckDB retains all data that it has read."""
 _REFUSED = re.compile(rb"[\x80-\x9f]")
 _LINE = re.compile(r"[Ll]ine:? (\d+)")
 _READ = """
@@ -81,7 +81,7 @@ class CsvConnector:
         return self.tree.pin(source.path or "")
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Names of the first file's header; types that hold for every value of every file."""
+        """Names of the first file's header; types that fit every value of every file."""
         reading = self._reading(pin, source.limits.max_bytes)
         if len(reading.names) > MAX_COLUMNS:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
@@ -131,10 +131,10 @@ class CsvConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _reading(self, pin: Pin, limit: int) -> CsvReading:
-        """Delimiter and names of the first file hold for all files of the source."""
+        """Delimiter and column names of the first file apply to all files of the source."""
         files = _files(pin)
         text = CsvText(tree=self.tree, options=self.options)
         delimiter = text.delimiter(files[0], limit)
@@ -147,7 +147,7 @@ class CsvConnector:
         )
 
     def _header(self, reading: CsvReading, file: PinnedFile) -> list[str]:
-        """Of one file, which has the columns of the first, in any order."""
+        """Read one file; it has the columns of the first file, in any order."""
         if file == reading.files[0]:
             return reading.names
         header = reading.text.names(file, reading.delimiter, reading.unpacked.limit)
@@ -182,17 +182,17 @@ class CsvConnector:
                     self._check_line_breaks(file.path, batch)
                     yield batch
         except duckdb.Error as failure:
-            # Its text quotes the line, and so it is no cause that a log may show.
+            # DuckDB's text quotes the line, so it must not reach a log as the cause.
             raise self._failure(file, failure, reading) from None
         finally:
             connection.close()
 
     @contextmanager
     def _as_letters(self, file: PinnedFile, reading: CsvReading) -> Iterator[tuple[str, str]]:
-        """What DuckDB reads and its encoding: the open file, or a copy with one letter per byte.
+        """The path that DuckDB reads and its encoding: the open file, or a copy in Latin-1.
 
         DuckDB refuses the bytes 80 to 9F in Latin-1, and most UTF-8 beyond Western Europe holds
-        some; a byte order mark would be part of the first field. A descriptor stands for the very
+        some; a byte order mark would be part of the first field. A descriptor refers to exactly the
         file that was checked.
         """
         marks = TextMarks(self.options.quote.encode())
@@ -220,7 +220,7 @@ class CsvConnector:
                 yield f"/dev/fd/{copy.fileno()}", "utf-8"
 
     def _check_marks(self, file: PinnedFile, marks: TextMarks, reading: CsvReading) -> None:
-        """An odd number of quotes leaves one open; DuckDB drops such a last row in silence."""
+        """Refuse an odd number of quotes: DuckDB silently drops a last row with an open quote."""
         if marks.nul is not None:
             line = reading.text.line(file, marks.nul)
             raise nul_error(self.tree.source, f"{file.path} line {line}")
@@ -228,11 +228,11 @@ class CsvConnector:
             raise CorruptSourceError(
                 self.tree.source,
                 f"{file.path} line {reading.text.line(file, marks.last_quote)}: a quote is not "
-                "closed until the file ends",
+                "closed by the end of the file",
             )
 
     def _check_line_breaks(self, path: str, batch: pa.RecordBatch) -> None:
-        """Without `multiline` a record is one line; two unclosed quotes would join many."""
+        """Without `multiline` a record is one line; two unclosed quotes would join many lines."""
         broken = not self.options.multiline and any(
             pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py() for column in batch.columns
         )
@@ -256,17 +256,17 @@ class CsvConnector:
             )
         if "number of columns" in text.lower():
             fault = (
-                "the row has more or fewer fields than the header; if it is a footer, leave it out "
-                "by options.skip"
+                "the row has more or fewer fields than the header; if it is a footer, skip it "
+                "with options.skip"
             )
         elif "quote" in text.lower():
-            fault = "a quote is not closed, or stands inside an unquoted field"
+            fault = "a quote is not closed, or is inside an unquoted field"
         else:
             fault = "the file cannot be read as CSV"
         return CorruptSourceError(self.tree.source, f"{place}: {fault}")
 
     def _null_words(self) -> list[str]:
-        """Words that stand for NULL where no quotes are around them."""
+        """Words that mean NULL when they are not quoted."""
         return list(dict.fromkeys((self.options.null, *self.options.null_words)))
 
     def batches(self, scan: Scan) -> Batches:
@@ -307,7 +307,7 @@ def _files(pin: Pin) -> tuple[PinnedFile, ...]:
 def _check_columns(
     source: str, files: tuple[str, str], names: Sequence[str], others: Sequence[str]
 ) -> None:
-    """The second file has the columns of the first, in any order."""
+    """Check that the second file has the columns of the first, in any order."""
     if sorted(names) == sorted(others):
         return
     raise SchemaChangedError(
@@ -316,7 +316,7 @@ def _check_columns(
 
 
 def _values_of(scan: Scan, options: CsvOptions) -> dict[str, ColumnValues]:
-    """How the values of each column of the source are read."""
+    """One reader of values per column of the source."""
     numbers = NumberFormat(options.decimal, options.thousands)
     delivered = {column.physical: column.type for column in scan.columns}
     return {

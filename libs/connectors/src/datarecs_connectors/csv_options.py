@@ -1,6 +1,6 @@
-"""The options of a csv source, and the rule by which lines are left out.
+"""The options of a csv source, and the rule that skips lines.
 
-Apart from the reader because the shape of jobs, the reader and `datarecs init` use the same names.
+Separate from the reader because the job schema and `datarecs init` use the same names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,16 @@ MAX_SKIPPED_FIRST, MAX_SKIPPED_LAST = 1_000, 100
 
 
 class SkipOptions(BaseModel):
-    """Lines that hold no row. A line inside a quoted field is never one of them."""
+    """Lines that contain no row. A line inside a quoted field is never skipped."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     first: Annotated[int, Field(ge=0, le=MAX_SKIPPED_FIRST)] = 0
-    """Lines before the header, whatever they hold."""
+    """Number of lines before the header, with any content."""
     last: Annotated[int, Field(ge=0, le=MAX_SKIPPED_LAST)] = 0
-    """Records at the end, blank lines not counted; a quoted one may span lines."""
+    """Number of records at the end, without blank lines; a quoted record may span lines."""
     prefixes: Sequence[str] = ()
-    """Lines that begin with one of these, with or without a quote before it."""
+    """Skip lines that begin with one of these prefixes, with or without a quote before it."""
 
     @property
     def is_empty(self) -> bool:
@@ -38,7 +38,7 @@ class CsvOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     delimiter: OneCharacter | None = None
-    """None: recognised from the first lines of the first file."""
+    """None: detected from the first lines of the first file."""
     quote: OneCharacter = '"'
     escape: OneCharacter = '"'
     header: bool = True

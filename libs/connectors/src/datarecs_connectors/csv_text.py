@@ -1,7 +1,7 @@
-"""The text of one csv source as rows are read from it: recoded, without skipped lines, divided.
+"""The text of one csv source before rows are read: recoded, without skipped lines.
 
-Apart from the reader of rows because header, delimiter, rows and line numbers in messages all start
-from the same lines.
+Separate from the reader of rows because header, delimiter, rows and line numbers in messages all
+use the same lines.
 """
 
 import csv
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _NO_LIMIT = 2**62
-"""Of lines that were read before."""
+"""Limit for lines that are read in advance."""
 BOM = b"\xef\xbb\xbf"
 """A byte order mark in UTF-8."""
 
@@ -40,7 +40,7 @@ class CsvText:
 
     @contextmanager
     def opened(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[BinaryIO]:
-        """The lines that hold header and rows, in UTF-8."""
+        """The lines with the header and the rows, in UTF-8."""
         skipped = self.skipped[file.path] = SkippedLines()
         text = open_text(self.tree, file, unpacked, self.options.encoding)
         if not self.options.skip.is_empty:
@@ -56,11 +56,11 @@ class CsvText:
             yield text
 
     def line(self, file: PinnedFile, number: int) -> int:
-        """The number in the file of a line that was read, both from 1."""
+        """The line number in the file of a line that was read; both start at 1."""
         return self.skipped.get(file.path, SkippedLines()).original(number)
 
     def delimiter(self, file: PinnedFile, limit: int) -> str:
-        """The declared one, or the one that the first lines of a file show."""
+        """The declared delimiter, or the one detected in the first lines of a file."""
         if self.options.delimiter is not None:
             return self.options.delimiter
         with self.opened(file, UnpackedBytes(limit=limit)) as text:
@@ -68,7 +68,7 @@ class CsvText:
         return recognise_delimiter(sample, self.options.quote)
 
     def names(self, file: PinnedFile, delimiter: str, limit: int) -> list[str]:
-        """The header, or `c1`, `c2`, … ; equal names stay, a job that uses one is refused.
+        """The header, or `c1`, `c2`, …; equal names remain, and a job that uses one is refused.
 
         Raises CorruptSourceError: there is no header, or it cannot be read.
         """
@@ -80,8 +80,8 @@ class CsvText:
             except csv.Error as cause:
                 raise CorruptSourceError(
                     source,
-                    f"{path} line {self.line(file, 1)} cannot be read as a header: a quote stands "
-                    "inside a field, or lines end in CR alone; save the file with LF as line ends",
+                    f"{path} line {self.line(file, 1)} cannot be read as a header: a quote is "
+                    "inside a field, or lines end with CR only; save the file with LF line endings",
                 ) from cause
         if not first:
             raise CorruptSourceError(
@@ -100,7 +100,7 @@ class CsvText:
     def lines_of(
         self, file: PinnedFile, delimiter: str, rows: Collection[int], *, width: int
     ) -> dict[int, int]:
-        """The line of the file in which each row begins; rows count from 0 behind the header.
+        """The line of the file where each row begins; rows are counted from 0 after the header.
 
         Reads the file again, up to the last of the rows.
         """
@@ -135,7 +135,7 @@ def _not_utf8(line: int, names: list[str]) -> str:
     raw = next(name.encode("latin-1") for name in names if not _is_utf8(name.encode("latin-1")))
     return (
         f"line {line}: the header is not encoded in UTF-8 (bytes 0x{raw[:8].hex()} in a name); "
-        "declare options.encoding: windows-1252, or the encoding that it has"
+        "declare options.encoding: windows-1252, or its actual encoding"
     )
 
 
@@ -148,7 +148,7 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _without_mark(text: BinaryIO) -> BinaryIO:
-    """A mark would stand between the beginning and a prefix."""
+    """Remove a byte order mark, which would precede a prefix."""
     peek = getattr(text, "peek", None)
     if peek is not None and peek(len(BOM))[: len(BOM)] == BOM:
         text.read(len(BOM))
@@ -156,7 +156,7 @@ def _without_mark(text: BinaryIO) -> BinaryIO:
 
 
 def _letters(source: str, path: str, text: BinaryIO, limit: int) -> Iterator[str]:
-    """Lines as Latin-1 letters, one per byte, until they are longer together than the limit."""
+    """Lines as Latin-1 characters, one per byte, until their total length exceeds the limit."""
     left, mark = limit, BOM
     while line := text.readline(min(left, MAX_LINE_BYTES) + 1):
         left -= len(line)

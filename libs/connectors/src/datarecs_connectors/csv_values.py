@@ -1,6 +1,6 @@
-"""Values of a csv source from its letters: decoded, brought to the strict form, typed.
+"""Values of a csv source: decoded, brought to the strict form, typed.
 
-Letters are Latin-1, one per byte, so that no byte is lost before this; here they become UTF-8.
+The input is Latin-1, one character per byte, so no byte is lost before this; here it becomes UTF-8.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class CsvReading:
     text: CsvText
     delimiter: str
     names: list[str]
-    """Of the first file."""
+    """Column names of the first file."""
     unpacked: UnpackedBytes
 
 
@@ -62,12 +62,12 @@ class ColumnValues:
 
 
 def letters_of(text: str) -> str:
-    """A text as the letters under which its bytes are read."""
+    """The UTF-8 bytes of a text as Latin-1 characters."""
     return text.encode().decode("latin-1")
 
 
 def utf8_of(letters: str) -> str | None:
-    """Letters as the UTF-8 they stand for; None when they stand for none."""
+    """Latin-1 characters decoded as UTF-8; None when the bytes are not UTF-8."""
     if letters.isascii():
         return letters
     try:
@@ -77,7 +77,7 @@ def utf8_of(letters: str) -> str | None:
 
 
 def typed_column(column: pa.Array, read: ColumnValues) -> TypedColumn:
-    """A column of letters as an extract holds it."""
+    """A Latin-1 column as a column of an extract."""
     if read.strict is None and pc.all(pc.string_is_ascii(column)).as_py() is not False:
         return text_column(column, read.kind)
     encoded = column.dictionary_encode()
@@ -99,7 +99,7 @@ def typed_column(column: pa.Array, read: ColumnValues) -> TypedColumn:
 
 
 def _written(invalid: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Bytes as the file has them, not those of the strict form."""
+    """Bytes as in the file, not those of the strict form."""
     return pa.array(
         [
             None if raw is None else word.encode("latin-1")
@@ -110,7 +110,7 @@ def _written(invalid: pa.Array, words: Sequence[str]) -> pa.Array:
 
 
 def column_rules(options: CsvOptions, name: str, declared: CanonicalType | None) -> ColumnRules:
-    """What the options say about one column."""
+    """The options of one column."""
     formats = tuple(each for each in (options.date_format, options.timestamp_format) if each)
     rules = ColumnRules(
         name=name,
@@ -123,14 +123,14 @@ def column_rules(options: CsvOptions, name: str, declared: CanonicalType | None)
 
 
 def see_values(inference: ColumnInference, column: pa.Array, rows_before: int) -> None:
-    """Show a column's different values to its inference, each with its first row."""
+    """Pass a column's distinct values to its inference, each with its first row."""
     if inference.is_settled or column.null_count == len(column):
         return
     encoded = column.dictionary_encode()
     filled = np.flatnonzero(encoded.indices.is_valid().to_numpy(zero_copy_only=False))[::-1]
     codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     firsts = np.zeros(len(encoded.dictionary), np.int64)
-    firsts[codes[filled]] = filled  # the last assignment stands: the first row
+    firsts[codes[filled]] = filled  # the last assignment remains: the first row
     for letters, row in zip(encoded.dictionary.to_pylist(), firsts.tolist(), strict=True):
         text = utf8_of(letters)
         inference.see(letters if text is None else text, rows_before + row)
@@ -142,21 +142,21 @@ def read_as(
     delimiter: str,
     skipped: Mapping[str, SkippedLines],
 ) -> tuple[str, ...]:
-    """What was recognised, and what was left out, in words."""
+    """Notes on the detected delimiter and the skipped lines."""
     words = []
     if options.delimiter is None:
         shown = {"\t": "tab"}.get(delimiter, f"'{delimiter}'")
-        words.append(f"delimiter {shown}, recognised from the first lines of {files[0].path}")
+        words.append(f"delimiter {shown}, detected in the first lines of {files[0].path}")
     every = list(skipped.values())
     for count, what in (
         (sum(each.first for each in every), "before the header"),
         (sum(each.last for each in every), "at the end"),
     ):
         if count:
-            words.append(f"left out {_lines(count)} {what} (options.skip)")
+            words.append(f"skipped {_lines(count)} {what} (options.skip)")
     for prefix in options.skip.prefixes:
         count = sum(each.by_prefix.get(prefix, 0) for each in every)
-        words.append(f"left out {_lines(count)} beginning with '{prefix}' (options.skip)")
+        words.append(f"skipped {_lines(count)} beginning with '{prefix}' (options.skip)")
     return tuple(words)
 
 
@@ -167,7 +167,7 @@ def _lines(count: int) -> str:
 def column_notes(
     columns: Sequence[ColumnInference], starts: Sequence[int], reading: CsvReading
 ) -> tuple[ColumnNote, ...]:
-    """The value that made a column text, or that its declared type cannot hold, with its line."""
+    """The value that makes a column text, or that its declared type cannot hold, with its line."""
     reasons = {each.rules.name: place for each in columns if (place := each.reason())}
     invalid = {each.rules.name: each.invalid for each in columns if each.invalid is not None}
     lines = _lines_of([*reasons.values(), *invalid.values()], starts, reading)
@@ -192,7 +192,7 @@ def _shown(place: Place) -> str:
 def _lines_of(
     places: Sequence[Place], starts: Sequence[int], reading: CsvReading
 ) -> dict[int, str]:
-    """Words for the line of each row; starts are the first rows of the files."""
+    """Text that names the line of each row; `starts` are the first rows of the files."""
     named: dict[int, str] = {}
     ends = [*starts[1:], max((place.row for place in places), default=0) + 1]
     for file, start, end in zip(reading.files, starts, ends, strict=True):

@@ -1,8 +1,8 @@
-"""Values that a file gives as text or JSON, in the type that their column has.
+"""Text and JSON values of a file, converted to the type of their column.
 
-One rule for all such files, and for both engines: what the type holds whole, in the forms of casts;
-anything else is INVALID with its raw bytes. Whole columns are cast at once where their form is
-beyond doubt, since Arrow's own casts take `007`, `1` as true and `nan`.
+One rule for all such files and both engines: a value is valid if the type holds it without loss, in
+the forms of casts; every other value is INVALID with its raw bytes. A whole column is cast at once
+only if its form is certain, because Arrow's casts accept `007`, `1` as true and `nan`.
 """
 
 import struct
@@ -52,25 +52,25 @@ _FORMS: Mapping[TypeKind, str] = {
     TypeKind.INSTANT: f"{_DAY}[T ]{_CLOCK}{_OFFSET}",
     TypeKind.LOCAL_TIMESTAMP: f"{_DAY}[T ]{_CLOCK}",
 }
-"""What Arrow casts as we do, if it casts it at all; numbers depend on their digits."""
+"""Types that Arrow casts by the same rules, or not at all; numbers depend on their digits."""
 
 
 def declared_types(source: str, written: Mapping[str, str]) -> dict[str, CanonicalType]:
     """The types of `options.schema`, by column.
 
-    Raises SourceUnsupportedError for one that no text stands for.
+    Raises SourceUnsupportedError for a type that has no text form.
     """
     declared = {name: parse_type(kind) for name, kind in written.items()}
     for name, kind in declared.items():
         if kind.kind not in _READABLE:
             raise SourceUnsupportedError(
-                source, f"options.schema: column {name!r}: no value of a text file is a {kind}"
+                source, f"options.schema: column {name!r}: a text file has no values of type {kind}"
             )
     return declared
 
 
 def converted(value: Value | None, kind: CanonicalType, raw: bytes) -> object:
-    """A plain value of the type, or `Invalid`; None stands for a value that has no form at all."""
+    """A plain value of the type, or `Invalid`; None means a value without any form."""
     if value is None or not castable(_TAG_TYPES[value.tag], kind):
         return Invalid(raw)
     made = Cast(target=kind, zone=None, source="", zones=Zones(known={})).apply(value)
@@ -79,7 +79,7 @@ def converted(value: Value | None, kind: CanonicalType, raw: bytes) -> object:
 
 
 def _plain(value: Value, kind: CanonicalType) -> object:
-    """None for a time that no extract holds: finer, or of nanoseconds and not of 1677 to 2262."""
+    """None for a time that an extract cannot hold: too fine, or nanoseconds outside 1677-2262."""
     match value.content:
         case Decimal() as amount if kind.is_float:
             wide = float(amount)
@@ -96,7 +96,7 @@ def _plain(value: Value, kind: CanonicalType) -> object:
 
 
 def _ticks(micros: Decimal, kind: CanonicalType) -> Decimal:
-    """In the unit of the type's column in an extract."""
+    """The time in the unit of the type's column in an extract."""
     return micros.scaleb(3, EXACT) if kind.is_finer else micros
 
 
@@ -106,7 +106,7 @@ def text_value(text: str, kind: CanonicalType) -> object:
 
 
 def text_column(texts: pa.Array, kind: CanonicalType) -> TypedColumn:
-    """A column of texts as an extract holds it."""
+    """A column of texts as a column of an extract."""
     if kind == types.TEXT:
         return TypedColumn(texts, None)
     form = _form(kind)
@@ -114,7 +114,7 @@ def text_column(texts: pa.Array, kind: CanonicalType) -> TypedColumn:
         try:
             return TypedColumn(pc.cast(texts, arrow_type(kind)), None)
         except pa.ArrowException:
-            pass  # a day that does not exist: value by value finds it
+            pass  # a day that does not exist: the cast value by value finds it
     return typed_values(
         [None if text is None else text_value(text, kind) for text in texts.to_pylist()], kind
     )
@@ -129,7 +129,7 @@ def _form(kind: CanonicalType) -> str | None:
 
 
 def typed_values(values: Sequence[object], kind: CanonicalType) -> TypedColumn:
-    """Plain values of a column as an extract holds them."""
+    """Plain values as a column of an extract."""
     raw = [one.raw if isinstance(one, Invalid) else None for one in values]
     broken = any(one is not None for one in raw)
     stored = [None if one is None or isinstance(one, Invalid) else _stored(one) for one in values]

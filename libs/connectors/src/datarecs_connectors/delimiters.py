@@ -1,7 +1,7 @@
-"""Recognise the delimiter of a CSV file by its first lines.
+"""Detect the delimiter of a CSV file in its first lines.
 
-The header decides first, rows confirm: the mark under which most rows have as many fields as the
-header, and the header most fields. A comma comes last among equals: numbers and names hold some.
+The delimiter is the mark with which most rows have as many fields as the header, then the mark with
+the most fields in the header. Among equals a comma comes last: numbers and names contain commas.
 """
 
 import csv
@@ -14,10 +14,10 @@ _MOST_ROWS = 200
 
 
 def recognise_delimiter(sample: str, quote: str) -> str:
-    """The delimiter of lines as they stand in a file; a comma where no mark divides the first.
+    """The delimiter of the lines; a comma if no mark divides the first line.
 
     Args:
-        sample: the first lines, header or first row included; a cut last line is left out.
+        sample: the first lines, with the header or first row; an incomplete last line is ignored.
         quote: around fields.
     """
     lines = list(io.StringIO(sample, newline=""))
@@ -29,7 +29,7 @@ def recognise_delimiter(sample: str, quote: str) -> str:
 
 
 def _fit(lines: Sequence[str], mark: str, quote: str) -> tuple[bool, float, int]:
-    """Whether the first line is divided, the share of rows that fit it, and its fields."""
+    """Whether the mark divides the first line, the share of rows that fit, and its fields."""
     rows = []
     try:
         for row in csv.reader(lines, delimiter=mark, quotechar=quote, doublequote=True):

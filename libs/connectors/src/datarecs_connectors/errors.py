@@ -1,7 +1,7 @@
-"""How reading a source fails: one class per way, each under its detail code.
+"""Errors of reading a source: one class per cause, each with its detail code.
 
-Drivers' errors end here; a message names source, object and remedy, and holds no connection string
-and no value of a row.
+Connectors translate the errors of drivers to these. A message names source, object and remedy, and
+contains no connection string and no value of a row.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _DIFFERENT_COLUMNS = 4
 
 
 class SourceError(DatarecsError):
-    """Root of the failures of a source."""
+    """Base class of the errors of a source."""
 
     code: RunDetail
 
@@ -33,7 +33,7 @@ class PermissionDeniedError(SourceError):
 
 
 class PathRefusedError(SourceError):
-    """A path leads where its tenant may not read; the message does not say what is there."""
+    """The tenant may not read the path; the message does not reveal what exists there."""
 
     code = RunDetail.PATH_REFUSED
 
@@ -68,7 +68,7 @@ class SnapshotLostError(SourceError):
 class CorruptSourceError(SourceError):
     code = RunDetail.CORRUPT_SOURCE
     encoding: str | None = None
-    """Which one the file has, where that is what has to be declared."""
+    """The encoding of the file, if it must be declared."""
 
 
 class SourceLimitError(SourceError):
@@ -83,12 +83,12 @@ class NoFilesError(SourceError):
     code = RunDetail.NO_FILES
 
     def __init__(self, source: str, path: str) -> None:
-        super().__init__(source, f"no file matches {path!r}; look at the path and its folder")
+        super().__init__(source, f"no file matches {path!r}; check the path and its folder")
         self.path = path
 
 
 def column_difference(names: Sequence[str], others: Sequence[str]) -> str:
-    """Which columns the second of two files lacks and which it has besides."""
+    """The columns that are missing in the second of two files, and its additional columns."""
     missing = _listed([name for name in names if name not in others])
     added = _listed([name for name in others if name not in names])
     parts = [f"{word} {names}" for word, names in (("missing", missing), ("added", added)) if names]
@@ -96,7 +96,7 @@ def column_difference(names: Sequence[str], others: Sequence[str]) -> str:
 
 
 def header_difference(names: Sequence[str], others: Sequence[str]) -> str:
-    """As `column_difference`, for CSV: a first line that is no header holds values."""
+    """As `column_difference`, for CSV: a first line that is not a header contains values."""
     if names_for_messages([*names, *others]):
         return column_difference(names, others)
     return "names that look like values; does each file begin with a header line?"
@@ -123,7 +123,7 @@ class SchemaChangedError(SourceError):
     ) -> None:
         super().__init__(
             source,
-            f"{files[0]} and {files[1]} have different columns ({difference}); write them alike, "
-            f"or {remedy}",
+            f"{files[0]} and {files[1]} have different columns ({difference}); write them with "
+            f"the same columns, or {remedy}",
         )
         self.files = tuple(files)

@@ -1,7 +1,7 @@
-"""Rows of an extract as plain values, so that a source that was brought is not asked again.
+"""Read the rows of an extract as plain values, so an extracted source is not read again.
 
-The same values that its connector delivers row by row. Apart from `extracting`, which writes them,
-because only the oracle reads rows.
+The values are those that its connector returns row by row. Separate from `extracting`, which writes
+extracts, because only the oracle reads rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ BATCH_ROWS = 10_000
 
 
 def rows_of(connector: Connector, scan: Scan) -> Iterator[tuple[object, ...]]:
-    """The rows of a scan: those that were brought, where rows were; else the source is asked."""
+    """The rows of a scan: from its extract if it has one, else from the source."""
     if scan.extract is None or scan.groups is not None:
         return connector.rows(scan)
     return extracted_rows(scan, scan.extract)
 
 
 def extracted_rows(scan: Scan, extract: Extract) -> Iterator[tuple[object, ...]]:
-    """One value per column of the scan, as `Connector.rows` gives them."""
+    """One value per column of the scan, as `Connector.rows` returns them."""
     invalid = {f"{INVALID}{label}" for label in extract.invalid_columns}
     labels = [column.name for column in scan.columns]
     names = [*labels, *(f"{INVALID}{label}" for label in labels if f"{INVALID}{label}" in invalid)]
@@ -39,7 +39,7 @@ def extracted_rows(scan: Scan, extract: Extract) -> Iterator[tuple[object, ...]]
 def typed_rows(
     batch: pa.RecordBatch, columns: Sequence[ScanColumn]
 ) -> Iterator[tuple[object, ...]]:
-    """Rows of a batch by logical names, which may have companions for INVALID values."""
+    """Rows of a batch by logical names; columns may have companions for INVALID values."""
     values = [
         plain_values(TypedColumn(batch.column(each.name), _raw(batch, each.name)), each.type)
         for each in columns

@@ -1,8 +1,8 @@
-"""Writing an extract: batches into Parquet files of the run's own store, counted as they come.
+"""Write an extract: batches into Parquet files in the storage of the run, counted on arrival.
 
-One reader writes one file. Several write one each at the same time; what they bring is held to the
-source's limits together, and the first that fails ends the others. A reader reads on while what it
-brought is written.
+Each reader writes one file; several readers work at the same time. The source's limits apply to
+their total, and the first failure ends the other readers. A reader continues to read while its
+previous batches are written.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -25,26 +25,26 @@ from datarecs_core.comparison.planning.faults import ValueTooLargeError
 from datarecs_core.comparison.planning.scan import Extract, PinnedFile, Scan
 
 Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
-"""Batches, each with the columns whose companion holds invalid values."""
+"""Batches, each with the columns that have a companion with INVALID values."""
 Part = Callable[[], Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]]
-"""Opens the batches of one part of a source; closing them lets go of what they hold."""
+"""Opens the batches of one part of a source; closing them releases their resources."""
 _GROUP_BYTES = 16 * 2**20
-"""Of a row group, at least: small ones cost whoever reads them."""
+"""Minimum size of a row group: small row groups slow down readers."""
 _CODEC = "lz4"
-"""An extract is read twice or more and gone with its run: time counts, and space less."""
+"""An extract is read twice or more and deleted with its run: time matters more than space."""
 _DICTIONARY_BYTES = 32 * 2**10
-"""Of the values of a column that repeat; beyond it they hardly do, and looking for them is most of
-what writing would cost."""
+"""Limit of a column's dictionary; above it values rarely repeat, and the search for repeated
+values would take most of the time to write."""
 _INTERRUPT_EVERY_S = 0.2
-"""Between two interrupts of readers that must end."""
+"""Time between two interrupts of readers that must end."""
 
 
 def write_extract(
     scan: Scan, batches: Batches, directory: str, progress: Callable[[Read], None]
 ) -> Scan:
-    """The scan with `extract` set; one file, since one reader wrote it.
+    """The scan with `extract` set; one file, written by one reader.
 
-    Raises SourceLimitError above the source's rows, decoded bytes or the size of a value.
+    Raises SourceLimitError above the source's limits of rows, decoded bytes or value size.
     """
     tally = _Tally(scan=scan, progress=progress)
     (path,) = _paths(directory, 1)
@@ -62,14 +62,14 @@ def write_together(
     """The scan with `extract` set: one file per part that has rows, in the order of the parts.
 
     Args:
-        scan: whose limits hold for all parts together.
+        scan: its limits apply to the total of all parts.
         parts: disjoint; each is opened by the thread that reads it.
-        directory: of the files; those of a read that fails are removed.
-        progress: told by one thread at a time, of all parts together.
-        readers: how many read at once, and how they are ended.
+        directory: of the files; the files of a failed read are removed.
+        progress: called by one thread at a time, with the totals of all parts.
+        readers: the number of concurrent readers, and how to end them.
 
     Raises:
-        DatarecsError: the first that a reader met; the others have ended by then.
+        DatarecsError: the first error of a reader; the other readers have ended.
     """
     tally = _Tally(scan=scan, progress=progress)
     paths = _paths(directory, len(parts))
@@ -103,7 +103,7 @@ class Readers:
 
     at_once: int
     interrupt: Callable[[], None]
-    """Makes those that wait for their source stop waiting; may come too early, and is repeated."""
+    """Interrupts readers that wait for their source; called repeatedly until they end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +114,19 @@ class _Written:
 
 
 class _AnotherFailedError(Exception):
-    """Ends a reader whose rows nobody waits for."""
+    """Ends a reader after another reader has failed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """What all parts of an extract have brought, held to the limits of their source."""
+    """Totals of all parts of an extract, checked against the limits of their source."""
 
     scan: Scan
     progress: Callable[[Read], None]
     rows: int = 0
     decoded_bytes: int = 0
     fault: BaseException | None = None
-    """The first one."""
+    """The first error of a reader."""
     _lock: Lock = field(default_factory=Lock)
 
     def check(self) -> None:
@@ -134,7 +134,7 @@ class _Tally:
             raise _AnotherFailedError
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Raises SourceLimitError above the limits, and where another reader has failed."""
+        """Raises SourceLimitError above the limits, or if another reader has failed."""
         _limit_values(self.scan, batch)
         with self._lock:
             self.check()
@@ -149,7 +149,7 @@ class _Tally:
 
 
 def _end(works: Sequence[Future[_Written]], interrupt: Callable[[], None]) -> None:
-    """Until nothing runs; all are done already where none has failed."""
+    """Interrupt readers until none runs; without a failure all have already ended."""
     for work in works:
         work.cancel()
     while running := [work for work in works if not work.done()]:
@@ -190,7 +190,7 @@ def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
 
 
 class _RowGroups:
-    """Row groups of one file; a thread of its own writes one while the next is gathered."""
+    """Row groups of one file; a separate thread writes one while the next is collected."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -201,20 +201,20 @@ class _RowGroups:
         self._writer: pq.ParquetWriter | None = None
 
     def close(self) -> None:
-        """What was not ended is no whole file."""
+        """Remove the file if it was not completed."""
         self._thread.shutdown()
         if self._writer is not None:
             self._writer.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Two groups are held at most: the one that is written and the one that is gathered."""
+        """At most two groups are in memory: the one being written and the one being collected."""
         self._pending.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= _GROUP_BYTES:
             self._write()
 
     def end(self) -> None:
-        """What is left; then everything is written."""
+        """Write the remaining rows and wait until all groups are written."""
         if self._pending:
             self._write()
         self._wait()
@@ -261,7 +261,7 @@ def _limit(scan: Scan, rows: int, size: int) -> None:
 
 
 def _limit_values(scan: Scan, batch: pa.RecordBatch) -> None:
-    """One value fits into the memory of a task; a batch below the limit has none above it."""
+    """Check the size of single values; a batch below the limit has no value above it."""
     limit = scan.limits.max_value_bytes
     if batch.nbytes <= limit:
         return

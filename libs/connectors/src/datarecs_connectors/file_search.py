@@ -1,6 +1,6 @@
-"""Which files a path with patterns names: found through descriptors, so that no link is followed.
+"""Find the files that match a path with patterns, through descriptors, so no link is followed.
 
-Apart from `confinement`, which opens what has one name.
+Separate from `confinement`, which opens one file by its name.
 """
 
 import os
@@ -14,10 +14,10 @@ from datarecs_connectors.confinement import Confinement
 from datarecs_connectors.errors import PathRefusedError, SourceLimitError
 
 MAX_DEPTH = 64
-"""Folders below the connection's."""
+"""Depth of folders below the connection's folder."""
 _WILD = frozenset("*?[")
 _MARKS = ("_SUCCESS", "_metadata", "_common_metadata", "_committed_*", "_started_*", ".*.crc")
-"""Files that writers leave beside data. Also left out: folders that begin with `_` or `.`."""
+"""Files that writers leave beside data. Folders that begin with `_` or `.` are also ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class FileSearch:
 
     @contextmanager
     def _entered(self, folder: int, name: str, *, is_pattern: bool) -> Iterator[int | None]:
-        """None for what a pattern matches by chance and may not be read."""
+        """None for an entry that only a pattern matches and that may not be read."""
         with ExitStack() as stack:
             descriptor: int | None = None
             try:
@@ -72,7 +72,7 @@ class FileSearch:
         return False
 
     def _is_folder(self, folder: int, name: str, *, is_pattern: bool) -> bool:
-        """A link that is named leads to the error that says so, one that is matched to nothing."""
+        """A named link leads to an error; a link that only a pattern matches is ignored."""
         mode = self._mode(folder, name)
         return stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not is_pattern)
 

@@ -1,4 +1,4 @@
-"""The files of a source: found below an allowed folder, pinned, and checked again after the read.
+"""Find the files of a source below an allowed folder, pin them, and check them after the read.
 
 One module for every file format, because all of them share paths and pins; `confinement` opens.
 """
@@ -33,12 +33,12 @@ HASHED_UP_TO = 1024**3
 """Files up to 1 GiB are pinned by their SHA-256, larger ones by size and identity alone."""
 _CHUNK = 1024 * 1024
 _LESS_URGENT = 10
-"""What threads that hash are more nice than those that read: a tenth of a busy core."""
+"""Niceness that hashing threads add to that of reading threads: a tenth of a busy core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What must stay as it is while a file is read."""
+    """The properties of a file that must not change while it is read."""
 
     device: int
     inode: int
@@ -62,17 +62,17 @@ class FileTree:
     root: Path
     now: Callable[[], datetime]
     any_path: bool = False
-    """`datarecs compare`: the user's own rights, absolute paths and links included."""
+    """True in `datarecs compare`: the user's own rights, with absolute paths and links."""
     base: Path | None = None
-    """Root above the folder from which no link is followed; None: the folder itself."""
+    """Root from which no link is followed, above the folder; None: the folder itself."""
     excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files of the platform."""
 
     @classmethod
     def below(cls, folder: str, allowed: "Allowed") -> "FileTree":
-        """The connection's folder, when it lies in one of the roots.
+        """The connection's folder, if it is in one of the roots.
 
-        Raises PathRefusedError otherwise, without saying what else there is.
+        Raises PathRefusedError otherwise; the message does not reveal what else exists.
         """
         fault = path_fault(folder, absolute=True)
         if fault is not None:
@@ -89,7 +89,7 @@ class FileTree:
                 )
         raise PathRefusedError(
             allowed.source,
-            f"the folder {folder!r} lies outside the folders of this tenant; name one inside them, "
+            f"the folder {folder!r} is outside the folders of this tenant; name one inside them, "
             "or ask the operator to change DATARECS_FILES__ROOTS or DATARECS_FILES__OWNER",
         )
 
@@ -136,7 +136,7 @@ class FileTree:
     def open(self, name: str) -> BinaryIO:
         """A regular file of the tree; the caller closes it.
 
-        Raises SnapshotLostError when it is gone, PathRefusedError, PermissionDeniedError,
+        Raises SnapshotLostError when it no longer exists, PathRefusedError, PermissionDeniedError,
         SourceUnsupportedError.
         """
         with self.descriptor(name) as descriptor:
@@ -145,7 +145,7 @@ class FileTree:
     def open_pinned(self, file: PinnedFile) -> BinaryIO:
         """A pinned file; the caller closes it.
 
-        Raises SnapshotLostError when there is another file, a link or nothing in its place.
+        Raises SnapshotLostError when the path is now another file, a link or missing.
         """
         try:
             opened = self.open(file.path)
@@ -169,7 +169,7 @@ class FileTree:
             ) from cause
 
     def pin(self, path: str) -> "PinnedTree":
-        """Freeze which files are read; what they hold is hashed from now on."""
+        """Fix the list of files to read, and start to hash their content."""
         identities = {name: self.identity(name) for name in self.find(path)}
         files = tuple(_file(name, identity) for name, identity in identities.items())
         pin = FileList(root=str(self.root), files=files, taken_at=self.now())
@@ -181,7 +181,7 @@ class FileTree:
             return Identity.of(os.fstat(descriptor))
 
     def check_identity(self, name: str, pinned: Identity) -> None:
-        """Raises SnapshotLostError when another file, a link or nothing stands in its place."""
+        """Raises SnapshotLostError when the path is now another file, a link or missing."""
         try:
             identity = self.identity(name)
         except (PathRefusedError, SourceUnsupportedError) as cause:
@@ -190,13 +190,13 @@ class FileTree:
             raise self._replaced(name)
 
     def check_same_file(self, name: str, before: Identity) -> None:
-        """As `check_identity`, for a file that others may write to meanwhile."""
+        """As `check_identity`, for a file that other processes may write to."""
         now = self.identity(name)
         if (now.device, now.inode) != (before.device, before.inode):
             raise self._replaced(name)
 
     def sha256(self, name: str, stop: Event) -> str:
-        """64 hexadecimal characters; of the bytes read so far once `stop` is set.
+        """64 hexadecimal characters; after `stop` is set, the hash of the bytes read so far.
 
         Raises what `open` raises.
         """
@@ -214,7 +214,7 @@ class FileTree:
         )
 
     def _from_top(self, path: str) -> "FileTree":
-        """For an absolute path."""
+        """Refuse an absolute path."""
         if not self.any_path:
             raise PathRefusedError(self.source, f"{path!r} begins with /")
         return FileTree(source=self.source, root=Path("/"), now=self.now, any_path=True)
@@ -222,7 +222,7 @@ class FileTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """Where the files of one source may lie."""
+    """The folders where the files of one source may be."""
 
     source: str
     roots: tuple[Path, ...]
@@ -231,11 +231,11 @@ class Allowed:
 
 
 class _Hashing:
-    """SHA-256 of files, in threads that take what readers leave of the processor."""
+    """SHA-256 of files, in threads with a lower priority than readers."""
 
     def __init__(self, tree: FileTree, files: Sequence[PinnedFile]) -> None:
         self._stopped = Event()
-        # Hashing leaves the interpreter free for others.
+        # Hashing releases the interpreter lock for other threads.
         pool = ThreadPoolExecutor(thread_name_prefix="hash", initializer=_stand_back)
         self._hashes: dict[str, Future[str]] = {
             file.path: pool.submit(tree.sha256, file.path, self._stopped)
@@ -245,7 +245,7 @@ class _Hashing:
         self._pool = pool
 
     def collect_hashes(self) -> dict[str, str]:
-        """By path; waits for all of them. Raises what opening a file raises."""
+        """Hashes by path, after all are complete. Raises what opening a file raises."""
         return {path: future.result() for path, future in self._hashes.items()}
 
     def stop(self) -> None:
@@ -254,7 +254,7 @@ class _Hashing:
 
 
 def _stand_back() -> None:
-    """Elsewhere a thread has no priority of its own."""
+    """Only on Linux; on other systems a thread has no separate priority."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, get_native_id(), _LESS_URGENT)
@@ -262,7 +262,7 @@ def _stand_back() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedTree:
-    """Port HeldPin for files: nothing is held, everything is looked at again."""
+    """Port HeldPin for files: nothing is held, every file is checked again."""
 
     tree: FileTree
     pin: FileList
@@ -271,11 +271,11 @@ class PinnedTree:
 
     def check(self) -> FileList:
         """Raises SnapshotLostError when a file was replaced, changed or removed."""
-        # Identities last: who hashed a file while it was written learns it from them.
+        # Identities last: they show whether a file was written while it was hashed.
         try:
             hashes = self.hashing.collect_hashes()
         except (PathRefusedError, SourceUnsupportedError):
-            hashes = {}  # what stands in the file's place now is named below
+            hashes = {}  # the file that is now at this path is named below
         for name, identity in self.identities.items():
             self.tree.check_identity(name, identity)
         files = (replace(file, sha256=hashes.get(file.path)) for file in self.pin.files)

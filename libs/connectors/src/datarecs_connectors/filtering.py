@@ -1,7 +1,7 @@
-"""A file source's `filter`, evaluated row by row where no SQL engine reads the file.
+"""Evaluate a file source's `filter` row by row where no SQL engine reads the file.
 
-The part of Spark SQL that the oracle knows; a condition beyond it is refused here and works on the
-engine.
+It supports the part of Spark SQL that the oracle supports; other conditions are refused here and
+need the Spark engine.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from datarecs_core.jobs.types import CanonicalType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """What a row must be to be delivered, over physical columns."""
+    """The condition that a row must meet, over physical columns."""
 
     source: str
     condition: ParsedCondition | None
@@ -28,11 +28,11 @@ class RowFilter:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Physical columns it needs, sorted."""
+        """Physical columns of the condition, sorted."""
         return () if self.condition is None else tuple(sorted(self.condition.columns))
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Where the condition is TRUE, or unknown because of a value that is INVALID."""
+        """Whether the condition is TRUE, or unknown because of an INVALID value."""
         if self.condition is None:
             return True
         values = {
@@ -42,7 +42,7 @@ class RowFilter:
 
 
 def filter_of(scan: Scan) -> RowFilter:
-    """Raises SourceUnsupportedError when the filter says more than is known here."""
+    """Raises SourceUnsupportedError when the filter needs the Spark engine."""
     types = {column.name: column.type for column in scan.schema.columns}
     try:
         condition = None if scan.filter is None else parse_condition(scan.filter)
@@ -53,5 +53,5 @@ def filter_of(scan: Scan) -> RowFilter:
     row_filter = RowFilter(source=scan.source, condition=condition, types=types)
     for name in row_filter.columns:
         if name not in types:
-            raise SourceUnsupportedError(scan.source, f"the filter names no column {name!r}")
+            raise SourceUnsupportedError(scan.source, f"the filter names {name!r}, not a column")
     return row_filter

@@ -1,6 +1,6 @@
-"""A disk that is full where DuckDB spills, for which no source and no query is to blame.
+"""Detect a full disk where DuckDB spills; no source and no query causes it.
 
-A module of its own because queries over files and a lake's deletes spill alike.
+A separate module because both queries over files and deletes of Iceberg tables spill.
 """
 
 from errno import ENOSPC
@@ -9,11 +9,11 @@ from os import strerror
 import duckdb
 
 _SIGNS = ("No space left on device", "max_temp_directory_size")
-"""The second is what DuckDB says of a disk that its spill would fill; it looks before it writes."""
+"""DuckDB reports the second if its spill would fill the disk; it checks before it writes."""
 
 
 def check_disk(failure: duckdb.Error) -> None:
-    """To be called before a failure is told in other words.
+    """Call before a DuckDB error is translated to another error.
 
     Raises:
         OSError: the disk is full.

@@ -1,7 +1,7 @@
-"""JSON over HTTP from a source's own server: to the checked address, in bounded time and size.
+"""JSON over HTTP from a source's server: to the checked address, in bounded time and size.
 
-Nothing is followed, mended or taken from the environment: no redirect, no proxy, no netrc. The
-name is resolved once per request; every answer must be admitted and the first is dialled.
+No redirect is followed, and the environment is not used (no proxy, no netrc). The name is resolved
+once per request; every resolved address must be allowed, and the first one is used.
 """
 
 import json
@@ -28,7 +28,7 @@ from datarecs_core.errors.security import AddressBlockedError, UrlRefusedError
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 30
 MAX_BYTES = 256 * 1024 * 1024
-"""Of one answer; the metadata of a table with thousands of snapshots has some ten megabytes."""
+"""Size of one answer; metadata of a table with thousands of snapshots is about 10 MB."""
 _CHUNK_BYTES = 1024 * 1024
 _REFUSED = frozenset({401, 403})
 _ABSENT = 404
@@ -36,7 +36,7 @@ _ABSENT = 404
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonServer:
-    """A server that is asked in the name of one source."""
+    """A server that is queried for one source."""
 
     source: str
     policy: Policy
@@ -44,18 +44,18 @@ class JsonServer:
     def get(
         self, url: str, *, query: Mapping[str, str] | None = None, token: str | None = None
     ) -> Mapping[str, object] | None:
-        """The object it answers with; None where it knows nothing (404).
+        """The JSON object of the answer; None for status 404.
 
         Raises:
-            ConnectionFailedError: address, TLS, time, or a status that is no answer.
+            ConnectionFailedError: the address, TLS, the time limit, or another status.
             PermissionDeniedError: 401 or 403.
-            CorruptSourceError: the answer is no JSON object.
+            CorruptSourceError: the answer is not a JSON object.
         """
         target = f"{url}?{urlencode(query)}" if query else url
         return self._send_request("GET", target, None, token)
 
     def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, object] | None:
-        """A form's answer; raises as `get` does."""
+        """The answer to a posted form; raises the same errors as `get`."""
         return self._send_request("POST", url, urlencode(form), None)
 
     def _send_request(
@@ -89,7 +89,7 @@ class JsonServer:
             raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
         if status in _REFUSED:
             raise PermissionDeniedError(
-                self.source, f"{where} refuses ({status}); check the connection's secret and rights"
+                self.source, f"{where} refused ({status}); check the connection's secret and rights"
             )
         if status == _ABSENT:
             return None
@@ -98,16 +98,16 @@ class JsonServer:
         try:
             document = json.loads(content)
         except ValueError as cause:
-            raise CorruptSourceError(self.source, f"{where} answers with no JSON") from cause
+            raise CorruptSourceError(self.source, f"the answer of {where} is not JSON") from cause
         if not isinstance(document, dict):
-            raise CorruptSourceError(self.source, f"{where} answers with no JSON object")
+            raise CorruptSourceError(self.source, f"the answer of {where} is not a JSON object")
         return document
 
     def _connection(
         self, scheme: str, host: str, port: int | None, *, has_secret: bool
     ) -> HTTPConnection:
         if scheme != "https" and self.policy.profile is not Profile.LOCAL:
-            raise self._failed(host, "only https is spoken")
+            raise self._failed(host, "only https is supported")
         if port is not None:
             try:
                 check_source_port(port)
@@ -117,11 +117,11 @@ class JsonServer:
         if scheme == "https":
             return _Verified(host, port or 443, address)
         if has_secret and not ip_address(address).is_loopback:
-            raise self._failed(host, "a token or credential is sent by https alone")
+            raise self._failed(host, "a token or credential is sent only over https")
         return _Plain(host, port or 80, address)
 
     def _address(self, host: str) -> str:
-        """The one checked address that is dialled."""
+        """The checked address to connect to."""
         try:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as cause:
@@ -138,7 +138,7 @@ class JsonServer:
 
 
 def _read(answer: HTTPResponse) -> bytes:
-    """The whole answer, or one byte more than is allowed; TimeoutError for one that drips."""
+    """The whole answer, or one byte above the limit; TimeoutError for one that is too slow."""
     began, parts, size = perf_counter(), [], 0
     while size <= MAX_BYTES and (part := answer.read1(_CHUNK_BYTES)):
         parts.append(part)
@@ -149,7 +149,7 @@ def _read(answer: HTTPResponse) -> bytes:
 
 
 class _Plain(HTTPConnection):
-    """No TLS, to an address in the name it was resolved from."""
+    """A connection without TLS to an address, with the host name it was resolved from."""
 
     def __init__(self, host: str, port: int, address: str) -> None:
         super().__init__(host, port)
@@ -161,7 +161,7 @@ class _Plain(HTTPConnection):
 
 
 class _Verified(HTTPSConnection):
-    """TLS to an address, verified for the name it was resolved from."""
+    """TLS to an address, verified for the host name it was resolved from."""
 
     def __init__(self, host: str, port: int, address: str) -> None:
         super().__init__(host, port)
@@ -175,13 +175,13 @@ class _Verified(HTTPSConnection):
 
 
 def _why(cause: Exception) -> str:
-    """Which step failed, without what was sent."""
+    """The step that failed, without the data that was sent."""
     match cause:
         case ssl.SSLError():
-            return "TLS failed; look at its certificate"
+            return "TLS failed; check its certificate"
         case TimeoutError():
             return f"no answer within {ANSWER_TIMEOUT_S} s"
         case OSError():
-            return "it cannot be reached; check host, port and whether it runs"
+            return "it cannot be reached; check host, port and whether the server runs"
         case _:
-            return "it does not speak HTTP"
+            return "its answer is not HTTP"

@@ -1,7 +1,7 @@
-"""Which columns lines of JSON have: names of nested members, types that hold for every value.
+"""Infer the columns of JSON lines: names of nested members, types that fit every value.
 
-An object is the columns of its members (`a.b.c`), unless it is declared as one; what holds arrays,
-or values of several kinds, is one column of type json, so that `1` and `"1"` stay apart.
+An object becomes the columns of its members (`a.b.c`), unless it is declared as one column. A
+member with arrays, or with values of several kinds, is one column of type json: `1` is not `"1"`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ MAX_COLUMNS = 2_000
 _MAX_NODES = 50 * MAX_COLUMNS
 """Objects used as maps would otherwise fill the memory with names."""
 _FEW_DIGITS = 18
-"""So many are an int64, whatever they are."""
+"""Every integer with this number of digits is an int64."""
 _OBJECT = {dict}
 
 
@@ -38,11 +38,11 @@ _NATIVE: Mapping[type, tuple[str, CanonicalType]] = {
 
 @dataclass(slots=True)
 class _Node:
-    """One name, and the members that objects under it have had. Files are numbers from 0."""
+    """One name and the members of its objects. Files are numbered from 0."""
 
     name: str
     met: set[type] = field(default_factory=set)
-    """Of its values, null among them."""
+    """Kinds of its values, with null."""
     members: dict[str, "_Node"] = field(default_factory=dict)
     numbers: Inference = field(default_factory=Inference)
     last: int = -1
@@ -50,9 +50,9 @@ class _Node:
     first_object: int = -1
     last_object: int = -1
     missing: int | None = None
-    """A file without the name, though it has the object that the name belongs to."""
+    """A file without the name that has the object of the name."""
     present: int = -1
-    """The first file that has it."""
+    """The first file with the name."""
 
     @property
     def is_column(self) -> bool:
@@ -70,10 +70,10 @@ class _Node:
 
 @dataclass(slots=True)
 class Columns:
-    """The columns of all lines so far; `see` every line of a file, then `end_file`."""
+    """The columns of all lines so far; call `see` with every line of a file, then `end_file`."""
 
     declared: Mapping[str, CanonicalType]
-    """Types by column name: these are columns in every file, seen or not."""
+    """Types by column name: these columns exist in every file, also without values."""
     _root: _Node = field(default_factory=lambda: _Node(""))
     _file: int = 0
     _nodes: int = 0
@@ -85,13 +85,13 @@ class Columns:
         self._members(self._root, row)
 
     def end_file(self) -> None:
-        """A file without a line has no columns, hence no others than the rest."""
+        """End a file; a file without lines has no columns and so never different ones."""
         if self._lines:
             self._miss(self._root)
         self._file, self._lines = self._file + 1, False
 
     def list_columns(self) -> list[SourceColumn]:
-        """In the order of first sight; two of one name where keys with and without dots meet.
+        """Columns in the order of their first line; a name may repeat if keys contain dots.
 
         Raises TooManyColumnsError.
         """
@@ -114,7 +114,7 @@ class Columns:
         return made
 
     def difference(self) -> tuple[str, int, int] | None:
-        """A column that one file has and another has not: its name, and the two files."""
+        """A column that is missing in one file: its name, a file with it and a file without it."""
         for node in self._columns(self._root):
             if node.missing is not None and node.name not in self.declared:
                 one, other = sorted((node.present, node.missing))
@@ -156,7 +156,7 @@ class Columns:
         return made
 
     def _miss(self, node: _Node) -> None:
-        """Names that the file should have had: members of objects that it has."""
+        """Names that are missing in the file: members of objects that it has."""
         if node.last_object != self._file:
             return
         for member in node.members.values():
@@ -166,14 +166,14 @@ class Columns:
 
 
 def _is_known(numbers: Inference, written: Number) -> bool:
-    """Whether a number of few digits tells nothing new: its digits alone decide a type."""
+    """Whether the type of a short number is known without parsing."""
     whole, _, fraction = written.lstrip("-").partition(".")
     few = len(whole) <= min(_FEW_DIGITS, numbers.whole_digits) and len(fraction) <= numbers.scale
     return few and (whole + fraction).isdigit()
 
 
 def _seen(numbers: Inference, written: Number) -> Inference:
-    """Exponents are written out; too many digits make a value INVALID and say nothing."""
+    """Exponents are expanded; a value with too many digits is INVALID and has no effect."""
     digits = written.lstrip("-")
     if len(digits) <= types.MAX_DIGITS and digits.replace(".", "", 1).isdigit():
         return numbers.see(written)
@@ -184,7 +184,7 @@ def _seen(numbers: Inference, written: Number) -> Inference:
 
 
 def value_of(row: Mapping[str, object], name: str) -> object:
-    """The value of a column, None where the line has none: a key of that name, else members."""
+    """The value of a column: a key of that name, else by members; None if it is missing."""
     if name in row:
         return row[name]
     return _inside(row, name.split(".")) if "." in name else None

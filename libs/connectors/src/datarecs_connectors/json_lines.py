@@ -1,7 +1,7 @@
-"""JSON lines, read strictly: one object per line, no number through a double, no key twice.
+"""Read JSON lines strictly: one object per line, no number as a double, no repeated key.
 
-A line that is no such object is CORRUPT_SOURCE with file and line. Engine and oracle share this
-reader; Spark's and pyarrow's take numbers as doubles and mend what is broken.
+Any other line is CORRUPT_SOURCE with file and line. Engine and oracle share this reader; those
+of Spark and pyarrow convert numbers to doubles and repair broken lines.
 """
 
 import json
@@ -45,7 +45,7 @@ from datarecs_core.jobs.definition import DEFAULT_LIMITS, Source
 BATCH_ROWS, BATCH_BYTES = 10_000, 16 * 1024 * 1024
 MAX_VALUE_BYTES = DEFAULT_LIMITS.max_value_bytes
 MAX_LINE_BYTES = 8 * MAX_VALUE_BYTES
-"""A value of the longest kind may be written with escapes, six bytes for one."""
+"""The longest value may be written with escapes, six bytes for one."""
 _BOM, _BLANK = b"\xef\xbb\xbf", b" \t\r\n"
 
 
@@ -78,7 +78,7 @@ class JsonConnector:
         return self.tree.pin(source.path or "")
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Names of all lines; types that hold for every value of every file."""
+        """Names of all lines; types that fit every value of every file."""
         files, rows = _files(pin), 0
         unpacked = UnpackedBytes(limit=source.limits.max_bytes)
         columns = Columns(declared_types(source.name, self.options.declared))
@@ -93,7 +93,7 @@ class JsonConnector:
             raise SourceLimitError(
                 source.name,
                 f"more than {MAX_COLUMNS} columns; declare an object with many members as one, "
-                "options.schema: {name: json}",
+                "column with options.schema: {name: json}",
             ) from cause
         differing = columns.difference()
         if differing is not None:
@@ -122,10 +122,10 @@ class JsonConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _lines(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[_Line]:
-        """Lines end with LF, or CR LF; blank ones hold no row."""
+        """Lines end with LF or CR LF; blank lines contain no row."""
         path = file.path
         with open_text(self.tree, file, unpacked, self.options.encoding) as text:
             number = 0
@@ -146,7 +146,7 @@ class JsonConnector:
                 try:
                     row = parse_line(line.decode(errors="surrogateescape"))
                 except ValueError as cause:
-                    # A decoder's error holds the line, and so it is no cause that a log may show.
+                    # The decoder's error contains the line; it must not reach a log as the cause.
                     raise self._broken(line, f"{path} line {number}", cause) from None
                 if not isinstance(row, dict):
                     raise self._broken(line, f"{path} line {number}")
@@ -156,7 +156,7 @@ class JsonConnector:
         hint = "; write one object per line, not an array of them" if line[:1] == b"[" else ""
         match cause:
             case None:
-                return CorruptSourceError(self.tree.source, f"{place}: it is no object{hint}")
+                return CorruptSourceError(self.tree.source, f"{place}: it is not an object{hint}")
             case NestedTooDeepError():
                 message = f"{place}: values are nested more than {MAX_DEPTH} deep"
                 return SourceLimitError(self.tree.source, message)
@@ -167,7 +167,7 @@ class JsonConnector:
                 return CorruptSourceError(self.tree.source, f"{place}: {cause}")
 
     def _delivered(self, scan: Scan) -> Iterator[tuple[int, dict[str, object]]]:
-        """Bytes of each line that the filter keeps, and its plain values by physical name."""
+        """Bytes of each line that matches the filter, and its plain values by physical name."""
         wanted = filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = {*(column.physical or "" for column in scan.columns), *wanted.columns}

@@ -1,7 +1,7 @@
-"""What stands in a line of JSON, and each value of it as the plain one of a column's type.
+"""Parse a line of JSON, and convert its values to plain values of a column's type.
 
-Numbers keep the digits in which they were written until a type asks for them, so none passes
-through a double. A value that its column's type cannot hold whole is INVALID, as casts say.
+Numbers keep their written digits until they are converted to a type, so none becomes a double. A
+value that its column's type cannot hold without loss is INVALID, as in casts.
 """
 
 import json
@@ -17,9 +17,9 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 MAX_DEPTH = 100
 """Objects and arrays inside one another."""
 _MOST_DIGITS, _MAX_EXPONENT = 800, 400
-"""More than any double or decimal has; longer numbers would cost their digits in time."""
+"""More than any double or decimal has; longer numbers would take too long to convert."""
 _FEW_DIGITS = 18
-"""So many are an int64, whatever they are."""
+"""Every integer with this number of digits is an int64."""
 
 
 class Number(str):
@@ -33,16 +33,16 @@ class NestedTooDeepError(ValueError):
 
 
 Read = Callable[[object], object]
-"""A value of a line, not null, to a plain value of the column's type or `Invalid`."""
+"""Converts a value of a line, not null, to a plain value of the column's type or `Invalid`."""
 
 
 def parse_line(line: str) -> object:
     """One JSON value, without white space around it.
 
     Raises:
-        NestedTooDeepError: brackets within brackets within brackets.
-        json.JSONDecodeError: no JSON, at `colno`.
-        ValueError: a key stands twice in an object, or NaN and Infinity, which JSON has not.
+        NestedTooDeepError: more than `MAX_DEPTH` nested brackets.
+        json.JSONDecodeError: not JSON, at `colno`.
+        ValueError: a key occurs twice in an object, or NaN or Infinity, which are not JSON.
     """
     try:
         value, end = _DECODER.raw_decode(line)
@@ -58,12 +58,12 @@ def parse_line(line: str) -> object:
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key occurs twice in one object")
     return members
 
 
 def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 _DECODER = json.JSONDecoder(
@@ -108,7 +108,7 @@ def exact(written: Number) -> Decimal | None:
 
 
 def reader_of(kind: CanonicalType) -> Read:
-    """How the values of a column become plain ones."""
+    """Converts the values of a column to plain values."""
 
     def read(value: object) -> object:
         return _read(value, kind)
@@ -127,7 +127,7 @@ def reader_of(kind: CanonicalType) -> Read:
 
 
 def _few_digits(value: object, kind: CanonicalType) -> Decimal | None:
-    """A number other than 0 that fits at first sight; a cast says the same, and takes longer."""
+    """Whether a number other than 0 certainly fits; a cast gives the same result but is slower."""
     if type(value) is not Number or len(value) > _FEW_DIGITS:
         return None
     whole, _, fraction = value.lstrip("-").partition(".")
@@ -138,7 +138,7 @@ def _few_digits(value: object, kind: CanonicalType) -> Decimal | None:
 
 
 def _checked(written: str) -> str | Invalid:
-    """Bytes that were no UTF-8, and halves of surrogate pairs, came as lone surrogates."""
+    """Bytes that are not UTF-8, and halves of surrogate pairs, arrive as lone surrogates."""
     if written.isascii():
         return written
     try:
@@ -157,7 +157,7 @@ def _raw(value: object) -> bytes:
 
 
 def _read(value: object, kind: CanonicalType) -> object:
-    """By the very casts of jobs."""
+    """Convert by the casts of jobs."""
     return converted(_canonical_value(value), kind, _raw(value))
 
 

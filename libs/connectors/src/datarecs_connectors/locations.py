@@ -1,6 +1,6 @@
-"""Where files may lie: the roots of a tenant, and the place of a table's file below one of them.
+"""Where files may be: the roots of a tenant, and the path of a table's file below one of them.
 
-Apart from the files themselves because a registry decides it before anything of a table is known.
+Separate from file access because the registry decides this before it reads any table.
 """
 
 import os
@@ -19,14 +19,14 @@ _LOCAL = "file:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantRoots:
-    """The configured roots, shared out among tenants."""
+    """The configured roots and their tenants."""
 
     roots: tuple[Path, ...]
     owner: UUID | None = None
     """Tenant that reads all files below the roots; None: each tenant reads its own folder."""
 
     def of(self, tenant: UUID) -> tuple[Path, ...]:
-        """Folders of one tenant; none where another one owns the roots."""
+        """Folders of one tenant; none if another tenant owns the roots."""
         if self.owner is None:
             return tuple(root / str(tenant) for root in self.roots)
         return self.roots if tenant == self.owner else ()
@@ -34,22 +34,22 @@ class TenantRoots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the files of one source may lie."""
+    """The folders where the files of one source may be."""
 
     source: str
     roots: tuple[Path, ...]
     now: Callable[[], datetime]
     any_path: bool = False
-    """`datarecs compare`: the user's own rights."""
+    """True in `datarecs compare`: the user's own rights."""
     excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files of the platform."""
 
     def tree(self, location: str) -> tuple[FileTree, str]:
-        """The tree that holds a location, and the name in it.
+        """The tree that contains a location, and the name in it.
 
         Raises:
-            SourceUnsupportedError: it lies in an object store.
-            PathRefusedError: it lies outside the allowed folders.
+            SourceUnsupportedError: it is in an object store.
+            PathRefusedError: it is outside the allowed folders.
         """
         path = self._local(location)
         if ".." not in path.split("/"):
@@ -60,7 +60,7 @@ class Places:
                     return self._tree(root), path.removeprefix(str(root)).lstrip("/")
         raise PathRefusedError(
             self.source,
-            "the table names a file outside the folders of this tenant; write the table's files "
+            "the table names a file outside the folders of this tenant; store the table's files "
             "below one of them",
         )
 
@@ -83,12 +83,12 @@ class Places:
         )
 
     def _local(self, location: str) -> str:
-        """`/a`, `file:/a` and `file:///a` are one; names are not decoded, as no writer encodes."""
+        """`/a`, `file:/a`, `file:///a` are equal; nothing is decoded, as writers do not encode."""
         scheme = location.partition(":")[0] if "://" in location else ""
         if scheme not in {"", "file"}:
             raise SourceUnsupportedError(
                 self.source,
-                f"its files lie in a store of kind {scheme}: only files of this machine can be "
+                f"its files are in a store of kind {scheme}: only files of this machine can be "
                 "read yet; mount the store below a root, or export the table",
             )
         return f"/{location.removeprefix(_LOCAL).lstrip('/')}"

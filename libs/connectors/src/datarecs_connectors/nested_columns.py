@@ -1,7 +1,7 @@
-"""Nested values as extracts hold them: the payloads of their canonical encodings, as bytes.
+"""Nested values in extracts: the payloads of their canonical encodings, as bytes.
 
-The one place where lists, structs and maps become something that every engine can group, compare
-and sort: the type of a column says the tag, and the order of payloads is the canonical one.
+The one place where lists, structs and maps become bytes that every engine can group, compare and
+sort: the type of a column defines the tag, and the order of payloads is the canonical order.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _TAGS = {TypeKind.ARRAY: Tag.ARRAY, TypeKind.STRUCT: Tag.STRUCT, TypeKind.MAP: T
 
 
 def encoded_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
-    """A column of a nested type as payloads; a value with a part that is INVALID is INVALID."""
+    """A column of a nested type as payloads; a value with an INVALID part is INVALID."""
     if pat.is_null(column.type):
         return TypedColumn(pa.nulls(len(column), pa.binary()), None)
     try:
@@ -52,13 +52,13 @@ def _raw(value: Value) -> bytes | None:
 
 
 def decoded_column(column: pa.Array, kind: CanonicalType) -> list[Value | None]:
-    """The values behind payloads."""
+    """The values of payloads."""
     tag = _TAGS[kind.kind]
     return [None if raw is None else decode_payload(tag, raw) for raw in column.to_pylist()]
 
 
 def with_nested_encoded(batch: Batch, columns: Sequence[ScanColumn]) -> Batch:
-    """A batch of logical columns, and which companions hold bytes, with nested ones encoded."""
+    """A batch of logical columns with nested ones encoded, and the companions with bytes."""
     rows, filled = batch
     arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
     broken = list(filled)

@@ -1,8 +1,8 @@
-"""Encodings c1 of nested columns, made by column: every distinct plain value is encoded once.
+"""Encodings c1 of nested columns, computed by column: every distinct plain value is encoded once.
 
-The bytes of `canonical.encode`, without a Python object per value of a list. Columns that hold
-what has no canonical form, or more members than an encoding counts, are left to the way value by
-value; a test holds both against each other.
+The bytes of `canonical.encode`, without a Python object per value of a list. Columns with values
+without a canonical form, or with more members than an encoding allows, are encoded value by value;
+a test compares both ways.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def payloads_of(column: pa.Array, kind: CanonicalType) -> pa.Array:
 
 
 def _encodings(column: pa.Array, kind: CanonicalType) -> pa.Array:
-    """Whole encodings, also of NULL."""
+    """Full encodings, also of NULL."""
     if pat.is_null(column.type):
         return pa.repeat(encode(NULL), len(column))
     if not kind.members:
@@ -61,11 +61,11 @@ def _encodings(column: pa.Array, kind: CanonicalType) -> pa.Array:
 
 
 def _plain_encodings(column: pa.Array, kind: CanonicalType) -> pa.Array:
-    """Of distinct values; NULL of NULL."""
+    """Encodings of distinct values; NULL of NULL."""
     is_extension = is_uuid(column.type) or is_json(column.type)
     stored = column.storage if is_extension else column
     if pat.is_floating(stored.type):
-        # Halves of zero are one value, and NaN must not become NULL.
+        # 0.0 and -0.0 are one value, and NaN must not become NULL.
         stored = stored.cast(pa.float64())
     distinct = stored if pat.is_dictionary(stored.type) else stored.dictionary_encode()
     values = distinct.dictionary
@@ -99,14 +99,14 @@ def _maps(column: pa.Array, members: dict[str, CanonicalType]) -> pa.Array:
 
 
 def _places(begins: Numbers, ends: Numbers) -> Numbers:
-    """Of all members, row by row."""
+    """Encodings of all members, row by row."""
     sizes = ends - begins
     starts = np.repeat(begins - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
     return np.asarray(starts + np.arange(int(sizes.sum())), np.int64)
 
 
 def _joined(encodings: pa.Array, begins: Numbers, ends: Numbers) -> pa.Array:
-    """By row its count of members and their encodings."""
+    """The count of members and their encodings, per row."""
     sizes = ends - begins
     if len(sizes) and sizes.max() > MAX_MEMBERS:
         raise NotByColumnError
@@ -118,7 +118,7 @@ def _joined(encodings: pa.Array, begins: Numbers, ends: Numbers) -> pa.Array:
 
 
 def _edges(column: pa.Array) -> tuple[Numbers, Numbers]:
-    """Where the members of each row begin and end; a row that is NULL has none."""
+    """Start and end of the members of each row; a NULL row has none."""
     if pat.is_fixed_size_list(column.type):
         begins = (np.arange(len(column)) + column.offset) * column.type.list_size
         ends = begins + column.type.list_size

@@ -1,7 +1,7 @@
 """Parquet files: footers are read with limits, columns by name, values by pyarrow for the oracle.
 
-Engines read the pinned files themselves, so nothing is extracted here. Names of folders such as
-`day=2026-01-31` are columns, inferred as strictly as text is.
+Engines read the pinned files directly, so nothing is extracted here. Folder names such as
+`day=2026-01-31` are columns, inferred by the strict rules of text.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 BATCH_ROWS = 10_000
 MAX_COLUMNS = 2_000
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The folder of rows whose value is NULL."""
+"""Name of the folder for rows with the value NULL."""
 
 
 class ParquetOptions(BaseModel):
@@ -74,7 +74,7 @@ class ParquetConnector:
     options: ParquetOptions
 
     def pin(self, source: Source) -> PinnedTree:
-        """With the row count of each footer."""
+        """Pin the files with the row count of each footer."""
         with ExitStack() as unless_held:
             pinned = self.tree.pin(source.path or "")
             unless_held.callback(pinned.close)
@@ -85,10 +85,10 @@ class ParquetConnector:
         return replace(pinned, pin=replace(pinned.pin, files=files))
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Columns of the files, then the folders'.
+        """Columns of the files, then of the folders.
 
-        Files with other columns are refused, under `merge_schema` those with other types alone.
-        What cannot be compared is told, and refused where somebody names it.
+        Files with other columns are refused; with `merge_schema` only those with other types.
+        Columns that cannot be compared are listed, and refused where a job names them.
         """
         files = _files(pin)
         schemas = [self._schema(file) for file in files]
@@ -124,7 +124,7 @@ class ParquetConnector:
                         yield tuple(values[name] for name in names)
 
     def batches(self, scan: Scan) -> Batches:
-        """The same as typed columns, at least one batch; engines mostly read files themselves."""
+        """The rows as typed columns, at least one batch; engines usually read files directly."""
         files, wanted = _files(scan.pin), filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = [column.physical or "" for column in scan.columns]
@@ -150,9 +150,9 @@ class ParquetConnector:
             yield table_of(labels, [typed_values([], column.type) for column in scan.columns])
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """Nothing is brought, unless Spark's own reader would refuse or skip a file or a column.
+        """No extract, unless Spark's reader would refuse or skip a file or a column.
 
-        Engines read exactly the rows that the footers promise here.
+        Engines read exactly the rows that the footers declare.
         """
         rows, limits = sum(file.rows or 0 for file in _files(scan.pin)), scan.limits
         if rows > limits.max_rows:
@@ -174,13 +174,13 @@ class ParquetConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _schema(self, file: PinnedFile) -> FileSchema:
         return file_schema(self._open(file), file.path)
 
     def _decoded(self, file: PinnedFile, names: frozenset[str]) -> int:
-        """Bytes of these columns' pages, and of what short dictionaries stand for."""
+        """Bytes of the pages of these columns, and of the expanded values of dictionaries."""
         with self.tree.open_pinned(file) as opened:
             size = dictionary_bytes(opened, self._place(file), names)
             metadata = open_parquet(opened, self._place(file)).metadata
@@ -211,7 +211,7 @@ class ParquetConnector:
             if repeated:
                 stored = open_parquet(opened, place, dictionaries=repeated)
         for batch in read_batches(stored, place, rows=BATCH_ROWS, columns=columns):
-            # Columns come in the file's order.
+            # The reader returns columns in the file's order.
             places = (batch.schema.get_all_field_indices(name)[:1] for name in columns)
             yield batch.select([place for indices in places for place in indices])
 
@@ -223,7 +223,7 @@ def _files(pin: Pin) -> tuple[PinnedFile, ...]:
 
 
 def _is_skipped(file: PinnedFile) -> bool:
-    """Spark takes such names for those of unfinished files."""
+    """Whether Spark skips the file because of its name, as unfinished."""
     name = file.path.rpartition("/")[2]
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
@@ -256,7 +256,7 @@ def _hive_columns(files: Sequence[PinnedFile]) -> list[SourceColumn]:
 
 
 def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
-    """The folders' columns as values of their inferred types."""
+    """The columns of the folders as values of their inferred types."""
     kinds = {column.name: column.type for column in scan.schema.columns}
     values: dict[str, object] = {}
     for name, text in _hive_values(path).items():
@@ -266,5 +266,5 @@ def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
 
 
 def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
-    """NULL where neither the file nor its folder has the column."""
+    """A column; NULL if neither the file nor its folder has it."""
     return typed(pa.array([text] * rows, pa.string()), kind)

@@ -1,8 +1,8 @@
-"""Parquet files opened and read within limits: what a footer says is written by others.
+"""Open and read Parquet files within limits: a footer is external input.
 
-One module for files of a folder and of an Iceberg table. A footer is held to limits before it is
-believed, batches are cut so that memory holds little of what is decoded, and errors are in words of
-ours: those of a library may quote what a file holds.
+One module for files of a folder and of an Iceberg table. A footer is checked against limits before
+it is used, batches are small so that decoded data needs little memory, and errors have texts of
+this product, because those of a library may quote values.
 """
 
 import os
@@ -36,13 +36,13 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetPlace:
-    """For messages: whose file it is."""
+    """Source and path of a file, for messages."""
 
     source: str
     path: str
 
     def error(self, cause: Exception) -> SourceError:
-        """In our words; a size limit of the reader is SOURCE_LIMIT."""
+        """Translate an error of the library; a size limit of the reader is SOURCE_LIMIT."""
         text = str(cause)
         if "size limit" in text:
             return self.limit(
@@ -51,7 +51,7 @@ class ParquetPlace:
             )
         fault = next((words for sign, words in _FAULTS if sign in text), "its data is damaged")
         return CorruptSourceError(
-            self.source, f"{self.path} is no readable Parquet file: {fault}; deliver it again"
+            self.source, f"{self.path} is not a readable Parquet file: {fault}; deliver it again"
         )
 
     def limit(self, rule: str) -> SourceLimitError:
@@ -61,7 +61,7 @@ class ParquetPlace:
 def open_parquet(
     file: BinaryIO, place: ParquetPlace, *, dictionaries: Sequence[str] = ()
 ) -> pq.ParquetFile:
-    """A Parquet file whose footer keeps the limits; `file` may be closed afterwards.
+    """A Parquet file with a footer within the limits; `file` may be closed afterwards.
 
     Args:
         file: open, at any position, with a descriptor.
@@ -69,14 +69,14 @@ def open_parquet(
         dictionaries: columns to be read as dictionaries.
 
     Raises:
-        CorruptSourceError: it is no Parquet file, or a damaged one.
-        SourceLimitError: footer, columns or row groups above their limits, or pages that are more
+        CorruptSourceError: it is not a Parquet file, or it is damaged.
+        SourceLimitError: footer, columns or row groups exceed their limits, or pages are more
             than `MAX_RATIO` times the file.
     """
     size = os.fstat(file.fileno()).st_size
     _check_footer_length(file, size, place)
     try:
-        # The descriptor stands for the very file that was checked.
+        # The descriptor refers to exactly the file that was checked.
         opened = pq.ParquetFile(
             f"/dev/fd/{file.fileno()}",
             thrift_string_size_limit=_STRING_LIMIT,
@@ -101,7 +101,7 @@ def open_parquet(
 def read_batches(
     file: pq.ParquetFile, place: ParquetPlace, *, rows: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most so many rows, and of less where rows are large.
+    """Batches of at most this many rows, and of fewer if rows are large.
 
     Raises:
         CorruptSourceError: the file cannot be read to its end.
@@ -114,10 +114,10 @@ def read_batches(
 
 
 def dictionary_bytes(file: BinaryIO, place: ParquetPlace, names: frozenset[str]) -> int:
-    """Decoded bytes of text columns whose dictionaries repeat long values; mostly 0.
+    """Decoded bytes of text columns with dictionaries of long repeated values; usually 0.
 
-    A value of one MiB that a million rows repeat takes few bytes in a file. So rows are counted
-    only where the dictionaries of a file could stand for more than the ratio allows.
+    A value of one MiB that a million rows repeat takes few bytes in a file. Rows are counted
+    only if the dictionaries of a file could expand to more than the ratio allows.
 
     Raises:
         SourceLimitError: the values are more than `MAX_RATIO` times the file.
@@ -147,7 +147,7 @@ def dictionary_bytes(file: BinaryIO, place: ParquetPlace, names: frozenset[str])
 
 
 def long_dictionaries(metadata: pq.FileMetaData, names: frozenset[str], rows: int) -> list[str]:
-    """Text columns that may be large in a batch of so many rows, because values repeat."""
+    """Text columns that may be large in a batch of this many rows because values repeat."""
     chunks = _dictionaries(metadata, names)
     most = 4 * _BATCH_BYTES
     return sorted({chunk.column for chunk in chunks if chunk.longest * rows > most})
@@ -155,13 +155,13 @@ def long_dictionaries(metadata: pq.FileMetaData, names: frozenset[str], rows: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dictionary:
-    """Of one text column in one row group, as its footer describes it."""
+    """Sizes of one text column in one row group, from the footer."""
 
     group: int
     column: str
     rows: int
     longest: int
-    """Bytes that one value may have: those of the dictionary page, about."""
+    """Bytes that one value may have: approximately those of the dictionary page."""
 
     @property
     def most_bytes(self) -> int:
@@ -183,7 +183,7 @@ def _dictionaries(metadata: pq.FileMetaData, names: frozenset[str]) -> Iterator[
 
 
 def _dictionary_page_bytes(column: pq.ColumnChunkMetaData) -> int:
-    """About: its compressed size, times four of what the whole chunk grows by."""
+    """Estimate: its compressed size times four times the expansion of the whole chunk."""
     packed = max(column.data_page_offset - column.dictionary_page_offset, 0)
     pages = max(column.total_uncompressed_size, 1)
     growth = pages / max(column.total_compressed_size, 1)
@@ -220,7 +220,7 @@ def _check_ratio(place: ParquetPlace, size: int, decoded: int) -> None:
 
 
 def _rows_at_once(file: pq.ParquetFile, rows: int) -> int:
-    """So that the pages of a batch, as their footer has them, fit into `_BATCH_BYTES`."""
+    """Rows per batch such that its pages, by the sizes in the footer, fit into `_BATCH_BYTES`."""
     metadata = file.metadata
     widest = 1
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -229,7 +229,7 @@ def _rows_at_once(file: pq.ParquetFile, rows: int) -> int:
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Dictionaries become their values a few rows at a time."""
+    """Replace dictionaries by their values, a few rows at a time."""
     if not any(pat.is_dictionary(column.type) for column in batch.columns):
         yield batch
         return
@@ -246,7 +246,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """Of all values, those of a dictionary as often as they occur."""
+    """Bytes of all values; a dictionary value counts as often as it occurs."""
     if not pat.is_dictionary(column.type):
         return int(column.nbytes)
     kind = column.type.value_type

@@ -1,7 +1,7 @@
-"""Which columns the Parquet files of a source have: one schema from the footers of all of them.
+"""The columns of the Parquet files of a source: one schema from all footers.
 
-Apart from the connector, which reads rows, because files of one source may store a column in
-several ways: in another place, as a dictionary, with long offsets, or without any value.
+Separate from the connector, which reads rows, because files of one source may store a column
+differently: in another position, as a dictionary, with long offsets, or without any value.
 """
 
 from collections import Counter
@@ -27,33 +27,34 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSchema:
-    """Of one file; equal columns have equal types, however their values are stored."""
+    """Columns of one file; equal columns have equal types, independent of their storage."""
 
     path: str
     fields: tuple[pa.Field, ...]
-    """In plain types; INT96 as an instant."""
+    """Columns with plain types; INT96 as an instant."""
     native: Mapping[str, str]
-    """The file's own words for the types."""
+    """The names of the types in the file."""
     int96: frozenset[str]
-    """Columns that hold times as INT96."""
+    """Columns with times as INT96."""
     undelivered: frozenset[str]
-    """Columns that hold INT96 inside nested values."""
+    """Columns with INT96 inside nested values."""
 
     @property
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
 
     def is_plain(self, name: str) -> bool:
-        """Whether engines may read the column by themselves: not what only pyarrow reads as we do.
+        """Whether engines may read the column directly.
 
-        These are nested values, JSON, INT96 and columns without any value.
+        False for nested values, JSON, INT96 and columns without any value: only pyarrow reads
+        these by the rules of this product.
         """
         kinds = [field.type for field in self.fields if field.name == name]
         return name not in self.int96 and not any(map(_is_odd, kinds))
 
 
 def file_schema(file: pq.ParquetFile, path: str) -> FileSchema:
-    """Of an opened file."""
+    """The columns of an open file."""
     arrow = file.schema_arrow
     leaves = map(file.schema.column, range(len(file.schema)))
     paths = [f"{leaf.path}." for leaf in leaves if leaf.physical_type == INT96]
@@ -80,11 +81,11 @@ def one_schema(source: str, files: Sequence[FileSchema], *, merged: bool) -> tup
     Args:
         source: for errors.
         files: at least one.
-        merged: a column that a file lacks is NULL there.
+        merged: a column that is missing in a file is NULL there.
 
     Raises:
-        SchemaChangedError: a file has other columns than the first, or a column another type; only
-            the latter where they are merged.
+        SchemaChangedError: a column has another type in a file, or, unless merged, a file has
+            other columns than the first.
     """
     repeated = frozenset[str]().union(*(repeated_names(file.names) for file in files))
     everywhere = set.intersection(*(set(file.names) for file in files))
@@ -119,7 +120,7 @@ def _changed(
 
 
 def _check_names(source: str, first: FileSchema, other: FileSchema) -> None:
-    """Columns are read by name, so that their order does not count."""
+    """Columns are read by name, so their order has no effect."""
     if sorted(first.names) != sorted(other.names):
         difference = column_difference(first.names, other.names)
         raise _changed(source, (first.path, other.path), difference, merged=False)
@@ -128,9 +129,9 @@ def _check_names(source: str, first: FileSchema, other: FileSchema) -> None:
 def columns_of(
     fields: Sequence[pa.Field], files: Sequence[FileSchema]
 ) -> tuple[list[SourceColumn], tuple[tuple[str, str], ...]]:
-    """Columns with a canonical type, and names and words of those that no row brings.
+    """Columns with a canonical type, and names and types of those that are not read.
 
-    Of a name that stands twice every column is listed, whatever its type: none is ever read.
+    If a name occurs twice, both columns are listed with any type: neither is read.
     """
     repeated = repeated_names(field.name for field in fields)
     words: dict[str, str] = {}

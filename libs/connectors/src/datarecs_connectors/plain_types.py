@@ -1,7 +1,7 @@
-"""Arrow's types without what says only how values are stored, and the one type of several files.
+"""Arrow types without storage details, and the common type of several files.
 
-Apart from `arrow_types`, which says what a type means, because here types are compared with each
-other.
+Separate from `arrow_types`, which defines what a type means, because here types are compared with
+each other.
 """
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ _STORED_AS = (
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Equal for columns that hold equal values, in whatever way they are stored."""
+    """The plain type: equal for columns with equal values, independent of their storage."""
     if pat.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pat.is_nested(kind):
@@ -39,9 +39,9 @@ def _nested(kind: pa.DataType) -> pa.DataType:
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Of two plain types the one that holds the values of both: what has no value has every type.
+    """The plain type for the values of both: a column without values fits every type.
 
-    None where they differ.
+    None if they differ.
     """
     if pat.is_null(one) or one == other:
         return other

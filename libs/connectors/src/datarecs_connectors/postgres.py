@@ -1,8 +1,8 @@
 """PostgreSQL: one exported snapshot is the pin, COPY is the read, the server's types are the types.
 
 Connections are opened for one run alone and never come from the platform's pool. The session is
-READ ONLY and REPEATABLE READ; whoever reads adopts the exported snapshot as its first statement.
-The address is checked before it is dialled, and the checked one is dialled.
+READ ONLY and REPEATABLE READ; each reader adopts the exported snapshot with its first statement.
+The address is checked, and the connection goes to the checked address.
 """
 
 import socket
@@ -75,21 +75,21 @@ from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import PostgresConfig
 
 BATCH_ROWS = 10_000
-"""Of `options.fetch_size`."""
+"""Limit of `options.fetch_size`."""
 _ABOUT_OBJECTS = "42"
-"""SQLSTATEs whose messages name tables, columns and positions; others may quote values."""
+"""SQLSTATEs with messages that name tables, columns and positions; others may quote values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresConnector:
-    """Port Connector over one server; every session it opens is its own."""
+    """Port Connector over one server; it opens every session itself."""
 
     source: str
     config: PostgresConfig
     password: str
     policy: Policy
     stop: Stopping = field(default_factory=Stopping)
-    """Ends what its sessions wait for."""
+    """Ends the statements that its sessions wait for."""
 
     def pin(self, source: Source) -> HeldSnapshot:
         limit = source.limits.statement_timeout
@@ -102,7 +102,7 @@ class PostgresConnector:
                     profile=self.policy.profile,
                     user=self.config.user,
                 )
-                # The server itself ends what nobody reads in for so long: old rows stay for it.
+                # The server ends a session that is idle for this long: it retains old rows.
                 held_ms = max(int(source.snapshot.max_hold.total_seconds() * 1000), 1)
                 session.execute(f"SET idle_in_transaction_session_timeout = {held_ms}".encode())
                 session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -131,7 +131,7 @@ class PostgresConnector:
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns as the server plans them.
 
-        What cannot be compared is told, and refused where somebody names it.
+        Columns that cannot be compared are listed, and refused where a job names them.
         """
         with self._pinned_session(source, pin) as session:
             query = sql.SQL("SELECT * FROM ") + origin(source)
@@ -149,7 +149,7 @@ class PostgresConnector:
         )
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
-        """Every row, by COPY as well, so that oracle and engine see the same texts."""
+        """Every row, also by COPY, so that oracle and engine read the same texts."""
         readers = [plain_reader(column.type) for column in scan.columns]
         whole = replace(scan, groups=None, only=None)
         for batch in self._copied(scan, statement(whole), len(readers)):
@@ -161,17 +161,16 @@ class PostgresConnector:
                 )
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """Its rows, those of them that some stage looks at, or groups of them.
+        """All rows, only the rows that a stage needs, or groups of rows.
 
-        Raises NotPushedError, besides, where only all rows of the source can be believed.
+        Also raises NotPushedError if all rows of the source must be read instead.
         """
         if scan.groups is None and scan.only is None:
             return self._brought(scan, directory, progress)
         try:
             return self._extract_pushed(scan, directory, progress)
-        except QueryFailedError as cause:
-            # For instance a sum that its type does not hold.
-            raise NotPushedError("the server refuses what stands for its rows") from cause
+        except QueryFailedError as cause:  # such as a sum that overflows its type
+            raise NotPushedError("the server refuses the pushed-down statement") from cause
 
     def _extract_pushed(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         if scan.groups is not None:
@@ -180,12 +179,12 @@ class PostgresConnector:
                 return answered.stored(batches, directory, progress)
         brought = self._brought(scan, directory, progress)
         if brought.extract is None:
-            raise TypeError("rows are brought")
+            raise TypeError("the scan has no extract")
         counted = self._counted(scan, counting(scan))
         return replace(brought, extract=replace(brought.extract, source_rows=counted))
 
     def _brought(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """Its rows, by as many readers as its description says."""
+        """Extract its rows with the number of readers in its description."""
         ranges, sessions = scan.schema.ranges, Sessions()
         cut = self._cut(scan, ranges)
         if ranges is None or not cut:
@@ -202,7 +201,7 @@ class PostgresConnector:
         return brought
 
     def _cut(self, scan: Scan, ranges: Ranges | None) -> Sequence[sql.Composable]:
-        """A condition per range; none where one reader brings everything."""
+        """A condition per range; none if one reader reads everything."""
         few = scan.only is not None and scan.only.keys is not None
         if ranges is None or ranges.count == 1 or few:
             return ()
@@ -210,7 +209,7 @@ class PostgresConnector:
             return conditions_of(session, source_of(scan), ranges)
 
     def _verify(self, scan: Scan, brought: Scan, *, counts: bool) -> None:
-        """Count what ranges brought once more, as `options.verify_count` says or else `counts`."""
+        """Count the rows of the ranges again if `options.verify_count` or `counts` is true."""
         if brought.extract is None or not dict(scan.options).get("verify_count", counts):
             return
         rows, counted = (
@@ -220,7 +219,7 @@ class PostgresConnector:
         if rows != counted:
             raise SnapshotLostError(
                 self.source,
-                f"its ranges held {rows} rows, and {counted} were counted afterwards in the same "
+                f"its ranges returned {rows} rows, but {counted} were counted in the same "
                 "snapshot; run again, or read it by one reader (partition.by: none)",
             )
 
@@ -267,20 +266,20 @@ class PostgresConnector:
         )
 
     def fetch_rows(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
-        """Rows of one statement of our own in a read-only session, by column name."""
+        """Rows of one statement of this product in a read-only session, by column name."""
         with self._read_only_session() as session, session.cursor(row_factory=dict_row) as cursor:
             return list(cursor.execute(statement.encode(), values).fetchall())
 
     def explain(self, scan: Scan) -> list[str]:
-        """The server's own plan of what the scan would send, line by line; nothing is read."""
+        """The server's plan of the scan's statement, line by line; nothing is read."""
         with self._read_only_session() as session:
             return [str(row[0]) for row in session.execute(explaining(scan)).fetchall()]
 
     def close(self) -> None:
-        """Sessions are closed where they were opened."""
+        """Nothing to close: each session is closed where it was opened."""
 
     def _address(self) -> str:
-        """The one checked address that is dialled; every answer must be admitted."""
+        """The checked address to connect to; every resolved address must be allowed."""
         host, port = self.config.host, self.config.port
         try:
             check_source_port(port)
@@ -313,7 +312,7 @@ class PostgresConnector:
                 user=config.user,
                 **login,
                 connect_timeout=CONNECT_TIMEOUT_S,
-                # A server that is gone without a word is noticed within half a minute.
+                # A server that disappears without a message is noticed within half a minute.
                 keepalives_idle=15,
                 keepalives_interval=5,
                 keepalives_count=3,
@@ -330,10 +329,10 @@ class PostgresConnector:
 
     @contextmanager
     def _timed(self, session: Session, limit: timedelta) -> Iterator[None]:
-        """Statements that end by this process's clock, too; their errors in the product's words."""
+        """Run statements with a time limit of this process, and translate their errors."""
         with deadline(session, limit, self.stop) as late:
             try:
-                # A killed reader leaves no query behind. Older servers, and some systems, cannot.
+                # The query of a killed reader ends. Older servers and some systems cannot do this.
                 with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
                     session.execute("SET client_connection_check_interval = '5s'")
                 yield
@@ -344,17 +343,17 @@ class PostgresConnector:
                 if isinstance(cause, SnapshotLostError):
                     raise
                 raise self._source_error(cause) from cause
-            if late.is_set():  # what asks for statistics alone goes on without them
+            if late.is_set():  # a request for statistics only continues without them
                 raise self._too_long()
 
     def _check_stopped(self, cause: Exception) -> None:
-        """A statement that a stop ended has no fault of its own."""
+        """Replace the error of a statement that a stop has ended."""
         if self.stop.is_set():
             raise StoppedError from cause
 
     @contextmanager
     def _read_only_session(self) -> Iterator[Session]:
-        """A session for one statement of our own."""
+        """A session for one statement of this product."""
         limit = timedelta(seconds=CONNECT_TIMEOUT_S)
         with closing(self._session(limit)) as session, self._timed(session, limit):
             session.execute("BEGIN READ ONLY")
@@ -362,7 +361,7 @@ class PostgresConnector:
 
     @contextmanager
     def _pinned_session(self, source: Source, pin: Pin) -> Iterator[Session]:
-        """A session that sees exactly the pinned snapshot."""
+        """A session that reads exactly the pinned snapshot."""
         if not isinstance(pin, ExportedSnapshot):
             raise TypeError("a postgres source is pinned by an exported snapshot")
         limit = source.limits.statement_timeout
@@ -374,16 +373,16 @@ class PostgresConnector:
                 session.execute(adopting)
             except psycopg.Error as cause:
                 raise SnapshotLostError(
-                    self.source, "its exported snapshot is gone; run again"
+                    self.source, "its exported snapshot no longer exists; run again"
                 ) from cause
             yield session
 
     def _columns(
         self, session: Session, query: sql.Composable
     ) -> tuple[list[SourceColumn], list[tuple[str, str]]]:
-        """Described by the server; `prepare` refuses a second statement in the text.
+        """Columns that the server describes; `prepare` refuses a second statement in the text.
 
-        Columns without a canonical type come apart, with the server's word for it.
+        Columns without a canonical type are returned separately, with the server's type name.
         """
         cursor = session.execute(query + sql.SQL(" LIMIT 0"), prepare=True)
         columns, others = [], []
@@ -424,9 +423,9 @@ class PostgresConnector:
         )
 
     def _check_standing(self, session: Session, source: Source) -> None:
-        """A snapshot keeps rows, but not against those who empty or move a whole table.
+        """A snapshot does not protect against commands that empty or rewrite a whole table.
 
-        From here on the session's lock keeps them away.
+        The session's lock blocks them from here on.
         """
         if source.relation is None:
             return
@@ -434,7 +433,7 @@ class PostgresConnector:
         if row is None or not row[0]:
             raise SnapshotLostError(
                 self.source,
-                f"{source.relation} was emptied, rewritten or made anew since its snapshot was "
+                f"{source.relation} was emptied, rewritten or recreated after its snapshot was "
                 "taken (TRUNCATE, VACUUM FULL, CLUSTER, REFRESH, ALTER TABLE); run again",
             )
 
@@ -451,19 +450,19 @@ class PostgresConnector:
     def _typed_batches(
         self, scan: Scan, within: sql.Composable | None, sessions: Sessions
     ) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
-        """Rows of one range, or all, as an extract holds them."""
+        """Rows of one range, or all rows, as batches of an extract."""
         kinds = [(column.name, column.type) for column in scan.columns]
         for batch in self._copied(scan, statement(scan, within), len(kinds), sessions):
             yield typed_batch(batch, kinds)
 
     def _source_error(self, cause: psycopg.Error) -> SourceError:
-        """The server's primary message: it names objects, never values."""
+        """Translate an error with the server's primary message: it names objects, never values."""
         message = cause.diag.message_primary or "the server gave no reason"
         if isinstance(cause, psycopg.errors.QueryCanceled):
             return self._too_long()
         if isinstance(cause, psycopg.errors.LockNotAvailable):
             return QueryFailedError(
-                self.source, "another session kept it locked for 5 s; run again when that has ended"
+                self.source, "another session locked it for 5 s; run again after that session ends"
             )
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
             if "row-level security" in message:
@@ -478,11 +477,11 @@ class PostgresConnector:
         return self._read_failure(cause)
 
     def _read_failure(self, cause: psycopg.Error) -> SourceError:
-        """Without the server's message, which may quote values."""
+        """Translate an error without the server's message, which may quote values."""
         if isinstance(cause, psycopg.DataError):
             return QueryFailedError(
                 self.source,
-                "an expression, a filter or a query fails on some row: a value does not fit its "
+                "an expression, a filter or a query fails for a row: a value does not fit its "
                 f"type ({type(cause).__name__})",
             )
         if isinstance(cause, psycopg.OperationalError):

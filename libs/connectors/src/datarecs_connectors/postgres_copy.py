@@ -1,6 +1,6 @@
 """The bytes of COPY as columns of text, block by block: quoted empty is text, unquoted is NULL.
 
-Apart from the connector because it knows the protocol's text and nothing of sessions or scans.
+Separate from the connector because it uses only the text format, without sessions or scans.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 
 
 def blocks(copy: psycopg.Copy, names: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
-    """Whole rows of at least a block each, or as many as may be together; at least one batch."""
+    """Batches of whole rows, of at least one block or the maximum row count; at least one batch."""
     block, rows = bytearray(), 0
     for row in copy:
         block += row

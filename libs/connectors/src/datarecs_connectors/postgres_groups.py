@@ -1,7 +1,7 @@
-"""What a PostgreSQL server answers when it is asked for groups: checked, counted, stored.
+"""Groups that a PostgreSQL server computes: checked, counted, stored.
 
-Apart from the connector because a group is believed only after its values were looked at: one that
-holds what has no canonical form sends the engine back to the rows (NotPushedError).
+Separate from the connector because groups are used only after their values are checked: for a value
+without a canonical form the engine reads the rows instead (NotPushedError).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _BEHIND = 3
 def typed_batch(
     batch: pa.RecordBatch, kinds: Sequence[tuple[str, CanonicalType]]
 ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
-    """Text columns of COPY as an extract holds them, and those with values that have no form."""
+    """Text columns of COPY as columns of an extract, and the columns with INVALID values."""
     columns = [_typed(column, kind) for column, (_, kind) in zip(batch.columns, kinds, strict=True)]
     return table_of([name for name, _ in kinds], columns)
 
@@ -39,7 +39,7 @@ def _typed(texts: pa.Array, kind: CanonicalType) -> TypedColumn:
 
 @dataclass(slots=True, kw_only=True)
 class GroupedAnswer:
-    """One answer, as it is stored."""
+    """One answer of the server, in its stored form."""
 
     scan: Scan
     groups: Groups
@@ -64,11 +64,11 @@ class GroupedAnswer:
 
         Raises:
             NotPushedError: a value has no canonical form, or a sum needs more than 38 digits.
-            SourceLimitError: more groups than the source may have rows.
+            SourceLimitError: more groups than the row limit of the source.
         """
         brought = write_extract(self.scan, map(self._checked, batches), directory, progress)
         if brought.extract is None:
-            raise TypeError("groups are brought")
+            raise TypeError("the scan has no groups")
         return replace(brought, extract=replace(brought.extract, source_rows=self.all_rows))
 
     def _checked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[str, ...]]:

@@ -1,8 +1,8 @@
-"""How a session signs in: by SCRAM alone, over TLS, unless the connection says otherwise in words.
+"""Login of a session: only SCRAM, over TLS, unless the connection explicitly declares otherwise.
 
-Apart from the reads because this decides what a server, or somebody in between, may learn of a
-password: SCRAM never sends it, and libpq ends the connection before it answers a request for the
-password itself or for its MD5 (`require_auth`, libpq 16 and newer).
+Separate from the reads because this decides what a server or an attacker on the network can learn
+of a password: SCRAM never sends it, and libpq ends the connection before it answers a request for
+the password or for its MD5 (`require_auth`, libpq 16 and newer).
 """
 
 import os
@@ -28,13 +28,13 @@ def login_parameters(
 ) -> dict[str, Any]:
     """The libpq parameters of TLS and authentication.
 
-    Without a password the server must ask for none: libpq would take one from PGPASSWORD or
-    ~/.pgpass, which are the platform's and not the connection's.
+    Without a password the server must not request one: libpq would use PGPASSWORD or
+    ~/.pgpass, which belong to the platform and not to the connection.
 
     Args:
         source: named in errors.
         config: of the connection.
-        address: the checked address that is dialled.
+        address: the checked address to connect to.
         password: empty when the connection has none.
 
     Raises:
@@ -65,18 +65,18 @@ def login_parameters(
 
 
 def _authorities(config: PostgresConfig) -> dict[str, str]:
-    """Who may sign the server's certificate; libpq's own default is a file in the home folder."""
+    """The accepted root certificates; the default of libpq is a file in the home folder."""
     if config.ca is not None:
         return {"sslrootcert": _certificate_file(config.ca)}
     if config.sslmode not in _VERIFYING:
         return {}
-    # `system` asks the OpenSSL inside the driver's wheel, which looks in folders of its own.
+    # `system` means the OpenSSL inside the driver's wheel, which uses different folders.
     return {"sslrootcert": ssl.get_default_verify_paths().cafile or "system"}
 
 
 @cache
 def _certificate_file(pem: str) -> str:
-    """A path under which this process reads the certificates; libpq opens it at each connect."""
+    """The path of the certificates for this process; libpq opens it at each connect."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("datarecs-ca")
         path = f"/proc/self/fd/{descriptor}"
@@ -93,7 +93,7 @@ def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> st
     known = (
         (
             ("authentication method requirement",),
-            f"{where} asks for no scram-sha-256, so no password was sent; see its pg_hba.conf",
+            f"{where} does not use scram-sha-256, so no password was sent; see its pg_hba.conf",
         ),
         (
             ("password authentication failed", "no pg_hba.conf entry"),
@@ -105,7 +105,7 @@ def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> st
         ),
         (
             ("too many connections", "connection slots"),
-            f"{where} has no session left for user {config.user}; lower limits.max_connections",
+            f"{where} has no free connection for user {config.user}; lower limits.max_connections",
         ),
         (("ssl", "certificate"), f"{where}: TLS failed for sslmode {config.sslmode}"),
         (("timeout",), f"{where} did not answer within {CONNECT_TIMEOUT_S} s"),

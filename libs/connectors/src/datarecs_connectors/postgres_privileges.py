@@ -1,8 +1,8 @@
-"""What a source's role may do besides reading.
+"""What a source's role may do in addition to reading.
 
-The database role is the boundary of a job's SQL, not the session: a role with write grants switches
-a read-only session off in one statement. So profile `server` refuses such a role before any text
-of a job reaches the server, and a probe names what it found (spec security 7, wall 1).
+The database role limits a job's SQL, not the session: a role with write grants ends the read-only
+mode with one statement. So profile `server` refuses such a role before any SQL of a job reaches the
+server, and a probe lists the privileges (spec security 7, wall 1).
 """
 
 from datarecs_connectors.errors import PermissionDeniedError
@@ -33,9 +33,9 @@ ORDER BY 1 LIMIT 1
 
 
 def excess_privileges(session: Session) -> tuple[str, ...]:
-    """What the session's role may do besides reading, in words; empty for a role that only reads.
+    """Texts for what the session's role may do in addition to reading; empty if it only reads.
 
-    A superuser is named as such alone, since it may do everything else as well.
+    For a superuser this is the only text, because a superuser may do everything.
     """
     row = session.execute(_ATTRIBUTES, (list(_SERVER_ROLES),)).fetchone()
     if row is None:
@@ -67,6 +67,6 @@ def refuse_privileged_role(session: Session, *, source: str, profile: Profile, u
     if excess := excess_privileges(session):
         raise PermissionDeniedError(
             source,
-            f"role {user} {' and '.join(excess)}; a source is read by a role that has SELECT on "
-            "what it reads and nothing else",
+            f"role {user} {' and '.join(excess)}; use a role that has only SELECT, on the "
+            "relations of the source",
         )

@@ -1,8 +1,8 @@
-"""How a relation of PostgreSQL is cut into ranges, one per reader, and why some are not cut.
+"""Divide a relation of PostgreSQL into ranges, one per reader, or state why it is not divided.
 
-Ranges are open at both ends, so that together they hold every row whatever was known when they were
-made: of places (`ctid`) by block, of a column by values of its own with NULL in the first. Apart
-from the connector because a plan tells the same decision that readers obey.
+The first and last range have no outer limit, so together the ranges contain every row, also with
+outdated statistics: by row position (`ctid`) per block, or by values of a column with NULL in the
+first range. Separate from the connector because plans show the decision that readers use.
 """
 
 import os
@@ -21,14 +21,14 @@ from datarecs_core.jobs.definition import Source
 
 AUTO, NONE = "auto", "none"
 LEAST_BYTES = 16 * 2**20
-"""Of a range that nobody asked for: a session costs a few ms, and so does what it saves below."""
+"""Minimum size of an undeclared range: below it a session costs more than it saves."""
 _MOST_RANGES = 8
 _TID_RANGES_SINCE = 140_000
 _SAMPLED_BYTES = 8 * 2**20
 _PARTITIONED = "p"
 _NOT_CUT: Mapping[str, str] = {
-    "v": "a view may answer each session differently",
-    "f": "another server holds its rows, which no snapshot covers",
+    "v": "a view may return different rows to each session",
+    "f": "its rows are on another server, outside the snapshot",
 }
 _RELATION = """
 SELECT c.relkind::text, coalesce(m.amname::text, ''), c.relhassubclass, pg_relation_size(c.oid),
@@ -43,12 +43,12 @@ FROM pg_class c LEFT JOIN pg_am m ON m.oid = c.relam WHERE c.oid = to_regclass(%
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """What the catalog says of a relation at a pin."""
+    """The catalog entry of a relation at a pin."""
 
     kind: str
     """`relkind`."""
     access: str = "heap"
-    """How its rows are stored; empty where it stores none."""
+    """Its storage method; empty if it stores no rows."""
     has_heirs: bool = False
     """Other tables inherit from it, or are its partitions."""
     size_bytes: int = 0
@@ -63,12 +63,12 @@ class Relation:
 
     @property
     def all_bytes(self) -> int:
-        """Of its partitions, too."""
+        """Bytes, with those of its partitions."""
         return self.size_bytes + self.partition_bytes
 
 
 def relation_of(session: Session, source: Source) -> Relation | None:
-    """None for a query, and for what this login cannot look up."""
+    """None for a query, and for a relation that this login cannot look up."""
     if source.relation is None:
         return None
     try:
@@ -101,7 +101,7 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
     """How a source is read.
 
     Args:
-        source: its partition and its connections decide.
+        source: its partition and connection limits decide.
         relation: as it is at the pin.
         version: of the server, as `server_version_num`.
         cores: of this machine; more readers than these need a declared count.
@@ -110,7 +110,7 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
     if why is not None or relation is None:
         return Ranges(reason=why or "")
     partition, limits = source.partition, source.limits
-    # One session holds the snapshot; one reads beside it, whatever the limit.
+    # One session holds the snapshot; at least one more reads, for every limit.
     most = max(limits.max_connections - 1, 1)
     bounds = [
         (most, f"limits.max_connections {limits.max_connections}, one of which holds the pin")
@@ -123,9 +123,9 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
         wanted = min(wanted, relation.blocks)
     if wanted <= 1:
         small = (
-            f"it has less than {2 * LEAST_BYTES // 2**20} MiB; partition.count cuts it all the same"
+            f"it has less than {2 * LEAST_BYTES // 2**20} MiB; partition.count divides it anyway"
         )
-        return Ranges(reason="its rows lie in one block" if partition.count else small)
+        return Ranges(reason="its rows are in one block" if partition.count else small)
     at_once, reason = min(bounds, key=lambda bound: bound[0])
     if at_once == 1 and partition.count is None:
         return Ranges(reason=reason)
@@ -138,7 +138,7 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
 
 
 def conditions_of(session: Session, source: Source, ranges: Ranges) -> Sequence[sql.Composable]:
-    """One condition per range, each row of the relation in exactly one; none for an only range."""
+    """One condition per range, each row of the relation in exactly one; none for one range."""
     if ranges.by is None:
         relation = relation_of(session, source)
         blocks = 0 if relation is None else relation.blocks
@@ -150,9 +150,9 @@ def conditions_of(session: Session, source: Source, ranges: Ranges) -> Sequence[
 
 
 def standing(source: Source) -> sql.Composed:
-    """Whether the rows of a relation still lie where its snapshot has them; no row for a new one.
+    """Whether the rows of a relation are still in the file of its snapshot; no row for a new one.
 
-    The name in FROM takes the lock that keeps them there until the transaction ends.
+    The name in FROM takes the lock that prevents a rewrite until the transaction ends.
     """
     return sql.SQL(
         "SELECT c.relfilenode = 0 OR c.relfilenode = pg_relation_filenode(c.oid) FROM pg_class c"
@@ -161,14 +161,14 @@ def standing(source: Source) -> sql.Composed:
 
 
 def _why_one(source: Source, relation: Relation | None, version: int) -> str | None:
-    """Why a source is not cut at all; None where it may be."""
+    """Why a source is not divided; None if it can be divided."""
     partition = source.partition
     if partition.by == NONE or partition.count == 1:
-        return "the job asks for one"
+        return "the job declares one"
     if source.query is not None:
-        return "a query may answer each session differently"
+        return "a query may return different rows to each session"
     if relation is None:
-        return "the catalog says nothing about it to this login"
+        return "this login cannot read its catalog entry"
     if relation.kind in _NOT_CUT:
         return _NOT_CUT[relation.kind]
     return _why_no_places(relation, version) if partition.by == AUTO else _why_no_values(relation)
@@ -189,7 +189,7 @@ def _why_no_places(relation: Relation, version: int) -> str | None:
     if relation.access != "heap":
         return f"its rows are stored as {relation.access}, not as a heap"
     if version < _TID_RANGES_SINCE:
-        return f"PostgreSQL {version // 10_000} reads no range of blocks; 14 does"
+        return f"PostgreSQL {version // 10_000} cannot read a range of blocks; 14 can"
     return None
 
 
@@ -199,7 +199,7 @@ def _by_place(cuts: Sequence[int]) -> list[sql.Composable]:
 
 
 def _by_column(column: str, cuts: Sequence[object]) -> list[sql.Composable]:
-    """A value as text takes the column's type, and meets the column by the column's own order."""
+    """Conditions by text values that take the column's type and compare in the column's order."""
     values = [sql.Literal(str(each)) for each in dict.fromkeys(cuts)]
     name = sql.Identifier(column)
     return _between(name, values, first="({column} < {cut} OR {column} IS NULL)")
@@ -219,7 +219,7 @@ def _between(
 
 
 def _cutting(source: Source, ranges: Ranges, relation: Relation | None) -> sql.Composed:
-    """Values that cut a sample of the relation into equal parts, in the column's own order."""
+    """Values that divide a sample of the relation into equal parts, in the column's order."""
     size = 0 if relation is None else relation.all_bytes
     percent = min(100.0, max(100 * _SAMPLED_BYTES / max(size, 1), 0.01))
     fractions = [at / ranges.count for at in range(1, ranges.count)]

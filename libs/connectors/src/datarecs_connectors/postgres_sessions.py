@@ -1,7 +1,7 @@
-"""Sessions of readers: how one ends, how others are ended from outside, and when by themselves.
+"""Sessions of readers: how they end, how they are cancelled, and when they time out.
 
-A session that was closed here is gone from the server, too: whoever opens the next one is not
-counted twice against a login's connections.
+Closing waits until the server has closed the session, so the next session does not count twice
+against the login's connection limit.
 """
 
 import os
@@ -21,9 +21,9 @@ from datarecs_core.comparison.planning.scan import ExportedSnapshot
 Session = psycopg.Connection[tuple[object, ...]]
 _GONE_WITHIN_S = 5
 _OBEYS_WITHIN_S = 5
-"""The server a timeout of its own."""
+"""Extra time for the server to apply its statement timeout."""
 _CANCELS, _CANCEL_S, _CANCEL_AGAIN_S = 6, 1.0, 0.2
-"""Requests to cancel after a stop, and the seconds that each may take and is waited for."""
+"""Requests to cancel after a stop, and the seconds that each may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class HeldSnapshot:
         except psycopg.Error as cause:
             raise SnapshotLostError(
                 self.source,
-                "the session that held the snapshot was cut; run again, and raise "
-                "snapshot.max_hold where it was held for longer",
+                "the session that held the snapshot has ended; run again, and raise "
+                "snapshot.max_hold if the run needs more time",
             ) from cause
         return self.pin
 
@@ -54,7 +54,7 @@ class HeldSnapshot:
 
 @contextmanager
 def ending(session: Session) -> Iterator[Session]:
-    """The session, which is closed afterwards; the server hangs up when nothing of it is left."""
+    """The session, closed afterwards; waits until the server has closed it too."""
     try:
         yield session
     finally:
@@ -62,16 +62,16 @@ def ending(session: Session) -> Iterator[Session]:
 
 
 NEVER_STOPPED = Stopping()
-"""For statements that are over at once."""
+"""Time limit of statements that end immediately."""
 
 
 @contextmanager
 def deadline(session: Session, limit: timedelta, stop: Stopping = NEVER_STOPPED) -> Iterator[Event]:
-    """A statement that this process ends by its own clock; the event is set once it had to.
+    """A statement with a time limit in this process; the event is set when the limit ended it.
 
-    The server has its own `statement_timeout` and is given the time to obey it, then asked to
-    cancel, and then the line is cut: it may have been told to forget the time, or be lost. A stop
-    asks it to cancel at once.
+    After the server's `statement_timeout` and a margin, the statement is cancelled, and then the
+    connection is closed: a job's SQL may have changed the timeout, or the server may be lost. A
+    stop cancels at once.
     """
     done, late = Event(), Event()
 
@@ -95,9 +95,9 @@ def deadline(session: Session, limit: timedelta, stop: Stopping = NEVER_STOPPED)
 
 
 def _cancel(session: Session, done: Event) -> None:
-    """Ask the server to cancel until the work is done, and cut the line when that does not help.
+    """Send cancel requests until the work has ended, then close the connection.
 
-    A request that comes between two statements is lost, so it is repeated.
+    A request between two statements is lost, so it is repeated.
     """
     for _ in range(_CANCELS):
         with suppress(psycopg.Error):
@@ -116,7 +116,7 @@ def _cut(session: Session) -> None:
 
 
 def hang_up(session: Session) -> None:
-    """Close the session and wait until the server has; safe to repeat."""
+    """Close the session and wait until the server has closed it; safe to repeat."""
     if session.closed:
         return
     with socket.socket(fileno=os.dup(session.fileno())) as line, suppress(OSError):
@@ -128,7 +128,7 @@ def hang_up(session: Session) -> None:
 
 @dataclass(slots=True)
 class Sessions:
-    """Sessions that read at the moment."""
+    """Sessions with a read in progress."""
 
     _open: set[Session] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
@@ -144,7 +144,7 @@ class Sessions:
                 self._open.discard(session)
 
     def interrupt(self) -> None:
-        """Cancel what they wait for; one that waits for nothing does not notice."""
+        """Cancel their statements; no effect on a session without a statement."""
         with self._lock:
             reading = tuple(self._open)
         for session in reading:

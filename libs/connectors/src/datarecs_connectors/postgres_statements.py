@@ -1,9 +1,9 @@
-"""The SQL that reads a PostgreSQL source: its rows, some of them, or groups of them.
+"""The SQL that reads a PostgreSQL source: all rows, some rows, or groups of rows.
 
-Apart from the connector because plans print it without a session. Text is compared, grouped and
-ordered by its bytes (`COLLATE "C"`) whatever collation a column has; padding of `char(n)` is cut
-off. Rows with a value that has no canonical form (NaN, infinity, years outside 1 to 9999) are
-never left out by a condition: the engine decides about them.
+Separate from the connector because plans print it without a session. Text is compared, grouped and
+ordered by its bytes (`COLLATE "C"`) for every collation of a column; the padding of `char(n)` is
+removed. A condition never excludes rows with a value without a canonical form (NaN, infinity, years
+outside 1 to 9999): the engine decides about them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 2**63
 _MOST_TEXT = 4 * 2**20
-"""Letters of the keys that one statement lists."""
+"""Maximum characters of the keys in one statement."""
 _SPACED = ("bpchar", "char", "character(")
 _UNBOUNDED = {
     TypeKind.DECIMAL: "{0} = 'NaN'",
@@ -54,7 +54,7 @@ _UNBOUNDED = {
 
 
 def statement_of(scan: Scan) -> str:
-    """The SELECT that a scan sends, as people read it in a plan."""
+    """The SELECT of a scan, as text for plans."""
     return statement(scan).as_string(None)
 
 
@@ -63,28 +63,28 @@ def statement(scan: Scan, within: sql.Composable | None = None) -> sql.Composabl
 
     Args:
         scan: of rows, some rows or groups.
-        within: the range of one reader, where it brings rows of a relation.
+        within: the range of one reader, if it reads rows of a relation.
 
     Raises:
-        NotPushedError: what the scan asks for cannot be said in SQL.
+        NotPushedError: SQL cannot express the scan.
     """
     return _rows(scan, within) if scan.groups is None else _grouped(scan, scan.groups)
 
 
 def counting(scan: Scan, *, is_restricted: bool = False) -> sql.Composed:
-    """How many rows the source has behind its filter; or of them, those that a scan brings."""
+    """The number of rows that match the source's filter, or of those that the scan reads."""
     conditions = [*_filters(scan), *(_restrictions(scan) if is_restricted else [])]
     place = origin(source_of(scan)) + _where(conditions)
     return sql.SQL("SELECT count(*) FROM {}").format(place)
 
 
 def explaining(scan: Scan) -> sql.Composed:
-    """How the server would go about the SELECT of a scan, which is not executed."""
+    """The EXPLAIN of a scan's SELECT, which is not executed."""
     return sql.SQL("EXPLAIN {}").format(statement(scan))
 
 
 def source_of(scan: Scan) -> Source:
-    """As far as its place goes."""
+    """The part of the statement with FROM and the conditions."""
     return Source(
         name=scan.source,
         kind=scan.kind,
@@ -97,13 +97,13 @@ def source_of(scan: Scan) -> Source:
 def origin(source: Source) -> sql.Composable:
     """The relation or the wrapped query; names quoted by the driver."""
     if source.query is not None:
-        # The line break ends a comment at the end of the text, so that the bracket is not lost.
+        # The line break ends a comment at the end of the text, before the bracket.
         return sql.SQL("({}\n) AS q").format(sql.SQL(source.query))
     return sql.Identifier(*(source.relation or "").split("."))
 
 
 def answers(scan: Scan, groups: Groups) -> tuple[tuple[str, CanonicalType], ...]:
-    """Name and type of every column that the source gives for groups, before `ALL_ROWS`."""
+    """Name and type of every column that the source returns for groups, before `ALL_ROWS`."""
     kinds = {column.name: column.type for column in scan.columns}
     dimensions = ((name, kinds[name]) for name in groups.dimensions)
     partials = ((each.name, _type_of(each, kinds[each.column])) for each in groups.partials)
@@ -166,7 +166,7 @@ def _where(conditions: Sequence[sql.Composable]) -> sql.Composable:
 
 
 def _restrictions(scan: Scan) -> list[sql.Composable]:
-    """What conditions rows must meet to be read by some stage."""
+    """The conditions of the rows that a stage needs."""
     if scan.only is None:
         return []
     columns = _Columns(scan)
@@ -182,7 +182,7 @@ def _restrictions(scan: Scan) -> list[sql.Composable]:
 
 
 def _listed(columns: "_Columns", keys: Keys) -> sql.Composable:
-    """NULL is equal to NULL here, so keys are listed by the columns that are NULL in them."""
+    """Keys grouped by their NULL columns, because NULL is equal to NULL here."""
     if sum(len(each or "") for values in keys.values for each in values) > _MOST_TEXT:
         raise NotPushedError("the keys are too long for one statement")
     shapes: dict[tuple[bool, ...], list[tuple[str | None, ...]]] = {}
@@ -224,7 +224,7 @@ class _Columns:
         return {column.name: column.type for column in self.scan.columns}
 
     def value(self, name: str) -> sql.Composable:
-        """As it is read."""
+        """The column as it is read."""
         column = self.scan.column(name)
         if column.expression is not None:
             written = column.expression
@@ -235,14 +235,14 @@ class _Columns:
         return sql.SQL("{}::text").format(plain) if spaced else plain
 
     def met(self, name: str) -> sql.Composable:
-        """As it is compared and grouped."""
+        """The column as it is compared and grouped."""
         value = self.value(name)
         if self.scan.column(name).type.kind is TypeKind.TEXT:
             return sql.SQL('{}::text COLLATE "C"').format(value)
         return value
 
     def odd(self, names: Sequence[str]) -> sql.Composable | None:
-        """Whether one of the columns holds what has no canonical form; never NULL by itself."""
+        """Whether one of the columns has a value without a canonical form; never NULL."""
         kinds = self.kinds
         parts = [
             sql.SQL("coalesce({}, false)").format(sql.SQL(text).format(self.value(name)))
@@ -252,7 +252,7 @@ class _Columns:
         return sql.SQL("({})").format(sql.SQL(" OR ").join(parts)) if parts else None
 
     def condition(self, written: str) -> tuple[sql.Composable, Sequence[str]]:
-        """A stage's condition, and the columns it names."""
+        """A stage's condition and its columns."""
         try:
             clause = exact_condition(written, self.kinds)
         except NotExactError as cause:
@@ -260,7 +260,7 @@ class _Columns:
         return sql.SQL(clause.sql(self._operand)), tuple(clause.types)
 
     def key(self, name: str, written: str) -> sql.Composable:
-        """A value of a key; raises NotPushedError where the text is none."""
+        """A value of a key; raises NotPushedError if the text is not a value."""
         value = read_text(written, self.kinds[name])
         if value is None:
             raise NotPushedError("a key has no canonical form")
@@ -286,7 +286,7 @@ def _computed(typing: Callable[[], Typed], scan: Scan) -> sql.Composable:
 
 
 def _formed(name: str, kind: CanonicalType) -> str:
-    """A column in the one form of its type, as expressions take it."""
+    """A column in the standard form of its type, for expressions."""
     column = sql.Identifier(name).as_string(None)
     match kind.kind:
         case TypeKind.TEXT:
@@ -301,7 +301,7 @@ def _formed(name: str, kind: CanonicalType) -> str:
 
 
 def _constant(value: Value) -> str:
-    """A literal with its type written to it."""
+    """A literal with its type."""
     content = value.content
     match value.tag, content:
         case Tag.NUMBER, Decimal() if content.is_finite():
@@ -321,14 +321,14 @@ def _constant(value: Value) -> str:
 
 def _moment(tag: Tag, content: Decimal) -> str:
     if not content.is_finite() or content % 1:
-        raise NotPushedError("a moment is finer than a microsecond")
+        raise NotPushedError("a time is finer than a microsecond")
     try:
         if tag is Tag.DATE:
             day = date(1970, 1, 1) + int(content) * _DAY
             return f"{_text(day.isoformat())}::date"
         moment = _EPOCH + int(content) * _MICROSECOND
     except OverflowError as cause:
-        raise NotPushedError("a moment lies outside the years 1 to 9999") from cause
+        raise NotPushedError("a time is outside the years 1 to 9999") from cause
     if tag is Tag.INSTANT:
         return f"{_text(moment.isoformat())}::timestamptz"
     return f"{_text(moment.replace(tzinfo=None).isoformat())}::timestamp"

@@ -1,9 +1,9 @@
-"""What a PostgreSQL server knows before it reads.
+"""Statistics of a PostgreSQL server before a read.
 
-How many rows and values it expects, and which of its types it compares as canonical values are.
+The estimated numbers of rows and values, and the types that compare as canonical values do.
 
-Guesses decide how a stage is compared and never what comes out; a server that knows nothing, or
-shows nothing to this login, is asked for its rows.
+Estimates decide how a stage is compared, never its result; if the server has no statistics, or this
+login may not read them, its rows are read.
 """
 
 from collections.abc import Mapping
@@ -30,24 +30,24 @@ WHERE s.schemaname = (
 """
 _GROUPED_OIDS = frozenset({16, 20, 21, 23, 25, 1042, 1043, 1082, 1114, 1184, 1700, 2950})
 """bool, the integers, text, char(n), varchar, date, timestamps, numeric, uuid: not `oid`, which
-nobody adds up, `name` and `"char"`, whose text is cut, nor floats, json and times of day."""
+has no sums, `name` and `"char"`, whose text is cut, nor floats, json and times of day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Of one relation; empty for queries, views and what nobody has analysed."""
+    """Statistics of one relation; empty for queries, views and relations never analysed."""
 
     rows: int | None = None
     size_bytes: int | None = None
     distinct: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, column: SourceColumn) -> SourceColumn:
-        """The column with the values that are expected of it."""
+        """The column with its estimated number of values."""
         return replace(column, distinct=self.distinct.get(column.name))
 
 
 def statistics_of(session: psycopg.Connection[tuple[object, ...]], source: Source) -> Statistics:
-    """What the catalog says about a relation, read in the transaction of the pin."""
+    """Statistics of a relation from the catalog, read in the transaction of the pin."""
     if source.query is not None:
         return Statistics()
     name = origin(source).as_string(session)
@@ -70,7 +70,7 @@ def statistics_of(session: psycopg.Connection[tuple[object, ...]], source: Sourc
 
 
 def _expected(estimate: float, rows: int) -> int:
-    """A negative number is a share of the rows; NULL is one value more."""
+    """A negative number is a share of the rows; NULL counts as one more value."""
     return 1 + round(estimate if estimate >= 0 else -estimate * rows)
 
 
@@ -79,8 +79,8 @@ def groups_exactly(
 ) -> bool:
     """Whether values of a type are grouped, compared and ordered as canonical ones are.
 
-    Text is, by its bytes, where these are UTF-8. A bare numeric is not: what needs more than 38
-    digits is no number here.
+    True for text, by its bytes, in a UTF-8 database. False for numeric without precision: values
+    of more than 38 digits are not numbers here.
     """
     if oid not in _GROUPED_OIDS or (kind.kind is TypeKind.DECIMAL and kind.scale is None):
         return False

@@ -1,4 +1,4 @@
-"""PostgreSQL's types as canonical ones, and the texts of COPY as values."""
+"""PostgreSQL types as canonical types, and the texts of COPY as values."""
 
 from collections.abc import Callable
 from datetime import date, datetime, time
@@ -45,7 +45,7 @@ _CAST_AT_ONCE = frozenset({TypeKind.DATE, TypeKind.INSTANT, TypeKind.LOCAL_TIMES
 
 
 def canonical_type(oid: int, precision: int | None, scale: int | None) -> CanonicalType | None:
-    """None for a type without a canonical one here (arrays, composites, intervals, …)."""
+    """None for a type without a canonical type (arrays, composites, intervals, …)."""
     if oid == _NUMERIC:
         if precision is None or precision > types.MAX_DIGITS or (scale or 0) < 0:
             return types.NUMERIC
@@ -67,7 +67,7 @@ def _bytes(text: str) -> bytes:
 
 
 def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
-    """For texts of COPY that Arrow does not cast by itself; None where it does.
+    """The reader for texts of COPY that Arrow does not cast; None if Arrow casts them.
 
     Dates beyond year 9999, before year 1 and the infinities have no column type: ValueError.
     """
@@ -87,9 +87,9 @@ def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
 
 
 def cast_at_once(texts: pa.Array, kind: CanonicalType) -> pa.Array | None:
-    """Texts of COPY as the column that an extract holds, where all have their usual form.
+    """Texts of COPY as a column of an extract, if all have their usual form.
 
-    None where one has not, or nothing is gained: then `text_reader` tells value by value.
+    None if one has another form, or if it saves no time: then `text_reader` reads value by value.
     """
     if kind.kind is TypeKind.BOOL:
         known = pc.is_in(texts.drop_null(), value_set=pa.array(["t", "f"]))
@@ -103,19 +103,19 @@ def cast_at_once(texts: pa.Array, kind: CanonicalType) -> pa.Array | None:
 
 
 def _float(text: str, kind: CanonicalType) -> float:
-    """One of 32 bits is widened, whatever shorter text the server writes for it."""
+    """Widen a 32-bit float, also from the shorter text that the server writes for it."""
     value = float(text)
     return float(unpack("f", pack("f", value))[0]) if kind.kind is TypeKind.FLOAT32 else value
 
 
 def _number(text: str, kind: CanonicalType) -> object:
-    """A column of declared digits has no form for NaN, whoever reads it."""
+    """A column with declared digits has no form for NaN, for every reader."""
     number = Decimal(text)
     return number if kind.scale is None or number.is_finite() else Invalid(text.encode())
 
 
 def plain_reader(kind: CanonicalType) -> Callable[[str], object]:
-    """A text of COPY as the plain value the oracle takes."""
+    """A text of COPY as a plain value of the oracle."""
     reader = text_reader(kind)
 
     def read(text: str) -> object:

@@ -1,7 +1,7 @@
-"""What no source reads: folders and files of the platform, and files that lie in these folders.
+"""Files that no source reads: folders and files of the platform, and all files in these folders.
 
-Apart from `confinement`, which walks the path of a source: a hard link outside leads to a file
-inside, and so the walk goes the other way here, through the folders of the platform.
+Separate from `confinement`, which walks the path of a source: a hard link outside may lead to a
+file inside, so this module walks the folders of the platform.
 """
 
 import os
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DATA_DIRECTORY = ".datarecs"
-"""Name of the folder in which `datarecs up` keeps keys, passwords and data."""
+"""Name of the folder where `datarecs up` stores keys, passwords and data."""
 SYSTEM_FOLDERS = (Path("/proc"), Path("/sys"))
 MAX_ENTRIES = 1_000_000
-"""Files in the folders of the platform that one search passes."""
+"""Maximum number of files in one search of the platform's folders."""
 FileId = tuple[int, int]
 """Device and inode."""
 
 
 class UnsearchableError(Exception):
-    """A folder of the platform cannot be listed, or holds too many files."""
+    """A folder of the platform cannot be listed, or contains too many files."""
 
 
 def file_id(status: os.stat_result) -> FileId:
@@ -28,7 +28,7 @@ def file_id(status: os.stat_result) -> FileId:
 
 
 def file_ids(paths: Iterable[Path]) -> frozenset[FileId]:
-    """Of the files and folders that exist; links are followed."""
+    """Device and inode of the files and folders that exist; links are followed."""
     ids = set()
     for path in paths:
         with suppress(OSError):
@@ -42,9 +42,9 @@ class PrivatePlaces:
 
     paths: tuple[Path, ...] = ()
     ids: frozenset[FileId] = frozenset()
-    """Of the paths and of the system's folders, as they were when this was made."""
+    """Device and inode of the paths and the system's folders, at the time of creation."""
     _outside: set[tuple[FileId, int]] = field(default_factory=set, compare=False, repr=False)
-    """Files that no folder holds, with the time that a new link changes."""
+    """Files that are in no private folder, with their change time, which a new link changes."""
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> "PrivatePlaces":
@@ -87,7 +87,7 @@ class PrivatePlaces:
 
 
 def _files_below(folder: str) -> Iterator[os.stat_result]:
-    """Through descriptors, without following links; what vanishes meanwhile is passed over."""
+    """Walk by descriptors without following links; files removed during the walk are ignored."""
     try:
         for _, _, names, descriptor in os.fwalk(folder, onerror=_stop_unless_gone):
             for name in names:

@@ -1,4 +1,4 @@
-"""Connection tests as steps, each timed and told with what to do when it fails."""
+"""Connection tests as steps, each with its duration and, on failure, a hint."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -11,7 +11,7 @@ from datarecs_core.jobs.definition import Source
 
 
 def steps(*acts: tuple[str, Callable[[], str]]) -> Sequence[ProbeStep]:
-    """Run acts in order and stop at the first that fails; each answers with the fact found."""
+    """Run steps in order and stop at the first failure; each returns its result as text."""
     done: list[ProbeStep] = []
     for name, act in acts:
         began = perf_counter()
@@ -34,11 +34,11 @@ def steps(*acts: tuple[str, Callable[[], str]]) -> Sequence[ProbeStep]:
 
 
 def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
-    """The folder is there; the source's files are found and can be opened."""
+    """Check that the folder exists and that the source's files can be opened."""
 
     def folder() -> str:
         count = len(tree.find("*")) if not tree.any_path else 0
-        return f"{count} files" if count else "the folder may be read"
+        return f"{count} files" if count else "the folder can be read"
 
     def files() -> str:
         names = tree.find(source.path or "*") if source else []

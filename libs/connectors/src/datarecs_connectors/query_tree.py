@@ -1,8 +1,8 @@
 """The tree of a query on files, as DuckDB parses it: what it reads and which columns it names.
 
-DuckDB has more relations than a job's one table: settings, catalogs and functions that tell of the
-process and its machine. A query names the source's table, its own WITH parts, and functions that
-make rows of arguments; everything else is refused before it runs.
+DuckDB has more relations than a job's table: settings, catalogs and functions that reveal the
+process and its machine. A query may use the source's table, its WITH parts, and functions that make
+rows of arguments; everything else is refused before it runs.
 """
 
 import json
@@ -17,31 +17,31 @@ _WHOLE_ROWS = frozenset({"STAR", "NATURAL", "TABLE_FUNCTION", "SHOW_REF"})
 _ROW_MAKERS = frozenset({"unnest", "range", "generate_series"})
 """Table functions that read nothing."""
 _ENGINE_NAMES = ("duckdb_", "pragma_", "sqlite_", "pg_", "information_schema")
-"""How relations of the engine begin; a WITH part may not stand for one elsewhere in the query."""
+"""Prefixes of the engine's relations; a WITH part may not have such a name."""
 _PROCESS_READERS = frozenset({"current_setting", "getenv", "getvariable", "write_log"})
-"""Functions that tell of the process, or write to its log."""
+"""Functions that reveal the process, or write to its log."""
 
 
 def tree_of(text: str, database: duckdb.DuckDBPyConnection) -> Node | None:
     """The parsed query; None where DuckDB cannot show it, as for SHOW or the statement PIVOT."""
-    # All rows are taken, else the open result keeps the database from the query itself.
+    # All rows are fetched, because an open result would block the query itself.
     ((written,),) = database.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     tree: Node = json.loads(written)
     return None if tree.get("error", True) else tree
 
 
 def first_other_relation(tree: Node, table: str) -> str | None:
-    """What a query reads besides its table, in words; None for a query that reads it alone."""
+    """A text for what a query reads in addition to its table; None if it reads only its table."""
     parts = set(_with_names(tree))
     for name in sorted(parts):
         if name.startswith(_ENGINE_NAMES):
-            return f"a WITH part of the name {name}, which the engine has too"
+            return f"a WITH part named {name}, which is also a name of the engine"
     allowed = {table.casefold(), *parts}
     return next((other for node in _nodes(tree) if (other := _other(node, allowed))), None)
 
 
 def _other(node: Node, allowed: set[str]) -> str:
-    """What one node reads that is not allowed; empty for nothing."""
+    """What one node reads that is not allowed; empty if it is allowed."""
     match node.get("type"):
         case "SHOW_REF":
             return "the list of tables"
@@ -70,7 +70,7 @@ def _with_names(tree: Node) -> Iterator[str]:
 
 
 def _nodes(value: object) -> Iterator[Node]:
-    """Every object of the tree, in no order that matters."""
+    """Every object of the tree, in any order."""
     waiting = [value]
     while waiting:
         match waiting.pop():
@@ -85,7 +85,7 @@ def _nodes(value: object) -> Iterator[Node]:
 
 @dataclass(slots=True)
 class Words:
-    """Every text in the tree of a query, and whether it may take columns that it does not name."""
+    """Every text in the tree of a query, and whether it may use columns without their names."""
 
     all: set[str] = field(default_factory=set)
     relations: set[str] = field(default_factory=set)
@@ -99,7 +99,7 @@ class Words:
 
     @property
     def whole(self) -> bool:
-        """Also where a table's name stands for its rows."""
+        """Also true if a table's name means its rows."""
         return bool(self.relations & self.references) or any(
             each.casefold() in self.all for each in _WHOLE_ROWS
         )

@@ -1,8 +1,8 @@
-"""Queries of custom_sql stages over files: a copy of the source's rows, and what DuckDB answers.
+"""Queries of custom_sql stages over files: a copy of the source's rows, and the result of DuckDB.
 
-The rows of the pinned files, behind the source's filter, are loaded into a database that is walled
-off (`walled_query`). Apart from the connectors because every format of files is queried in the same
-way, and from the walls because most sources are asked nothing and never import DuckDB.
+The rows of the pinned files that match the source's filter are loaded into an isolated database
+(`walled_query`). Separate from the connectors because all file formats are queried in the same way,
+and from `walled_query` because most sources have no query and never import DuckDB.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from datarecs_core.jobs.definition import Source
 
 
 class Readable(Connector, Protocol):
-    """A connector whose rows come as columns, too."""
+    """A connector that also returns rows as columns."""
 
     def batches(self, scan: Scan) -> Batches:
         """Rows of a scan as typed columns by logical names; at least one batch, maybe empty."""
@@ -32,13 +32,13 @@ class Readable(Connector, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueriedFiles:
-    """Port Connector over a file source: its rows, or what a query makes of them."""
+    """Port Connector over a file source: its rows, or the result of a query over them."""
 
     files: Readable
     stop: Stopping = field(default_factory=Stopping)
-    """Ends a query, and the loading of its rows."""
+    """Signal that ends a query and the loading of its rows."""
     _schemas: dict[Pin, SourceSchema] = field(default_factory=dict)
-    """By pin: some formats read every value to know them."""
+    """Schemas by pin: some formats read every value to infer them."""
 
     def pin(self, source: Source) -> HeldPin:
         return self.files.pin(source)
@@ -84,13 +84,13 @@ class QueriedFiles:
         self.files.close()
 
     def _schema(self, source: Source, pin: Pin) -> SourceSchema:
-        """Of the files themselves."""
+        """The schema of the files, without the query."""
         if pin not in self._schemas:
             self._schemas[pin] = self.files.describe(replace(source, query=None), pin)
         return self._schemas[pin]
 
     def _batches(self, scan: Scan) -> Batches:
-        """Rows of the files, with what is computed of them."""
+        """Rows of the files, with computed columns."""
         if not brings_computed(scan):
             return self.files.batches(scan)
         from datarecs_connectors.computing import computed_batches  # noqa: PLC0415 - as said above
@@ -98,7 +98,7 @@ class QueriedFiles:
         return computed_batches(scan, self.files.batches)
 
     def _answers(self, scan: Scan, scratch: str) -> Batches:
-        """Rows of the query, with what is computed of them."""
+        """Rows of the query, with computed columns."""
         if all(column.expression is None for column in scan.columns):
             return self._answered(scan, scratch)
         from datarecs_connectors.computing import computed_batches  # noqa: PLC0415 - as said above
@@ -121,7 +121,7 @@ class QueriedFiles:
         labels = [column.name for column in scan.columns]
         with query.database(scratch, schema) as database:
             needed = query.needed(database, schema)
-        # Columns of equal names stay away: whoever names one of them is told there is none.
+        # Columns with equal names are not loaded: a query that names one fails.
         query_schema = replace(
             schema, columns=tuple(each for each in needed if is_single(each, schema))
         )
@@ -145,12 +145,12 @@ class QueriedFiles:
             if invalid:
                 raise QueryFailedError(
                     scan.source,
-                    f"column {invalid[0]!r} holds values without a canonical form, which no SQL "
-                    "can hold; leave the column out of the query",
+                    f"column {invalid[0]!r} holds values without a canonical form, which SQL "
+                    "cannot hold; leave the column out of the query",
                 )
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > scan.limits.max_rows or size > scan.limits.max_bytes:
-                raise SourceLimitError(scan.source, "its query reads more than limits allow")
+                raise SourceLimitError(scan.source, "its query reads more than its limits allow")
             yield batch
 
 

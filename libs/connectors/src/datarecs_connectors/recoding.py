@@ -1,7 +1,7 @@
 """Text files in other encodings as a stream of UTF-8.
 
-Everything behind it reads one encoding. A byte that has no letter ends the read with its line and
-its place in the file: replaced letters would compare as if they had been written.
+All later steps read UTF-8. A byte that is not a character ends the read with an error that names
+its line and position: replacement characters would be compared as if they were in the file.
 """
 
 import codecs
@@ -28,7 +28,7 @@ class Encoding(StrEnum):
 
 _WIDE = {Encoding.UTF_16, Encoding.UTF_16_LE, Encoding.UTF_16_BE}
 Fail = Callable[[str], CorruptSourceError]
-"""Makes the error of a file from what is wrong with it."""
+"""Creates the error of a file from a description of the fault."""
 
 
 def encoding_of(head: bytes, declared: Encoding, fail: Fail) -> Encoding:
@@ -37,19 +37,19 @@ def encoding_of(head: bytes, declared: Encoding, fail: Fail) -> Encoding:
     Args:
         head: the first bytes.
         declared: in the job, or its default.
-        fail: makes the error.
+        fail: creates the error.
 
     Raises:
-        CorruptSourceError: mark and declaration contradict each other, or neither says enough.
+        CorruptSourceError: mark and declaration contradict each other, or both are missing.
     """
     if head.startswith(_MARKS_32):
-        raise fail("is encoded in UTF-32, which is not read; convert it: iconv -f UTF-32 -t UTF-8")
+        raise fail("is encoded in UTF-32, not supported; convert it: iconv -f UTF-32 -t UTF-8")
     if head.startswith((_MARK_16_LE, _MARK_16_BE)):
         if declared is Encoding.UTF_8 or declared in _WIDE:
             return Encoding.UTF_16
-        raise fail(f"begins with the mark of UTF-16, not {declared}; declare {_declare('utf-16')}")
+        raise fail(f"begins with a UTF-16 mark, not {declared}; declare {_declare('utf-16')}")
     if head.startswith(_MARK_8) and declared is not Encoding.UTF_8:
-        raise fail(f"begins with the mark of UTF-8, not {declared}; declare {_declare('utf-8')}")
+        raise fail(f"begins with a UTF-8 mark, not {declared}; declare {_declare('utf-8')}")
     if declared is Encoding.UTF_16:
         raise fail(
             "has no byte order mark at its beginning; declare "
@@ -67,7 +67,7 @@ def _declare(encoding: str) -> str:
 
 
 def _unmarked_wide(head: bytes) -> str | None:
-    """UTF-16 by the zero half of nearly every letter."""
+    """Detect UTF-16 by the zero byte of nearly every character."""
     pairs = len(head) // 2
     even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
     if pairs and not even and 3 * odd > pairs:
@@ -80,7 +80,7 @@ def _unmarked_wide(head: bytes) -> str | None:
 def as_utf8(chunks: Iterable[bytes], encoding: Encoding, fail: Fail) -> Iterator[bytes]:
     """The text in UTF-8, chunk by chunk.
 
-    Raises CorruptSourceError with line and byte where bytes are no letter of the encoding.
+    Raises CorruptSourceError with line and byte if bytes are not a character of the encoding.
     """
     decoder = codecs.getincrementaldecoder(encoding.value)()
     lines = read = 0
@@ -93,7 +93,7 @@ def as_utf8(chunks: Iterable[bytes], encoding: Encoding, fail: Fail) -> Iterator
             wrong = cause.object[cause.start : cause.end].hex()
             place = read - waiting + cause.start + 1
             raise fail(
-                f"line {lines + before + 1}, byte {place} of the file: 0x{wrong} is no letter of "
+                f"line {lines + before + 1}, byte {place} of the file: 0x{wrong} is not valid in "
                 f"{encoding}; correct options.encoding or export the file again"
             ) from None
         read += len(chunk)

@@ -1,7 +1,7 @@
 """One line per kind of source: which connector opens it.
 
-A connector is imported when a source asks for it: each stands on libraries of its own, and reading
-two files needs neither a driver of databases nor another format's reader.
+A connector is imported when a source needs it: each uses different libraries, and reading two files
+needs neither a database driver nor the reader of another format.
 """
 
 # ruff: noqa: PLC0415 - as said above
@@ -37,23 +37,23 @@ O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the place where sources are opened allows."""
+    """What the environment allows when sources are opened."""
 
     roots: tuple[Path, ...]
-    """Folders below which file sources of the tenant may lie."""
+    """Folders that may contain file sources of the tenant."""
     policy: Policy
-    """Which addresses may be dialled."""
+    """Addresses that connections may use."""
     now: Callable[[], datetime]
     any_path: bool = False
-    """`datarecs compare`: file sources without a connection, with the user's own rights."""
+    """True in `datarecs compare`: file sources without a connection, with the user's own rights."""
     excluded: tuple[Path, ...] = ()
-    """Folders and files of the platform, which no source reads wherever the roots lie."""
+    """Folders and files of the platform, which no source reads, also inside the roots."""
     stop: Stopping = field(default_factory=Stopping)
-    """Ends reads that are under way."""
+    """Signal that ends reads in progress."""
 
     @property
     def private_places(self) -> PrivatePlaces:
-        """Empty for a user's own rights."""
+        """The roots; empty with a user's own rights."""
         return PrivatePlaces() if self.any_path else PrivatePlaces.of(self.excluded)
 
 
@@ -116,7 +116,7 @@ def open_connector(
 
 
 def statement_of(scan: Scan) -> str | None:
-    """The SQL by which a source is read, for plans; None where files are read."""
+    """The SQL that reads a source, for plans; None for files."""
     if scan.kind is not SourceKind.POSTGRES:
         return None
     from datarecs_connectors.postgres_statements import statement_of as postgres_statement
@@ -125,7 +125,7 @@ def statement_of(scan: Scan) -> str | None:
 
 
 def explained_by(connector: Connector, scan: Scan) -> list[str]:
-    """How the source's server would go about what a scan sends; empty where files are read."""
+    """The server's plan for the statement of a scan; empty for files."""
     if scan.kind is not SourceKind.POSTGRES:
         return []
     from datarecs_connectors.postgres import PostgresConnector

@@ -1,7 +1,7 @@
-"""Lines of a CSV file that hold no row: before the header, footers, comments.
+"""Skip the lines of a CSV file that contain no row: before the header, footers, comments.
 
-Left out before anything is parsed, so that a footer is neither a row nor a fault. Messages name
-lines of the file as it is, and so the numbers of what was left out are counted here.
+They are skipped before parsing, so a footer is neither a row nor an error. Messages name lines of
+the original file, so the skipped lines are counted here.
 """
 
 from array import array
@@ -17,25 +17,25 @@ from datarecs_connectors.errors import SourceLimitError
 
 @dataclass(slots=True)
 class SkippedLines:
-    """What was left out of one file."""
+    """The skipped lines of one file."""
 
     first: int = 0
     last: int = 0
     by_prefix: dict[str, int] = field(default_factory=dict)
     _before: "array[int]" = field(default_factory=lambda: array("q"))
-    """For each line that was left out, how many lines remained before it; ascending."""
+    """For each skipped line, the number of remaining lines before it; ascending."""
 
     def add(self, remaining: int) -> None:
         self._before.append(remaining)
 
     def original(self, line: int) -> int:
-        """The number in the file of a line that remained; both from 1."""
+        """The line number in the file of a remaining line; both start at 1."""
         return line + bisect_left(self._before, line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRule:
-    """What to leave out of the files of one source."""
+    """The lines to skip in the files of one source."""
 
     source: str
     options: SkipOptions
@@ -43,9 +43,9 @@ class SkipRule:
     max_line_bytes: int
 
     def remaining(self, text: BinaryIO, path: str, skipped: SkippedLines) -> Iterator[bytes]:
-        """Lines that hold the header and rows.
+        """Lines with the header and the rows.
 
-        Raises SourceLimitError for a line, or a record while footers are skipped, that is too long.
+        Raises SourceLimitError for a line that is too long, or a record if footers are skipped.
         """
         for _ in range(self.options.first):
             if self._line(text, path):
@@ -67,7 +67,7 @@ class SkipRule:
         skipped.last += filled
 
     def _records(self, text: BinaryIO, path: str, skipped: SkippedLines) -> Iterator[list[bytes]]:
-        """Lines between which no quote is open, without those that a prefix leaves out."""
+        """Groups of lines with all quotes closed, without lines that a prefix skips."""
         record: list[bytes] = []
         size = remaining = 0
         is_open = False
@@ -91,7 +91,7 @@ class SkipRule:
     def _leave_out(
         self, line: bytes, text: BinaryIO, path: str, skipped: SkippedLines, remaining: int
     ) -> None:
-        """One line, or a whole record where it begins with a quote."""
+        """One line, or a whole record if it begins with a quote."""
         is_open = line.startswith(self.quote) and line.count(self.quote) % 2 == 1
         skipped.add(remaining)
         while is_open and (line := self._line(text, path)):

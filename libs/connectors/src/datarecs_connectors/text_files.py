@@ -1,8 +1,8 @@
-"""Text files of a source as a stream of bytes: unpacked from gzip or zstd, else refused by name.
+"""Text files of a source as a stream of bytes: unpacked from gzip or zstd; other formats refused.
 
-One module for CSV and JSON lines, because what a file is does not depend on how its lines are read.
-Suffix and first bytes must agree. What comes out is counted, so that a small file cannot become an
-endless one; memory holds one chunk.
+One module for CSV and JSON lines, because compression does not depend on how lines are read. Suffix
+and first bytes must agree. Unpacked bytes are counted, so a small file cannot expand without limit;
+one chunk is in memory.
 """
 
 import io
@@ -26,9 +26,9 @@ from datarecs_core.comparison.planning.scan import PinnedFile
 
 CHUNK_BYTES = 1024 * 1024
 FREE_BYTES = 64 * 1024 * 1024
-"""So much may come out of any file, however small it is."""
+"""Bytes that every file may unpack to, independent of its size."""
 MAX_RATIO = 200
-"""Bytes out for each byte in, above `FREE_BYTES`."""
+"""Unpacked bytes per packed byte, above `FREE_BYTES`."""
 _HEAD_BYTES = 4096
 
 
@@ -59,7 +59,7 @@ _UNPACK = "unpack or convert it, and name the text files"
 
 @dataclass(slots=True, kw_only=True)
 class UnpackedBytes:
-    """How much the compressed files of one read may become together."""
+    """Limit of the unpacked bytes of all compressed files of one read."""
 
     limit: int
     total: int = 0
@@ -67,7 +67,7 @@ class UnpackedBytes:
 
 @dataclass(slots=True)
 class TextMarks:
-    """What is counted while a text passes: lines, quotes and the first NUL byte."""
+    """Counts lines and quotes of a stream, and finds its first NUL byte."""
 
     quote: bytes = b""
     lines: int = 0
@@ -95,14 +95,14 @@ def open_text(
 ) -> BinaryIO:
     """The text of a pinned file in UTF-8; the caller closes it.
 
-    `fileno` answers for a file alone that is neither compressed nor in another encoding.
+    `fileno` works only for a file that is neither compressed nor in another encoding.
 
     Raises:
-        SnapshotLostError: the file is another one than at its pin.
-        SourceUnsupportedError: it is an archive, or a format that holds no lines of text.
+        SnapshotLostError: the file is not the pinned one.
+        SourceUnsupportedError: it is an archive, or a format without lines of text.
         CorruptSourceError: suffix and content differ, or it has another encoding; on reading, a
-            byte is no letter of the encoding.
-        SourceLimitError: on reading, more comes out than `unpacked` or `MAX_RATIO` allow.
+            byte is not a character of the encoding.
+        SourceLimitError: on reading, it unpacks to more than `unpacked` or `MAX_RATIO` allow.
     """
     opened = tree.open_pinned(file)
     text: BinaryIO = opened
@@ -136,7 +136,7 @@ def chunks_of(text: BinaryIO) -> Iterator[bytes]:
 def nul_error(source: str, place: str) -> CorruptSourceError:
     return CorruptSourceError(
         source,
-        f"{place} holds a NUL byte, which no text has; export the file again as UTF-8 text",
+        f"{place} contains a NUL byte and is not text; export the file again as UTF-8 text",
     )
 
 
@@ -148,13 +148,13 @@ def _packing(source: str, path: str, head: bytes) -> Packing | None:
     if named is None:
         raise CorruptSourceError(
             source,
-            f"the name of {path} says plain text, its first bytes say {is_packed}; "
-            f"name it {path}{_suffix(is_packed)}",
+            f"the name of {path} means plain text, but its first bytes mean {is_packed}; "
+            f"rename it to {path}{_suffix(is_packed)}",
         )
-    content = f"say {is_packed}" if is_packed else f"are not those of {named}"
+    content = f"mean {is_packed}" if is_packed else f"are not those of {named}"
     raise CorruptSourceError(
         source,
-        f"the name of {path} says {named}, its first bytes {content}; "
+        f"the name of {path} means {named}, but its first bytes {content}; "
         "deliver the file again, or correct its name",
     )
 
@@ -178,7 +178,7 @@ def _check_is_text(source: str, path: str, head: bytes) -> None:
 
 
 def _format_of(head: bytes) -> str | None:
-    """Named for messages; None for what may be text. Packed data here is packed twice."""
+    """The format's name for messages; None if it may be text. Packed data is packed twice."""
     packing = _packing_of(head)
     if packing is not None:
         return f"compressed twice, with {packing} inside"
@@ -199,7 +199,7 @@ class _Place:
 
 
 class _Unpacked(io.RawIOBase):
-    """What comes out of a compressed file, chunk by chunk."""
+    """The unpacked bytes of a compressed file, chunk by chunk."""
 
     def __init__(
         self, packed: BinaryIO, packing: Packing, place: _Place, unpacked: UnpackedBytes

@@ -1,4 +1,4 @@
-"""A stream of bytes made of chunks that something else produces."""
+"""A stream of bytes over an iterator of chunks."""
 
 import io
 from collections.abc import Iterator
@@ -32,5 +32,5 @@ class _Chunks(io.RawIOBase):
 
 
 def stream_of(chunks: Iterator[bytes], opened: BinaryIO, buffer_bytes: int) -> BinaryIO:
-    """Read the chunks as one stream; closing it closes what they are made of."""
+    """Read the chunks as one stream; closing it closes their iterator."""
     return io.BufferedReader(_Chunks(chunks, opened), buffer_bytes)

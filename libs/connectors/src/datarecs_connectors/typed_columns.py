@@ -1,7 +1,7 @@
-"""Typed columns as plain values, and the rows of them that a filter keeps.
+"""Typed columns as plain values, and the rows that match a filter.
 
-A filter is judged once per combination of values that occurs in a batch, not once per row: the
-columns people filter by are days, currencies and states.
+A filter is evaluated once per combination of values in a batch, not once per row: typical filter
+columns are days, currencies and states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
-    """As `datarecs_core.comparison.values.translating.canonical` takes them."""
+    """Values that `datarecs_core.comparison.values.translating.canonical` accepts."""
     if kind.members and pat.is_binary(column.values.type):
         values: list[object] = list(decoded_column(column.values, kind))
     else:
@@ -44,9 +44,9 @@ def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
 
 
 def stored_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
-    """A column of a Parquet file in the Arrow type that every file's column of its kind has.
+    """A column of a Parquet file in the Arrow type that all files use for its kind.
 
-    Bytes that are no UTF-8 are INVALID. Nested values stay as they are.
+    Bytes that are not UTF-8 are INVALID. Nested values are not changed.
     """
     if kind.members:
         return TypedColumn(column, None)
@@ -64,7 +64,7 @@ def stored_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
 
 
 def valid_texts(column: pa.Array) -> TypedColumn:
-    """A column as files hold it; bytes that are no UTF-8 are INVALID."""
+    """A column as stored in files; bytes that are not UTF-8 are INVALID."""
     if pat.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pat.is_string(column.type) or pat.is_large_string(column.type)):
@@ -80,7 +80,7 @@ def valid_texts(column: pa.Array) -> TypedColumn:
 
 
 def taken(column: TypedColumn, rows: Rows) -> TypedColumn:
-    """The column with these rows alone."""
+    """The column with only these rows."""
     invalid = None if column.invalid is None else column.invalid.take(pa.array(rows))
     return TypedColumn(column.values.take(pa.array(rows)), invalid)
 
@@ -110,7 +110,7 @@ def _encoded(column: TypedColumn, kind: CanonicalType) -> TypedColumn:
 
 
 def _combined(codes: Rows, array: pa.Array) -> Rows:
-    """Numbers of combinations with one more column; as many as there are, so none overflows."""
+    """Combination numbers extended by one column; renumbered, so they never overflow."""
     indices = array.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
     _, dense = np.unique(codes, return_inverse=True)
     return np.asarray(dense * (int(indices.max(initial=0)) + 1) + indices, np.int64)

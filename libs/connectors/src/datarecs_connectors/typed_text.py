@@ -1,7 +1,7 @@
-"""Columns of text as typed Arrow columns, by the strict forms of casts; what fits none is INVALID.
+"""Columns of text as typed Arrow columns, by the strict forms of casts; other text is INVALID.
 
-Shared by the sources whose rows arrive as text (CSV, COPY), so that one text means one value in
-every extract. A value without a canonical form becomes NULL with its raw bytes in a companion.
+Shared by the sources with rows as text (CSV, COPY), so that a text has the same value in every
+extract. A value without a canonical form becomes NULL with its raw bytes in a companion.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from datarecs_core.comparison.values.forms import read_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 INVALID = "$invalid."
-"""Begins the name of a companion column."""
+"""Prefix of the name of a companion column."""
 _TYPES: Mapping[TypeKind, pa.DataType] = {
     TypeKind.BOOL: pa.bool_(),
     TypeKind.INT: pa.int64(),
@@ -34,11 +34,11 @@ _FINER: Mapping[TypeKind, pa.DataType] = {
     TypeKind.INSTANT: pa.timestamp("ns", tz="UTC"),
     TypeKind.LOCAL_TIMESTAMP: pa.timestamp("ns"),
 }
-"""Of clock times with more than six digits of a second."""
+"""Forms of clock times with more than six digits of a second."""
 
 
 def arrow_type(kind: CanonicalType) -> pa.DataType | None:
-    """How an extract holds the type; bare numerics and UUIDs as text. None: not at all.
+    """The Arrow type of a column in an extract; bare numerics and UUIDs are text. None: no type.
 
     Nested values are encoded when they are written (`nested_columns`).
     """
@@ -53,15 +53,15 @@ def arrow_type(kind: CanonicalType) -> pa.DataType | None:
 class TypedColumn:
     values: pa.Array
     invalid: pa.Array | None
-    """Raw bytes where a value has no canonical form, else NULL; None when all have one."""
+    """Raw bytes of values without a canonical form, else NULL; None if all values have one."""
 
 
 Reader = Callable[[str], object]
-"""A text to the Python value of the column's Arrow type; ValueError when it has none."""
+"""Converts a text to the Python value of the column's Arrow type; ValueError if it fails."""
 
 
 def typed(texts: pa.Array, kind: CanonicalType, read: Reader | None = None) -> TypedColumn:
-    """Cast the whole column at once; value by value only where that fails."""
+    """Cast the whole column at once; value by value only if that fails."""
     wanted = arrow_type(kind)
     if wanted is None:
         raise TypeError(f"{kind} has no column type")
@@ -96,7 +96,7 @@ def _read(text: str | None, read: Reader) -> tuple[object, bytes | None]:
 
 
 def _strict(kind: CanonicalType) -> Reader:
-    """By the forms that casts and inference share."""
+    """Read a text by the forms that casts and inference share."""
     wanted = arrow_type(kind)
 
     def read(text: str) -> object:
@@ -114,7 +114,7 @@ def _strict(kind: CanonicalType) -> Reader:
 def table_of(
     names: Sequence[str], columns: Sequence[TypedColumn]
 ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
-    """A batch with a companion `$invalid.<name>` for every column; which companions hold bytes."""
+    """A batch with a companion `$invalid.<name>` for every column, and companions with bytes."""
     arrays: list[pa.Array] = []
     labels: list[str] = []
     filled = []

@@ -1,9 +1,9 @@
-"""One query of a job in a DuckDB that is cut off from everything but one table.
+"""Run one query of a job in a DuckDB that can access only one table.
 
-A database runs a job's SQL behind its own walls; files have none, so the walls are here. The rows
-are loaded first; then the database is cut off from files, network, extensions, settings and this
-process's own variables, and one SELECT may run in it until its deadline. One thread runs it, so
-that equal files give equal answers.
+A database server protects itself from a job's SQL; files have no such protection, so it is here.
+The rows are loaded first; then access to files, network, extensions, settings and the variables of
+this process is disabled, and one SELECT may run until its deadline. It runs in one thread, so that
+equal files give equal results.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,9 +32,9 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 BATCH_ROWS = 10_000
 _INTERRUPT_AGAIN_S = 0.1
 _ROWS = "$rows"
-"""No source has this name."""
-_ONE_SELECT = "a query is exactly one SELECT, without parameters of its own"
-WALLS = (  # also those of `computing`: one place says how a database is cut off
+"""A name that no source has."""
+_ONE_SELECT = "a query is exactly one SELECT, without parameters"
+WALLS = (  # also used by `computing`: one place defines the isolation of a database
     "SET TimeZone = 'UTC'",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
@@ -65,7 +65,7 @@ class WalledQuery:
         schema: SourceSchema,
         load: Callable[[], Iterator[pa.RecordBatch]] | None = None,
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """One table, named as the source; behind its walls once what there is to load is there."""
+        """One table with the name of the source; isolated after its rows are loaded."""
         settings = {**SETTINGS, "temp_directory": f"{scratch}/spill"}
         with (
             duckdb.connect(config=settings) as database,
@@ -87,7 +87,7 @@ class WalledQuery:
             yield database
 
     def columns(self, database: duckdb.DuckDBPyConnection) -> tuple[SourceColumn, ...]:
-        """What the query returns, by the types that it has."""
+        """The columns that the query returns, with their types."""
         self._check(database)
         schema = database.sql(self.text).to_arrow_reader(BATCH_ROWS).schema
         columns = []
@@ -112,9 +112,9 @@ class WalledQuery:
     def needed(
         self, database: duckdb.DuckDBPyConnection, schema: SourceSchema
     ) -> tuple[SourceColumn, ...]:
-        """Columns that the query names; all of them where it may mean others without naming them.
+        """Columns that the query names; all columns if it may use others without naming them.
 
-        One at least: a table without columns has no rows.
+        At least one: a table without columns has no rows.
         """
         words = Words.of(self._check(database))
         if words.whole:
@@ -125,7 +125,7 @@ class WalledQuery:
         return tuple(named or (plain or schema.columns)[:1])
 
     def _check(self, database: duckdb.DuckDBPyConnection) -> Node:
-        """The tree of the query, which reads nothing but the table."""
+        """The tree of the query, after the check that it reads only the table."""
         statements = database.extract_statements(self.text)
         if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
             raise QueryFailedError(self.source, _ONE_SELECT)
@@ -136,7 +136,7 @@ class WalledQuery:
             raise QueryFailedError(self.source, _ONE_SELECT)
         if other := first_other_relation(tree, self.source):
             raise QueryFailedError(
-                self.source, f"its query reads {other}; it may read the table {self.source!r} alone"
+                self.source, f"its query reads {other}; it may read only the table {self.source!r}"
             )
         return tree
 
@@ -155,14 +155,14 @@ class WalledQuery:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """DuckDB's errors in the product's words; only those about names are repeated."""
+        """Translate errors of DuckDB; only texts about names are repeated."""
         try:
             yield
         except duckdb.InterruptException as cause:
             raise self._interrupted() from cause
         except duckdb.PermissionException as cause:
             raise QueryFailedError(
-                self.source, f"its query may read nothing but the table {self.source!r}"
+                self.source, f"its query may read only the table {self.source!r}"
             ) from cause
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as cause:
             why = str(cause).splitlines()[0][:200]
@@ -170,11 +170,11 @@ class WalledQuery:
         except duckdb.OutOfMemoryException as cause:
             check_disk(cause)
             raise QueryFailedError(
-                self.source, "its query needs more memory than there is; group by fewer values"
+                self.source, "its query needs more memory than is available; group by fewer values"
             ) from cause
         except pa.ArrowInvalid as cause:
             raise QueryFailedError(
-                self.source, "its query reads nested values that no 64 bits hold"
+                self.source, "its query reads nested integers of more than 64 bits"
             ) from cause
         except pa.ArrowNotImplementedError as cause:
             raise SourceUnsupportedError(
@@ -184,7 +184,7 @@ class WalledQuery:
         except duckdb.Error as cause:
             check_disk(cause)
             raise QueryFailedError(
-                self.source, f"its query failed on some row ({type(cause).__name__})"
+                self.source, f"its query failed for a row ({type(cause).__name__})"
             ) from None  # the cause quotes the value
 
     def _interrupted(self) -> StatementTimeoutError | StoppedError:
@@ -196,21 +196,21 @@ class WalledQuery:
 
 
 def _interrupt(database: duckdb.DuckDBPyConnection, done: Event) -> None:
-    """Until the work is done: one that comes between two statements is lost."""
-    with suppress(duckdb.Error):  # it was closed meanwhile
+    """Interrupt until the work ends: an interrupt between two statements is lost."""
+    with suppress(duckdb.Error):  # it is already closed
         database.interrupt()
         while not done.wait(_INTERRUPT_AGAIN_S):
             database.interrupt()
 
 
 def is_single(column: SourceColumn, schema: SourceSchema) -> bool:
-    """No other column has its name, however it is written."""
+    """Whether no other column has its name, without regard to case."""
     names = [each.name.casefold() for each in schema.columns]
     return names.count(column.name.casefold()) == 1
 
 
 def _held(column: SourceColumn) -> pa.DataType:
-    """In which the table holds a column of the source."""
+    """The DuckDB type of a column of the source."""
     return pa.decimal128(20, 0) if column.native_type == "uint64" else _held_as(column.type)
 
 
@@ -228,7 +228,7 @@ def _held_as(kind: CanonicalType) -> pa.DataType:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """In which an extract holds what DuckDB returns: whole numbers of one size, plain texts."""
+    """The extract type of a DuckDB column: whole numbers of one size, plain texts."""
     if pat.is_uint64(kind):
         return pa.decimal128(20, 0)
     if pat.is_integer(kind):

@@ -1,8 +1,8 @@
-"""The places where a test may kill the process: one closed list, one hook that is empty in use.
+"""The places where a test may kill the process: a closed list, and a hook without effect otherwise.
 
-Its own module because shipped code must not import test code: it calls `crash_point`, and a test
-launcher binds `hook` before it starts the program. Unlike the signals of loops, which tell that a
-step is done, these names are the matrix of the crash tests, and every one must be reached.
+A separate module because shipped code must not import test code: it calls `crash_point`, and a test
+launcher binds `hook` before it starts the program. Unlike the signals of loops, which report a
+finished step, these names are the matrix of the crash tests, and every one must be reached.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a pure rule returns: the new state and the events that tell it. Nothing has happened yet."""
+"""What a pure rule returns: the new state and its events. Nothing has happened yet."""
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -7,9 +7,9 @@ S = TypeVar("S")
 
 
 class Event(Protocol):
-    """A frozen dataclass of some `core/<concept>/events.py`, told in the past tense.
+    """A frozen dataclass of some `core/<concept>/events.py`, named in the past tense.
 
-    Its wire type, topic, key and subject stand in `datarecs_events.catalogue`, by class.
+    `datarecs_events.catalogue` has its wire type, topic, key and subject, by class.
     """
 
 

@@ -1,7 +1,7 @@
 """How decimals, durations and sizes are written in declarations, read and written back exactly.
 
-One notation for every kind, which is why it stands beside `values` and in no concept. Nothing here
-passes through a float, and every text is bounded before it is converted.
+One notation for every kind, so the module is beside `values` and in no concept. No value becomes a
+float, and every text is bounded before it is converted.
 """
 
 import re
@@ -24,7 +24,7 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 def parse_decimal(text: str, *, signed: bool = False) -> Decimal | None:
     """Digits with a point: at most 38, of which at most 18 after it; None for anything else.
 
-    No exponent, plus sign, comma, NaN; a minus only when `signed`. Trailing zeros are kept.
+    No exponent, plus sign, comma, NaN; a minus only when `signed`. Trailing zeros are preserved.
     """
     match = _DECIMAL.fullmatch(text)
     if match is None or (match[1] and not signed):
@@ -83,7 +83,7 @@ def size_text(size_bytes: int) -> str:
     """The largest unit that divides the bytes.
 
     Raises:
-        ValueError: the bytes are not a whole number of KiB, which no declaration can say.
+        ValueError: the bytes are not a whole number of KiB, which a declaration cannot express.
     """
     for unit, factor in reversed(_UNITS.items()):
         if size_bytes and size_bytes % factor == 0:

@@ -38,7 +38,7 @@ def aware(moment: datetime) -> datetime:
 
 
 def instant_text(moment: datetime) -> str:
-    """RFC 3339 in UTC with six fractional digits and `Z`, as it stands in events, files and REST.
+    """RFC 3339 in UTC with six fractional digits and `Z`, as in events, files and REST.
 
     Raises:
         ValueError: the moment is naive.

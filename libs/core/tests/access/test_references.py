@@ -82,9 +82,7 @@ LEDGER = "file:/secrets/acme/ledger"
 @pytest.mark.case("X65")
 @pytest.mark.parametrize("purpose", SecretPurpose)
 @pytest.mark.parametrize("host", ["ledger.example.com", "evil.example.com"])
-def test_a_reference_is_used_as_its_binding_says_and_in_no_other_way(
-    purpose: SecretPurpose, host: str
-) -> None:
+def test_a_reference_is_used_only_as_its_binding_allows(purpose: SecretPurpose, host: str) -> None:
     bound = SecretUse(purpose=SecretPurpose.POSTGRES, host="ledger.example.com")
     rules = ReferenceRules(env_prefix="X_", file_root=None, uses={LEDGER: frozenset({bound})})
     use = SecretUse(purpose=purpose, host=host)

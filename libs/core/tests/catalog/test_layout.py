@@ -145,7 +145,5 @@ SHA = "ab" * 32
         (f"accounts/a/x{SHA}.pb", None),
     ],
 )
-def test_a_content_addressed_key_tells_the_hash_it_must_have(
-    key: str, expected: str | None
-) -> None:
+def test_a_content_addressed_key_contains_its_hash(key: str, expected: str | None) -> None:
     assert layout.content_hash(key) == expected

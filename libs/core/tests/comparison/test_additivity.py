@@ -23,7 +23,7 @@ def test_a_column_named_as_a_price_a_rate_or_an_id_never_adds_up(name: str) -> N
     assert not adds_up([name], Function.SUM, declared=None)
 
 
-def test_of_other_names_the_job_says_so_by_the_function_or_by_the_field() -> None:
+def test_of_other_names_the_function_or_the_field_of_the_job_decides() -> None:
     assert not adds_up(["v"], Function.VALUE, declared=None)
     assert adds_up(["v"], Function.SUM, declared=None)
     assert adds_up(["v"], Function.VALUE, declared=True)

@@ -134,7 +134,7 @@ def test_tuples_of_any_arity_encode_alike_exactly_when_they_are_equal(
 
 
 @pytest.mark.case("P23")
-def test_no_text_and_no_byte_stands_for_null() -> None:
+def test_no_text_and_no_byte_means_null() -> None:
     others = [text(""), text("NULL"), text("\0"), Value(Tag.BINARY, b"")]
     assert encode(NULL) not in [encode(value) for value in others]
 
@@ -306,8 +306,8 @@ def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
 @pytest.mark.parametrize(
     ("value", "kind", "told"),
     [
-        (True, types.INT, "a boolean is no number"),
-        ([], types.INT, "list is no number"),
+        (True, types.INT, "a boolean is not a number"),
+        ([], types.INT, "list is not a number"),
         ("x", types.BOOL, "str is no bool"),
         (1, types.TEXT, "int is no text"),
         (datetime(2026, 1, 1, tzinfo=UTC), types.LOCAL_TIMESTAMP, "datetime is no local_timestamp"),
@@ -315,7 +315,7 @@ def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
         (1, types.array_of(types.INT), "int is no array<int>"),
     ],
 )
-def test_a_reader_that_delivers_another_type_is_told_so(
+def test_a_reader_that_delivers_another_type_is_refused(
     value: object, kind: CanonicalType, told: str
 ) -> None:
     with pytest.raises(TypeError) as raised:

@@ -51,7 +51,7 @@ def test_compatible_types_are_those_that_compare_without_a_cast(
     assert found(tables).results.counts.rows_unmatched == 1
 
 
-def test_a_bare_decimal_in_an_equivalence_stands_for_every_decimal() -> None:
+def test_a_bare_decimal_in_an_equivalence_means_every_decimal() -> None:
     tables = [a_table("one", "v decimal(9,2)"), a_table("two", "v int")]
     for group, unmatched in (
         ((types.NUMERIC, types.INT), 0),
@@ -96,7 +96,7 @@ def test_a_plan_of_columns_and_buckets_survives_the_pipe() -> None:
     assert plan_from_document(plan_document(plan)) == plan
 
 
-def test_the_proof_tells_the_policy_and_the_closure_of_rows_not_of_columns() -> None:
+def test_the_proof_has_the_policy_and_the_closure_of_rows_not_of_columns() -> None:
     tables = pair("k int, v int", [(1, 1)], [(1, 1)])
     plan = plan_of(a_job(tables, comparing_columns(), counting()), tables)
     rows = [table.delivered(scan) for table, scan in zip(tables, plan.scans, strict=True)]

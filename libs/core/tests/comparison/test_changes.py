@@ -33,7 +33,7 @@ breaks = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2)).map(
 
 
 @given(before=breaks, after=breaks)
-def test_every_break_of_both_runs_is_told_once(before: list[Row], after: list[Row]) -> None:
+def test_every_break_of_both_runs_is_reported_once(before: list[Row], after: list[Row]) -> None:
     found = between(before, after)
     assert found.new + found.changed + found.same == len(after)
     assert found.gone + found.changed + found.same == len(before)

@@ -99,7 +99,7 @@ def test_the_columns_of_a_condition_are_known() -> None:
         "n ; 1",
     ],
 )
-def test_more_than_this_part_of_sql_is_said_to_be_more(sql: str) -> None:
+def test_more_than_this_part_of_sql_is_refused(sql: str) -> None:
     with pytest.raises(ConditionNotCoveredError):
         parse_condition(sql)
 

@@ -156,7 +156,7 @@ def test_files_answer_with_the_rows_behind_their_filter(kind: SourceKind) -> Non
     assert [column.physical for column in own.scans[0].columns] == ["k", "t"]
 
 
-def test_a_source_that_answers_no_query_is_refused_and_the_plan_says_what_to_do() -> None:
+def test_a_source_without_queries_is_refused_and_the_plan_names_the_fix() -> None:
     with pytest.raises(PlanRefusedError) as refused:
         planned(job_of(control(), kind=SourceKind.KAFKA))
     faults = refused.value.faults
@@ -165,7 +165,7 @@ def test_a_source_that_answers_no_query_is_refused_and_the_plan_says_what_to_do(
     assert "aggregate stage" in faults[0].hint
 
 
-def test_parameters_stand_in_queries_as_literals() -> None:
+def test_parameters_are_literals_in_queries() -> None:
     asked = {"ledger": "select 1 k, :owner t", "lake": "select 1 k, 2 t"}
     job = replace(
         job_of(replace(control(), queries=asked)),

@@ -72,7 +72,7 @@ def test_every_stage_costs_its_rows_and_columns() -> None:
     [
         ((1, None), LIMITS, Strategy.AUTO, "the rows of a source are not known"),
         ((1, 200_000), LIMITS, Strategy.AUTO, "a source has more than 100,000 rows"),
-        ((9, 9), LIMITS, Strategy.NARROW, "`execution.strategy` names a way of Spark"),
+        ((9, 9), LIMITS, Strategy.NARROW, "`execution.strategy` names a strategy of Spark"),
         (
             (20_000, 20_000),
             OracleLimits(rows=100_000, memory_bytes=10**8),
@@ -89,7 +89,7 @@ def test_what_the_oracle_cannot_do_goes_to_spark_with_its_reason(
     assert decision.reason.startswith(reason)
 
 
-def test_rows_that_several_stages_read_lie_in_memory_once() -> None:
+def test_rows_that_several_stages_read_are_in_memory_once() -> None:
     plans = (a_plan(), a_plan(counting(), rows_by("k", *map(a_measure, MEASURES))))
     one, two = (memory_of(plan, lambda _: 1_000) for plan in plans)
     assert one == two > 0

@@ -97,7 +97,7 @@ def test_any_text_is_one_literal_for_each_database(written: str) -> None:
         ("'a' 'b'", 4, "a text does not belong here"),
         ("a IS 1", 5, "NULL is missing"),
         ("a IS", 4, "NULL is missing"),
-        ("a NOT 1", 2, "IN, BETWEEN or LIKE is missing behind NOT"),
+        ("a NOT 1", 2, "IN, BETWEEN or LIKE is missing after NOT"),
         ("CASE a END", 0, "WHEN is missing"),
         ("a = THEN", 4, "'THEN' does not belong here"),
         ("LEFT(s)", 0, "LEFT takes 2 arguments"),
@@ -107,9 +107,9 @@ def test_any_text_is_one_literal_for_each_database(written: str) -> None:
         ("LEFT(s, 1.5)", 8, "whole number from 0 to 1000000"),
         ("LPAD(s, 1001, 'x')", 8, "whole number from 0 to 1000"),
         ("LPAD(s, 5, '')", 11, "a text that is not empty"),
-        ("REPLACE(s, 'a', t)", 16, "a text, written out"),
-        ("s LIKE t", 7, "a pattern, written out"),
-        (r"s LIKE 'a\b'", 7, "a backslash stands before"),
+        ("REPLACE(s, 'a', t)", 16, "a text, as a literal"),
+        ("s LIKE t", 7, "a pattern, as a literal"),
+        (r"s LIKE 'a\b'", 7, "a backslash must precede"),
         ("CAST(s AS money)", 10, "no canonical type 'money'"),
         ("CAST(s AS decimal(39,1))", 10, "1 to 38 digits"),
         ("EXTRACT(HOUR FROM i)", 8, "EXTRACT of 'HOUR' is not in the language"),
@@ -132,18 +132,18 @@ def test_a_fault_has_its_position(expression: str, at: int, message: str) -> Non
         ("NULL", "NULL has no type here"),
         ("n + NULL", "NULL has no type here"),
         (":p = 1", "the parameter p has no value"),
-        ("s = 5", "text and int do not meet"),
-        ("d = '2026-01-01'", "date and text do not meet; write DATE"),
+        ("s = 5", "text and int cannot be combined"),
+        ("d = '2026-01-01'", "date and text cannot be combined; write DATE"),
         ("i = '2026-01-01'", "write TIMESTAMP"),
-        ("f = n", "float64 and int do not meet"),
+        ("f = n", "float64 and int cannot be combined"),
         ("f * 2 = 1", "a float has no exact arithmetic"),
         ("w + 0.5 = 1", "need 39 digits"),
-        ("CAST(a AS decimal(38,20)) * CAST(a AS decimal(38,20))", "40 digits behind the point"),
+        ("CAST(a AS decimal(38,20)) * CAST(a AS decimal(38,20))", "40 digits after the point"),
         ("u = u", "comparable values, not uuid"),
         ("fine = fine", "comparable values, not instant(9)"),
-        ("COALESCE(doc, doc)", "json is taken as a whole column alone"),
+        ("COALESCE(doc, doc)", "json can only be used as a whole column"),
         ("n AND b", "it takes conditions, not int"),
-        ("CASE WHEN n THEN 1 END", "conditions behind WHEN, not int"),
+        ("CASE WHEN n THEN 1 END", "conditions after WHEN, not int"),
         ("LENGTH(n)", "it takes texts, not int"),
         ("YEAR(s)", "dates and timestamps, not text"),
         ("REPLACE(s, 'a', 'aa')", "the new text is longer"),
@@ -192,7 +192,7 @@ def test_a_text_that_grows_without_bound_is_refused() -> None:
     grown = "n"
     for _ in range(20):
         grown = f"YEAR(e + {grown})"
-    assert "grows too long" in str(_grown(grown))
+    assert "is too long" in str(_grown(grown))
 
 
 def _grown(expression: str) -> ExpressionError:
@@ -207,7 +207,7 @@ def test_every_function_is_found_by_its_names() -> None:
     assert {"+", "and", "like", "case"} <= ENTRIES.keys() - set(FUNCTIONS.values())
 
 
-def test_a_source_says_of_a_computed_column_what_its_columns_say() -> None:
+def test_a_computed_column_is_described_like_its_columns() -> None:
     exact = replace(SCHEMA.columns[0], groups_exactly=True)
     schema = replace(SCHEMA, columns=(exact, *SCHEMA.columns[1:]))
     made = computed_column("x", "n * 2", schema)

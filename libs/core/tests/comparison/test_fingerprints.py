@@ -69,7 +69,7 @@ def test_the_order_of_columns_and_rows_changes_nothing() -> None:
     assert found([one, two]).differences == ()
 
 
-def test_the_plan_keeps_what_is_hashed_and_the_proof_tells_it() -> None:
+def test_the_plan_keeps_what_is_hashed_and_the_proof_contains_it() -> None:
     tables = [a_table("one", "k int, b text, x int"), a_table("two", "k int, b text")]
     stage = stage_of(tables)
     assert [each.name for each in stage.dimensions] == ["bucket"]
@@ -84,7 +84,7 @@ def test_the_plan_keeps_what_is_hashed_and_the_proof_tells_it() -> None:
     assert [column.name for column in stage.scans[0].columns] == ["b", "k"]
 
 
-def test_a_stage_that_is_scoped_to_buckets_is_told_what_they_are_made_of() -> None:
+def test_a_stage_that_is_scoped_to_buckets_gets_their_dimensions() -> None:
     tables = pair("k int, v text", ROWS, [])
     stages = (
         digest_by("k", where="k > 1"),

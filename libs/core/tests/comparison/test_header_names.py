@@ -1,4 +1,4 @@
-"""Names of a header stand in messages, values of a first row do not."""
+"""Messages contain names of a header, but not values of a first row."""
 
 import pytest
 

@@ -36,7 +36,7 @@ AMOUNTS = [D(at) + D("0.37") * at for at in range(1, 11)]
 
 
 class Case(NamedTuple):
-    """Data that follows a rule: the columns of both sources, and what stands in them."""
+    """Data that follows a rule: the columns of both sources, and their values."""
 
     rule: HintRule
     columns: str
@@ -188,7 +188,7 @@ def planned(job: ReconciliationJob, tables: Sequence[Table]) -> ComparisonPlan:
 
 
 def with_line(job: dict[str, Any], line: str) -> dict[str, Any]:
-    """The job with a recommended line in it; what stands in `< >` is filled in."""
+    """The job with a recommended line in it; the text in `< >` is filled in."""
     made = copy.deepcopy(job)
     for part in re.split(r"[;,] (?=sources\[|stages\[|normalize\.)", line):
         place, _, written = part.partition(": ")
@@ -241,7 +241,7 @@ def test_a_recommended_line_is_accepted_and_changes_the_plan(case: Case, kind: S
         after, faults = decoded(with_line(plain, hint.declare))
         assert faults - refused == set(), hint.declare
         if before is None or after is None:
-            continue  # this kind of source is refused whatever a hint says
+            continue  # this kind of source is refused with every hint
         try:
             changed = planned(after, tables)
         except PlanRefusedError as cause:

@@ -209,7 +209,7 @@ def test_a_factor_is_declared_by_products_that_are_exact(
     assert hint.declare == "; ".join(declared)
 
 
-def test_less_than_half_or_less_than_five_say_nothing() -> None:
+def test_less_than_half_or_less_than_five_give_no_hint() -> None:
     doubled = [(value, EXACT.add(value, value)) for value in NUMBERS]
     wild = [(D(at), D(at * at * 10_000 + at * 123).scaleb(-4, EXACT)) for at in range(3, 14)]
     assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled[:4]))
@@ -308,7 +308,7 @@ def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
     assert hints(found.differences()[::-1], stage) == hints(found.differences(), stage)
 
 
-def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing() -> None:
+def test_measures_that_are_not_swapped_and_copies_without_a_factor_give_no_hint() -> None:
     rows = [(at, at, 7 * at) for at in range(1, 8)]
     copies = [row for row in rows for _ in range(2)]
     tables = [
@@ -330,7 +330,7 @@ def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing()
     assert HintRule.SWAPPED_MEASURES not in rules(found)
 
 
-def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
+def test_of_very_many_breaks_the_smallest_ids_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datarecs_core.comparison.insight.hints.MAX_BREAKS", 6)
@@ -340,7 +340,7 @@ def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
 
 
 def windowed(columns: str, keys: Sequence[Any], *, lacked: int) -> tuple[Hint, ...]:
-    """The hints where lake lacks the last so many keys, and ledger lacks two old ones."""
+    """The hints where the last keys are missing in lake, and two old ones in ledger."""
     tables = [
         a_table("ledger", f"k {columns}", *((key,) for key in keys[2:])),
         a_table("lake", f"k {columns}", *((key,) for key in keys[: len(keys) - lacked])),
@@ -355,10 +355,10 @@ def test_what_is_lacking_at_the_newest_day_or_hour_may_be_late() -> None:
     assert (hint.rule, hint.source, hint.measure) == (HintRule.LATE_WINDOW, "lake", "$presence")
     assert (hint.explained, hint.of, len(hint.examples)) == (10, 12, 3)
     newest = "the newest hour of k, 2026-01-31T11, and may still arrive"
-    assert hint.what == f"10 of 10 groups that lake lacks are of {newest}"
+    assert hint.what == f"10 of 10 groups missing in lake are of {newest}"
     assert hint.declare == "stages[rows].confirm: {after: PT5M}"
     (hint,) = windowed("instant", [NOON + timedelta(hours=at) for at in range(-60, 12)], lacked=12)
-    assert "12 of 12 groups that lake lacks are of the newest day of k, 2026-01-31" in hint.what
+    assert "12 of 12 groups missing in lake are of the newest day of k, 2026-01-31" in hint.what
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a typed key may mean, by what run.json says of casts and rules.
+"""The meanings of a typed key, by the casts and rules in run.json.
 
 That it finds what engines store is part of their conformance suite.
 """

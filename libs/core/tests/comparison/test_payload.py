@@ -59,7 +59,7 @@ def test_every_source_has_its_place_in_the_maps() -> None:
 
 @pytest.mark.case("P10")
 @pytest.mark.parametrize(("combine", "within"), [(Combine.ANY, 1), (Combine.ALL, 0)])
-def test_several_tolerances_tell_how_each_fared_alone(combine: Combine, within: int) -> None:
+def test_several_tolerances_show_the_result_of_each_alone(combine: Combine, within: int) -> None:
     measure = a_measure("v", absolute("0.01"), percentage("1"), combine=combine)
     outcome = judged(rows_by("k", measure), [(1, D(100))], [(1, D("100.50"))])
     entries = [ToleranceCount(**entry) for entry in payload_of(outcome)["tolerances"]]
@@ -71,7 +71,7 @@ def test_several_tolerances_tell_how_each_fared_alone(combine: Combine, within: 
     assert {each.passed for each in entries} == {bool(within)}
 
 
-def test_multiplicity_is_told_when_it_differs() -> None:
+def test_multiplicity_is_reported_when_it_differs() -> None:
     stage = rows_by("k", a_measure("v"))
     outcome = judged(stage, [(1, D(1)), (1, D(1))], [(1, D(1))])
     names = [each["measure_name"] for each in payload_of(outcome)["tolerances"]]
@@ -80,7 +80,7 @@ def test_multiplicity_is_told_when_it_differs() -> None:
     assert [each["measure_name"] for each in payload_of(same)["tolerances"]] == ["v"]
 
 
-def test_a_tolerance_is_told_digit_for_digit() -> None:
+def test_a_tolerance_is_written_digit_for_digit() -> None:
     measure = a_measure("v", absolute("0.000000000000000001"))
     outcome = judged(rows_by("k", measure), [(1, D(1))], [(1, D(1))])
     (entry,) = payload_of(outcome)["tolerances"]

@@ -107,7 +107,7 @@ def test_an_unknown_column_is_named_with_what_there_is() -> None:
     assert "did you mean 'amount'?" in str(error)
 
 
-def test_every_fault_is_told_at_once_in_the_order_of_the_job() -> None:
+def test_every_fault_is_reported_at_once_in_the_order_of_the_job() -> None:
     stages = (
         rows_by("k", a_measure("x")),
         aggregate_by("y", a_measure("w"), name="groups"),
@@ -119,7 +119,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_the_job() -> None:
 
 @pytest.mark.case("X41")
 @pytest.mark.case("P67")
-def test_a_column_that_stands_twice_is_ambiguous_once_it_is_used() -> None:
+def test_a_repeated_column_is_ambiguous_once_it_is_used() -> None:
     twice = a_table("one", "k int, v int, v int")
     tables = [twice, a_table("two", "k int, v int")]
     assert refused(tables, BY_VALUE).code is RunDetail.AMBIGUOUS_COLUMN
@@ -252,7 +252,7 @@ def test_defaults_of_star_are_found_by_the_bare_type_too() -> None:
         ("text", "text", None),
     ],
 )
-def test_the_coarsest_declaration_tells_precision_from_outside(
+def test_the_coarsest_declaration_separates_precision_from_outside(
     one: str, other: str, cut: Cut | None
 ) -> None:
     assert measure_of(planned(two(f"k int, v {one}", f"k int, v {other}"), BY_VALUE)).cut == cut
@@ -348,13 +348,13 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
     assert bool(plan.warnings) is warned
 
 
-def test_a_stage_that_is_looked_at_again_keeps_the_keys_of_what_differs() -> None:
+def test_a_rechecked_stage_keeps_the_keys_of_differing_groups() -> None:
     again = Confirm(after=DAY)
     stage = planned(two("k int"), rows_by("k", confirm=again)).stages[0]
     assert (stage.confirm, stage.stores_scope, stage.rechecks) == (again, True, ())
 
 
-def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:
+def test_a_proof_of_rows_needs_the_digests_of_every_stage() -> None:
     tables = two("k int")
     asked = a_job(tables, rows_by("k"), counting(), execution=Execution(proof=ProofMode.ROWS))
     assert [stage.seal_rows for stage in plan_of(asked, tables).stages] == [True, True]
@@ -362,7 +362,7 @@ def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:
 
 
 @pytest.mark.parametrize(("asked", "cut"), [("auto", None), (7, 7)])
-def test_every_stage_knows_what_the_job_says_of_the_work(asked: Any, cut: int | None) -> None:  # noqa: ANN401  as a job has it
+def test_every_stage_has_the_execution_settings_of_the_job(asked: Any, cut: int | None) -> None:  # noqa: ANN401  as a job has it
     plan = planned(two("k int"), rows_by("k"), execution=Execution(partitions=asked, spill=5))
     assert plan.stages[0].effort == Effort(partitions=cut, spill=5)
 
@@ -399,7 +399,7 @@ def test_only_needed_columns_are_read() -> None:
     assert refused(tables, aggregate_by("a", where="nope = 1")).code is RunDetail.COLUMN_NOT_FOUND
 
 
-def test_a_condition_that_says_more_than_compare_is_a_column_of_each_source() -> None:
+def test_a_condition_beyond_comparisons_is_a_column_of_each_source() -> None:
     where = "UPPER(c) = 'X' AND LENGTH(`e``f`) + b > 1"
     tables = [a_table("one", "a int, raw int, c text, e`f text"), a_table("two", COLUMNS)]
     mapped = {"columns": {"b": ColumnMapping(expr="raw * 2"), "e`f": ColumnMapping(column="e`f")}}
@@ -472,7 +472,7 @@ def test_no_plan_holds_what_is_not_on_the_allow_list(text: str) -> None:
 
 
 def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None:
-    """Measured columns that some source lacks are compared nowhere, so nobody reads them."""
+    """Measured columns that are missing in a source are not compared, so they are not read."""
     tables = [
         a_table("one", "k int, v int, w int, z text"),
         a_table("two", "k int, v int, z text"),
@@ -520,7 +520,7 @@ STAR = Stage(name="rows", type=StageType.ROW, dimensions=(Dimension(name="k"),),
 
 
 @pytest.mark.parametrize("where", ["v > 1", "ABS(v) > 1"])
-def test_a_column_that_no_row_brings_matters_to_nobody_who_does_not_name_it(where: str) -> None:
+def test_a_column_that_is_not_delivered_matters_only_if_it_is_named(where: str) -> None:
     sql = rows_by("k", a_measure("v"), where=where)
     plan = with_undelivered(TAGGED, sql, replace(STAR, except_=("tags", "wide"), name="star"))
     names = [each.name for each in plan.scans[0].columns if each.physical is not None]
@@ -558,7 +558,7 @@ def test_a_column_that_no_row_brings_is_not_comparable_under_star() -> None:
     assert told == [("tags", False), ("v", True), ("wide", False)]
 
 
-def test_schemas_tell_of_columns_that_no_row_brings_where_they_have_a_type() -> None:
+def test_schemas_contain_columns_that_are_not_delivered_where_they_have_a_type() -> None:
     shape = Stage(name="shape", type=StageType.SCHEMA)
     with pytest.raises(PlanRefusedError, match="'wide' of source one") as found:
         with_undelivered(TAGGED, shape)
@@ -637,7 +637,7 @@ def test_pairs_of_sources_share_one_plan_type() -> None:
 
 
 @pytest.mark.parametrize("stage", [counting, lambda **fields: aggregate_by("", **fields)])
-def test_counts_of_rows_are_compared_with_whom_the_stage_says(stage: Any) -> None:  # noqa: ANN401 - either maker of a stage
+def test_counts_of_rows_are_compared_as_the_stage_declares(stage: Any) -> None:  # noqa: ANN401 - either maker of a stage
     count = a_measure("row_count", absolute("1"), function=Function.COUNT)
     made = replace(stage(compare_to=CompareTo.ALL_PAIRS), measures=(count,))
     (planned_measure,) = planned(two("id int"), made).stages[0].measures
@@ -652,14 +652,14 @@ def test_counts_of_rows_are_compared_with_whom_the_stage_says(stage: Any) -> Non
         ("k int, v text", "column v has types that do not compare: v is text in one, int in two"),
     ],
 )
-def test_a_column_under_star_says_why_it_is_not_compared(columns: str, told: str) -> None:
+def test_a_column_under_star_has_the_reason_why_it_is_not_compared(columns: str, told: str) -> None:
     tables = [a_table("one", columns), a_table("two", "k int, v int, w int")]
     warnings = plan_of(a_job(tables, STAR), tables).warnings
     messages = [each.message for each in warnings if each.column == "v"]
     assert any(told in message for message in messages), messages
 
 
-def test_equal_nested_types_are_not_said_to_differ() -> None:
+def test_equal_nested_types_are_not_reported_as_different() -> None:
     warnings = with_undelivered(TAGGED, STAR).warnings
     messages = [each.message for each in warnings if each.code == "SCHEMA_DIFFERS"]
     assert any("has a type that cannot be compared yet" in message for message in messages)

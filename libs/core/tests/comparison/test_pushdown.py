@@ -1,4 +1,4 @@
-"""What databases are asked for instead of rows, and every reason for which they are not."""
+"""What databases send instead of rows, and every reason against it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -129,7 +129,7 @@ def told(stage: StagePlan) -> str:
     return dict(stage.strategy.rejected)[Strategy.PUSHDOWN]
 
 
-def test_groups_are_asked_for_with_what_their_measures_need() -> None:
+def test_groups_are_read_with_the_inputs_of_their_measures() -> None:
     measures = (
         Measure(name="rows", function=Function.COUNT),
         Measure(name="n", function=Function.COUNT, column="account"),
@@ -170,7 +170,7 @@ def test_groups_are_asked_for_with_what_their_measures_need() -> None:
         (measured(Function.MAX, "flag"), "m is max of bool"),
         (groups_by("account", where="ratio > 0.5"), "ratio is float64"),
         (groups_by("account", where="raw IS NULL"), "raw is binary"),
-        (groups_by("account", confirm=Confirm(after=timedelta())), "`confirm` looks at rows again"),
+        (groups_by("account", confirm=Confirm(after=timedelta())), "`confirm` reads rows again"),
         (rows_by("id"), "only aggregate and counts stages"),
     ],
 )
@@ -204,7 +204,7 @@ def test_rules_on_values_stay_here_and_rules_on_results_do_not_matter(
 def test_casts_maps_and_wide_sums_stay_here() -> None:
     cast = {"cast": {"amount": parse_type("decimal(14,4)")}}
     (found,) = planned(groups_by("account"), source=cast).stages
-    assert told(found) == "s0 gives rows, total is mapped or cast"
+    assert told(found) == "s0 sends rows: total is mapped or cast"
     assert found.groups[0] is None
     wide = "id int, account text, amount decimal(38,0)"
     (found,) = planned(groups_by("account"), columns=(wide, COLUMNS)).stages
@@ -223,7 +223,7 @@ def test_expressions_are_grouped_by_the_database_that_has_them() -> None:
     assert all(found.groups)
 
 
-def test_a_condition_that_says_more_than_compare_is_pushed_as_a_column() -> None:
+def test_a_condition_beyond_comparisons_is_pushed_as_a_column() -> None:
     (found,) = planned(groups_by("account", where="currency LIKE 'E%'")).stages
     assert all(found.groups)
     where = "currency LIKE 'E%'"
@@ -235,7 +235,7 @@ def test_files_beside_a_database_give_rows() -> None:
     kinds = (SourceKind.POSTGRES, SourceKind.PARQUET)
     (found,) = planned(groups_by("account"), kinds=kinds).stages
     assert found.strategy.chosen is Strategy.PUSHDOWN
-    assert told(found) == "s1 gives rows, parquet sources do not group"
+    assert told(found) == "s1 sends rows: parquet sources do not group"
     assert [reads_rows(found, index) for index in (0, 1)] == [False, True]
     (found,) = planned(groups_by("account"), kinds=(SourceKind.PARQUET,) * 2).stages
     assert told(found) == "no source is a database"
@@ -250,10 +250,10 @@ def test_files_beside_a_database_give_rows() -> None:
         (None, 10, "fewer than 1,000,000 rows are expected"),
         (ROWS, ROWS // 10, None),
         (ROWS, ROWS // 10 + 1, "100,001 groups of 1,000,000 rows are expected of s0"),
-        (ROWS, None, "s0 does not know how many groups it has; ANALYZE tells"),
+        (ROWS, None, "s0 has no statistics about its groups; run ANALYZE"),
     ],
 )
-def test_auto_asks_for_groups_where_they_are_few(
+def test_auto_reads_groups_where_they_are_few(
     rows: int | None, distinct: int | None, reason: str | None
 ) -> None:
     plan = planned(groups_by("account"), strategy=Strategy.AUTO, rows=rows, distinct=distinct)
@@ -292,7 +292,7 @@ def test_scoped_stages_give_no_groups_and_a_schema_reads_no_rows() -> None:
     assert not reads_rows(plan.stages[1], 0)
 
 
-def test_an_extract_of_groups_says_how_many_rows_are_behind_it() -> None:
+def test_an_extract_of_groups_has_the_number_of_its_rows() -> None:
     (stage,) = planned(groups_by("account")).stages
     extract = Extract(root="/", files=(), rows=3, decoded_bytes=9)
     assert (extract.all_rows, replace(extract, source_rows=7).all_rows) == (3, 7)
@@ -318,7 +318,7 @@ def test_a_condition_of_every_stage_leaves_rows_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW, Strategy.FINGERPRINT])
-def test_another_strategy_asks_for_rows(strategy: Strategy) -> None:
+def test_another_strategy_reads_rows(strategy: Strategy) -> None:
     (found,) = planned(groups_by("account"), strategy=strategy).stages
     assert (found.groups, found.by_keys) == ((), ())
     assert told(found) == f"`execution.strategy` is {strategy}"

@@ -1,4 +1,4 @@
-"""Judging a finished run again says what a real run would have said, or refuses."""
+"""Judging a finished run again has the verdict of a real run, or refuses."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -277,15 +277,13 @@ def test_a_stage_whose_differing_groups_were_read_again_is_not_judged_again() ->
     told = refusal(
         lambda: again(confirming("0.1"), [SETTLED, CENTS], asked(absolute("1")), later=moved)
     )
-    assert told.startswith("its `confirm` read the 1 groups that differed again at newer pins")
-    assert told.endswith(
-        "run the job with these tolerances to know, or judge a stage without `confirm`"
-    )
+    assert told.startswith("`confirm` read 1 differing groups again at newer pins")
+    assert told.endswith("run the job with these tolerances, or judge a stage without `confirm`")
 
 
 @pytest.mark.case("P62")
 @pytest.mark.parametrize("limit", ["1", "0.01", "0"])
-def test_a_second_look_that_found_every_file_as_it_was_changes_no_answer(limit: str) -> None:
+def test_a_recheck_of_unchanged_files_changes_no_answer(limit: str) -> None:
     tables = [SETTLED, CENTS]
     judged = again(confirming("0.1"), tables, asked(absolute(limit)), later=[tables])
     would, _ = finished(confirming(limit), tables, [tables])
@@ -330,7 +328,7 @@ def test_a_table_is_as_it_was_by_its_snapshot_and_a_database_never(
 
 
 @pytest.mark.case("P62")
-def test_groups_that_nobody_would_have_read_again_are_judged_again() -> None:
+def test_groups_without_a_recheck_are_judged_again() -> None:
     """None differs before and after, or more than `max_keys` before and after."""
     tables = [SETTLED, CENTS]
     for job, would in (
@@ -351,10 +349,10 @@ def test_groups_that_would_have_been_read_again_are_not_guessed(
     job: ReconciliationJob, limit: str
 ) -> None:
     told = refusal(lambda: again(job, [SETTLED, CENTS], asked(absolute(limit))))
-    assert told.startswith("1 groups differ under these tolerances, which its `confirm` would have")
+    assert told.startswith("1 groups differ under these tolerances, and `confirm` would")
 
 
-def test_limits_of_acceptance_and_the_same_question_need_no_second_look() -> None:
+def test_limits_of_acceptance_and_the_same_job_need_no_recheck() -> None:
     tables, moved = [SETTLED, CENTS], [[SETTLED, sixths("0.01", "3", "0.02", more=1)]]
     job = confirming("0.1")
     for change in (StageChange(accept=Accept(max_outside=9)), asked(absolute("0.1"))):
@@ -409,7 +407,7 @@ def test_what_a_later_stage_was_given_is_not_guessed() -> None:
     widening = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.ESCALATE)
     job = a_job(tables, widening, rows_by("k", a_measure("v")))
     told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
-    assert told == "the rows that rows sees depend on which groups differ here"
+    assert told == "the rows that rows reads depend on which groups differ here"
 
 
 def test_as_many_other_groups_are_other_rows_for_a_later_stage() -> None:
@@ -427,10 +425,10 @@ def test_as_many_other_groups_are_other_rows_for_a_later_stage() -> None:
     job = a_job(tables, widening, rows_by("k", a_measure("v")))
     swapped = {"v": asked(absolute("9")), "w": asked(absolute("0"))}
     told = refusal(lambda: again(job, tables, StageChange(measures=swapped)))
-    assert told == "the rows that rows sees depend on which groups differ here"
+    assert told == "the rows that rows reads depend on which groups differ here"
 
 
-def test_stages_of_which_nothing_was_asked_keep_their_numbers() -> None:
+def test_stages_without_changes_keep_their_numbers() -> None:
     tables = [LEDGER, LAKE]
     stopped = rows_by("k", a_measure("v"), name="last")
     job = a_job(

@@ -84,7 +84,7 @@ def test_the_root_is_the_tree_of_rfc_6962(leaves: int) -> None:
 
 
 @pytest.mark.case("F17")
-def test_a_leaf_is_hashed_as_the_specification_says() -> None:
+def test_a_leaf_is_hashed_as_in_the_specification() -> None:
     leaf = Leaf(stage="rows", source="lake", bucket=0x123, rows=2, total=2**127 + 1)
     told = b"\x00" + encode(text("rows")) + encode(text("lake")) + b"\x01\x23"
     told += (2).to_bytes(8) + b"\x80" + bytes(14) + b"\x01"
@@ -145,7 +145,7 @@ def test_rows_without_a_key_are_sealed_only_where_they_count() -> None:
     assert sum(each.rows for each in sums(sealed(STAGES[0], normalize=exclude))) == 5
 
 
-def test_nothing_is_sealed_unless_it_is_asked_for() -> None:
+def test_nothing_is_sealed_unless_it_is_declared() -> None:
     plan = plan_of(a_job(TABLES, STAGES[0]), TABLES).stages[0]
     assert sums(plan) == ()
 
@@ -166,7 +166,7 @@ def test_sums_are_additive_over_any_split_of_rows(cut: int) -> None:
         assert sum(part.total for part in own) % 2**128 == each.total
 
 
-def test_the_rows_of_one_source_tell_its_part_of_any_stage() -> None:
+def test_the_rows_of_one_source_give_its_part_of_any_stage() -> None:
     for stage in STAGES[:4]:
         plan = sealed(stage)
         for index, table in enumerate(TABLES):

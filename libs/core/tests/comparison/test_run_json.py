@@ -83,7 +83,7 @@ def read(document: Any) -> Any:  # noqa: ANN401 - JSON
     return json.loads(canonical_json(document))
 
 
-def test_a_proof_says_what_was_asked_read_and_found() -> None:
+def test_a_proof_contains_the_job_the_pins_and_the_results() -> None:
     proof = read(proof_document(*a_run(), SEALING))
     assert (proof["canonical"], proof["result"], proof["acceptance"]) == (
         "c1",
@@ -128,7 +128,7 @@ def test_a_skipped_stage_is_an_entry_with_its_reason() -> None:
 
 
 @pytest.mark.case("F12")
-def test_equal_inputs_give_an_equal_proof_wherever_they_lie() -> None:
+def test_equal_inputs_give_an_equal_proof_in_any_place() -> None:
     reversed_rows = [replace(table, rows=table.rows[::-1]) for table in TABLES]
     first = proof_document(*a_run(), SEALING)
     second = proof_document(*a_run(reversed_rows, root="/elsewhere"), SEALING)
@@ -179,7 +179,7 @@ def test_one_sample_that_is_too_large_is_left_out() -> None:
     assert read(run_document(plan, swollen, sealing=SEALING, run={}))["samples"] == {}
 
 
-def test_a_database_pin_tells_no_session() -> None:
+def test_a_database_pin_contains_no_session() -> None:
     pin = ExportedSnapshot(
         snapshot_id="00000003-1",
         system_id="7",
@@ -210,7 +210,7 @@ def test_a_table_pin_keeps_every_digit_of_its_snapshot() -> None:
     assert from_document(TableSnapshot, to_document(pin)) == pin
 
 
-def test_a_long_file_list_stands_by_its_digest() -> None:
+def test_a_long_file_list_is_replaced_by_its_digest() -> None:
     files = tuple(PinnedFile(path=f"{n}.csv", size_bytes=n) for n in range(1001))
     told = pin_document(FileList(root="/data", files=files, taken_at=NOON))
     assert (told["count"], told["size_bytes"], "files" in told) == (1001, "500500", False)

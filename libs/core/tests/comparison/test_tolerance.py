@@ -38,7 +38,7 @@ def test_the_edge_agrees_unless_it_is_excluded() -> None:
 
 
 @pytest.mark.case("P05")
-def test_a_cent_is_a_cent_although_doubles_say_otherwise() -> None:
+def test_a_cent_is_a_cent_although_doubles_differ() -> None:
     assert AbsoluteTolerance(limit=D("0.1")).allows(gap("1.1", "1.0"), INCLUSIVE)
     assert abs(1.1 - 1.0) > 0.1
 
@@ -74,7 +74,7 @@ def test_without_a_finite_reference_no_percentage_agrees() -> None:
     assert not PercentageTolerance(limit=D(100)).allows(lost, INCLUSIVE)
 
 
-def test_a_duration_is_told_in_seconds() -> None:
+def test_a_duration_is_written_in_seconds() -> None:
     second = DurationTolerance(microseconds=D(1_500_000))
     assert second.seconds == D("1.5")
     assert second.allows(gap("0", "1500000"), INCLUSIVE)

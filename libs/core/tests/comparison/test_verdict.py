@@ -166,7 +166,7 @@ def test_counts_that_contradict_each_other_have_no_verdict(
 
 
 @pytest.mark.case("F03")
-def test_two_sources_have_no_group_that_two_hold_and_one_lacks() -> None:
+def test_two_sources_have_no_group_that_is_in_two_and_missing_in_one() -> None:
     counts = replace(
         SAMPLE,
         groups_by_source=(985, 999),
@@ -361,7 +361,7 @@ def warned(code: str, message: str, source: str | None = None) -> Warn:
     return Warn(code=code, message=message, stage="rows", source=source)
 
 
-def test_groups_that_agreed_at_a_second_look_are_told() -> None:
+def test_groups_that_agreed_at_a_recheck_are_reported() -> None:
     before = replace(SAMPLE, rows_matched=970, rows_unmatched=35)
     looked = Confirmed(first=before, rechecks=(Recheck(pins=(), counts=SAMPLE),))
     resolved = "5 groups agreed when they were read again"
@@ -388,14 +388,14 @@ def test_counts_of_fewer_sources_are_no_counts_of_this_stage(field: str) -> None
         ("invalid_values_by_source", {}),
     ],
 )
-def test_policies_and_warnings_look_at_every_source(field: str, policy: dict[str, Any]) -> None:
+def test_policies_and_warnings_check_every_source(field: str, policy: dict[str, Any]) -> None:
     one = replace(SAMPLE, **{field: getattr(SAMPLE, field)[:1]})
     total = a_stage(type=StageType.AGGREGATE, dimensions=(), **policy)
     with pytest.raises(ValueError, match="zip"):
         judge_stage(total, results(one, closure=results().closure))
 
 
-def test_closure_is_looked_at_for_every_source() -> None:
+def test_closure_is_checked_for_every_source() -> None:
     with pytest.raises(ValueError, match="zip"):
         judge_stage(a_stage(), results(closure=results().closure[:1]))
 

@@ -1,4 +1,4 @@
-"""What is found when a run.json, or what lies beside it, was touched or never added up."""
+"""The findings when a run.json, or a file beside it, was altered or is inconsistent."""
 
 import copy
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def stage_of(made: Json) -> Json:
 
 
 def resealed(made: Json, change: Callable[[Json], object]) -> Json:
-    """Changed by somebody who also computes the hash anew."""
+    """Altered, with the hash computed again."""
     changed = copy.deepcopy(made)
     change(changed["proof"])
     changed["proof_hash"] = proof_hash(changed["proof"])
@@ -303,7 +303,7 @@ def test_a_field_of_another_form_is_named(place: str, member: str, value: object
     assert any(member in finding.message for finding in found.findings)
 
 
-def test_a_large_count_stands_as_text() -> None:
+def test_a_large_count_is_written_as_text() -> None:
     made, _ = a_run()
     large = resealed(made, lambda proof: proof["stages"][0]["differences"].update(rows=str(2**60)))
     run = verify_document(large).run
@@ -330,7 +330,7 @@ def test_every_kind_of_tolerance_and_a_run_without_limits_are_read_back() -> Non
     assert kinds == ["PERCENTAGE", "EXACT", "DURATION"]
 
 
-def test_a_run_whose_stages_say_something_else_is_found() -> None:
+def test_a_run_with_contradicting_stages_is_detected() -> None:
     made, _ = a_run()
     assert checks_of(resealed(made, lambda proof: proof.update(stages=[]))) == ["verdict"]
     kinder = resealed(made, lambda proof: proof.update(acceptance="REJECTED"))

@@ -110,7 +110,7 @@ def test_first_and_last_address_of_each_range_get_the_verdict_of_their_row(
     for text in texts:
         for address in ends(ip_network(text)):
             judged = judge(address, policies[0])
-            # A more special row of the table lies inside some ranges.
+            # A more special row of the table is inside some ranges.
             if judged.address_class == address_class:
                 assert [judge(address, policy).allowed for policy in policies] == verdicts
             else:

@@ -59,7 +59,7 @@ def test_an_invisible_key_is_escaped_and_cut() -> None:
     assert len(visible("k" * 1_000)) == 64
 
 
-def test_a_missing_key_is_told_at_its_mapping() -> None:
+def test_a_missing_key_is_reported_at_its_mapping() -> None:
     fault = Fault(
         code=SpecCode.MISSING_FIELD, path=("spec", "name"), message="", place=Place.MISSING
     )

@@ -1,4 +1,4 @@
-"""Parameters as literals: they mean their value, whatever their text."""
+"""Parameters as literals: they mean their value, for any text."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -45,7 +45,7 @@ def test_other_texts_name_no_type(text: str) -> None:
         parse_type(text)
 
 
-def test_nested_types_tell_their_members() -> None:
+def test_nested_types_show_their_members() -> None:
     assert str(STRUCT) == "struct<a: int, b: text>"
     assert str(types.array_of(STRUCT)) == "array<struct<a: int, b: text>>"
 

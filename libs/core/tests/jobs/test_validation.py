@@ -321,7 +321,7 @@ CONFIRMED = replace(ROWS, confirm=Confirm(after=timedelta(minutes=1)))
         ((FIXED, LEDGER), []),
     ],
 )
-def test_a_second_look_needs_a_source_that_can_move(
+def test_a_recheck_needs_a_source_that_can_change(
     sources: tuple[Source, ...], expected: list[tuple[str, str]]
 ) -> None:
     assert told(replace(JOB, sources=sources, stages=(CONFIRMED,))) == expected

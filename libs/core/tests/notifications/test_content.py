@@ -74,7 +74,7 @@ def content(*events: tuple[str, Mapping[str, object]], run: Run = RUN) -> MailCo
     return mail_content(MAIL, run, history, paths=Paths(thread_root="<job.x@mail.example.com>"))
 
 
-def test_a_compared_stage_is_told_with_names_of_sources_and_tolerances() -> None:
+def test_a_compared_stage_is_reported_with_names_of_sources_and_tolerances() -> None:
     (stage,) = content(("comparison.completed", COMPARED)).stages
     assert (stage.name, stage.result) == ("balance", RunResult.UNMATCHED)
     assert [tuple(count) for count in stage.missing] == [

@@ -103,13 +103,13 @@ def test_without_recovery_the_way_back_is_silent() -> None:
     assert mailed(a_rule(recovery=False), ["UNMATCHED", "MATCHED"])[0] == [1]
 
 
-def test_recovery_needs_a_mailed_alert_and_survives_an_outcome_nobody_asked_for() -> None:
+def test_recovery_needs_a_mailed_alert_and_survives_an_outcome_outside_the_rule() -> None:
     only_unmatched = a_rule(match=Match(outcomes=("UNMATCHED",)))
     assert mailed(only_unmatched, ["ERRORED:CRASHED", "MATCHED"])[0] == []
     assert mailed(only_unmatched, ["UNMATCHED", "ERRORED:CRASHED", "MATCHED"])[0] == [1, 3]
 
 
-def test_a_recovery_knows_when_it_began_how_long_it_was_and_what_was_told_first() -> None:
+def test_a_recovery_has_its_start_its_length_and_its_first_message() -> None:
     rule = a_rule()
     states: dict[ResourceUid, RuleState] = {}
     for number, outcome in enumerate(["UNMATCHED", "ERRORED:CRASHED"], start=1):
@@ -133,7 +133,7 @@ def test_an_overtaken_run_is_held_and_leaves_the_state_alone() -> None:
 
 
 @pytest.mark.case("M27")
-def test_a_run_of_the_day_before_yesterday_mails_nobody() -> None:
+def test_a_run_of_the_day_before_yesterday_sends_no_mail() -> None:
     run = a_run("UNMATCHED")
     late = evaluate_rules(
         [a_rule()],
@@ -160,7 +160,7 @@ def test_one_person_by_several_rules_and_spellings_is_one_recipient() -> None:
 
 
 @pytest.mark.case("M25")
-def test_beyond_200_recipients_the_rest_is_skipped_and_told() -> None:
+def test_beyond_200_recipients_the_rest_is_skipped_and_reported() -> None:
     rules = [
         a_rule(*(f"p{rule}-{n}@example.com" for n in range(100)), name=f"r{rule}")
         for rule in range(5)
@@ -173,7 +173,7 @@ def test_beyond_200_recipients_the_rest_is_skipped_and_told() -> None:
 
 
 @pytest.mark.case("X83")
-def test_a_foreign_domain_is_skipped_and_told_without_the_address() -> None:
+def test_a_foreign_domain_is_skipped_and_reported_without_the_address() -> None:
     run = a_run("UNMATCHED")
     result = judge([a_rule("a@elsewhere.example")], run)
     assert [intent.skipped for intent in result.intents] == [SkipReason.UNVERIFIED]
@@ -202,7 +202,7 @@ def test_a_run_no_rule_matches_leaves_one_trace(rule: StoredRule) -> None:
     assert told.skip_reason == "no_matching_rule"
 
 
-def test_a_repeated_outcome_is_held_and_told_with_the_rule() -> None:
+def test_a_repeated_outcome_is_held_and_reported_with_the_rule() -> None:
     rule = a_rule()
     first = judge([rule], a_run("UNMATCHED", 1))
     states = {state.rule_uid: state for state in first.states}

@@ -70,7 +70,7 @@ def replied(stage: Stage, code: int, text: str = "") -> Replied:
     return Replied(reply=Reply(stage=stage, code=code, text=text), pause=PAUSE, u=PLAIN)
 
 
-def test_an_accepted_mail_is_sent_and_told() -> None:
+def test_an_accepted_mail_is_sent_and_reported() -> None:
     decision = decide_email(
         sending(phase=Phase.DATA), replied(Stage.DATA, 250, "2.0.0 ok"), policy=ONCE, now=NOON
     )
@@ -106,7 +106,7 @@ def test_eight_temporary_refusals_over_15_hours_exhaust_a_mail() -> None:
 
 @pytest.mark.case("M15")
 @pytest.mark.case("X84")
-def test_a_permanent_refusal_fails_the_mail_and_tells_it() -> None:
+def test_a_permanent_refusal_fails_the_mail_and_is_reported() -> None:
     decision = decide_email(
         sending(), replied(Stage.RCPT, 550, "5.1.1 no such user"), policy=ONCE, now=NOON
     )
@@ -225,7 +225,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
 
 
 @given(st.lists(FACTS, max_size=30), st.sampled_from(list(OnUnknown)))
-def test_whatever_happens_a_mail_ends_once_and_tells_it_once(
+def test_for_any_facts_a_mail_ends_once_and_reports_it_once(
     facts: list[Fact], policy: OnUnknown
 ) -> None:
     mail, told = a_mail(), 0

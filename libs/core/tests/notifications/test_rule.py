@@ -13,7 +13,7 @@ from datarecs_core.notifications.rule import (
 GOOD = NotificationRule(to=(Recipient(address="a@example.com"),))
 
 
-def test_the_default_rule_tells_changes_to_trouble_and_back() -> None:
+def test_the_default_rule_mails_changes_to_trouble_and_back() -> None:
     assert rule_faults(GOOD) == ()
     assert GOOD.match.outcomes == ("UNMATCHED", "ERRORED")
     assert (GOOD.notify, GOOD.recovery) == ("on_change", True)
@@ -33,7 +33,7 @@ def test_the_default_rule_tells_changes_to_trouble_and_back() -> None:
         (replace(GOOD, match=Match(jobs=("a",) * 201)), "/spec/match/jobs"),
     ],
 )
-def test_each_broken_rule_is_named_where_it_stands(rule: NotificationRule, expected: str) -> None:
+def test_each_broken_rule_is_named_at_its_place(rule: NotificationRule, expected: str) -> None:
     assert [pointer(fault.path) for fault in rule_faults(rule)] == [expected]
 
 

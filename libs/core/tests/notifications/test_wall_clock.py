@@ -89,7 +89,7 @@ def test_a_daily_time_comes_within_25_hours_whatever_the_clocks_do(now: datetime
 
 
 @given(ANY_MOMENT)
-def test_quiet_ends_after_it_was_asked_and_is_over_at_its_end(now: datetime) -> None:
+def test_quiet_hours_end_at_their_end(now: datetime) -> None:
     end = quiet_until(NIGHT, BERLIN, now)
     if end is not None:
         assert now < end

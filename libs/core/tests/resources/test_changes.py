@@ -15,6 +15,7 @@ from datarecs_core.resources.changes import (
     declare,
     delete,
     observe,
+    release,
 )
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.refusals import FinalizerAddedError
@@ -164,3 +165,21 @@ def test_every_part_that_differs_is_named() -> None:
         "deletionTimestamp",
         "status",
     )
+
+
+def test_the_platform_holds_a_deleted_object_until_its_finalizer_is_released() -> None:
+    marked = delete(stored(), rv=2, now=LATER, held_by=(KEEP,))
+    assert marked is not None
+    assert (marked.op, marked.resource.finalizers) == (Op.UPDATED, (KEEP,))
+    assert marked.changed == ("finalizers", "deletionTimestamp")
+    gone = release(marked.resource, KEEP, rv=3, now=LATER)
+    assert gone is not None
+    assert gone.is_gone
+    assert release(gone.resource, KEEP, rv=4, now=LATER) is None
+
+
+def test_a_released_object_stays_while_another_finalizer_holds_it_or_nobody_deletes_it() -> None:
+    held = replace(stored(), finalizers=(KEEP, "example.com/other"), deletion_at=NOON)
+    alive = replace(stored(), finalizers=(KEEP,))
+    ops = [write.op for one in (held, alive) if (write := release(one, KEEP, rv=2, now=LATER))]
+    assert ops == [Op.UPDATED, Op.UPDATED]

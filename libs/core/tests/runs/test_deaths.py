@@ -15,7 +15,7 @@ KILLED_JAVA, FULL_HEAP, FULL_HEAP_IN_SPARK = -9, 3, 52
 @pytest.mark.parametrize(
     ("exits", "detail"),
     [
-        # Java alone: however its end is reported, and whatever the child does about it.
+        # Only Java: for every report of its end, and every reaction of the child.
         (Exits(java_exit=KILLED_JAVA), "DRIVER_LOST"),
         (Exits(java_exit=137), "DRIVER_LOST"),
         (Exits(java_exit=-15), "DRIVER_LOST"),
@@ -34,7 +34,7 @@ KILLED_JAVA, FULL_HEAP, FULL_HEAP_IN_SPARK = -9, 3, 52
         # Both, in whichever order they went.
         (Exits(child_signal=9, java_exit=KILLED_JAVA), "KILLED"),
         (Exits(child_signal=9, java_lost=True), "KILLED"),
-        # Memory, by whoever noticed it.
+        # Memory, from any reporter.
         (Exits(java_exit=FULL_HEAP), "OUT_OF_MEMORY"),
         (Exits(java_exit=FULL_HEAP_IN_SPARK, child_exit=70), "OUT_OF_MEMORY"),
         (Exits(java_exit=FULL_HEAP, child_signal=9), "OUT_OF_MEMORY"),

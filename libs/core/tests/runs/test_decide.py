@@ -190,7 +190,9 @@ def test_row_2_a_flagged_run_is_cancelled_when_the_backend_accepts_it() -> None:
     ("fact", "detail"),
     [(REJECTED, "SUBMIT_REJECTED"), (fired(TimerReason.SUBMIT), "SUBMIT_TIMEOUT")],
 )
-def test_row_3_a_run_nobody_takes_is_queue_errored_and_finalised(fact: Fact, detail: str) -> None:
+def test_row_3_a_run_without_a_worker_is_queue_errored_and_finalised(
+    fact: Fact, detail: str
+) -> None:
     decision = after(the_run(), fact)
     assert decision.state.status is RunStatus.QUEUE_ERRORED
     assert kinds(decision) == [RunQueueErrored, RunFinalised]
@@ -201,7 +203,7 @@ def test_row_3_a_run_nobody_takes_is_queue_errored_and_finalised(fact: Fact, det
     assert_silent(decision)
 
 
-def test_row_3_the_reason_of_the_backend_is_told() -> None:
+def test_row_3_the_reason_of_the_backend_is_reported() -> None:
     event = after(the_run(), REJECTED).events[0]
     assert isinstance(event, RunQueueErrored)
     assert event.reason == "quota exceeded"
@@ -209,7 +211,7 @@ def test_row_3_the_reason_of_the_backend_is_told() -> None:
 
 @pytest.mark.case("L08")
 @pytest.mark.parametrize("fact", [REJECTED, fired(TimerReason.SUBMIT)])
-def test_row_3_a_flagged_run_nobody_takes_is_cancelled_alone(fact: Fact) -> None:
+def test_row_3_a_flagged_run_without_a_worker_is_only_cancelled(fact: Fact) -> None:
     decision = after(the_flagged_run(), fact)
     assert_cancelled(decision)
     assert decision.state.raw_error is not None
@@ -236,7 +238,7 @@ def test_a_run_is_cancelling_from_its_flag_to_its_end() -> None:
     assert not the_flagged_run(status=RunStatus.CANCELLED).cancelling
 
 
-def test_a_cancel_without_reason_says_so() -> None:
+def test_a_cancel_without_reason_has_the_default_reason() -> None:
     run = after(the_run(), a_cancel(reason=None)).state
     assert run.cancel_reason == DEFAULT_REASON == "User requested cancellation"
 
@@ -258,7 +260,7 @@ def test_row_5_confirming_without_flag_or_while_running_changes_nothing(run: Run
     assert after(run, CONFIRMED) == RunDecision(run, disposition=Disposition.HISTORY)
 
 
-def test_row_5_under_argo_the_execution_of_a_cancelled_run_is_looked_at_again() -> None:
+def test_row_5_under_argo_the_execution_of_a_cancelled_run_is_checked_again() -> None:
     run = the_flagged_run(status=RunStatus.QUEUED, backend=Backend.ARGO)
     assert after(run, CONFIRMED).state.next_reconcile_at == NOON + MINUTE
 
@@ -469,7 +471,7 @@ def test_an_attempt_given_back_by_a_drain_starts_again_under_its_number() -> Non
         (RunStatus.RUNNING, TimerReason.DEADLINE, "DEADLINE_EXCEEDED"),
     ],
 )
-def test_row_14_timers_end_what_nobody_ends(
+def test_row_14_timers_end_runs_without_a_reported_end(
     status: RunStatus, reason: TimerReason, detail: str
 ) -> None:
     decision = after(the_run(status=status), fired(reason))
@@ -526,7 +528,7 @@ def test_row_16_without_flag_nothing_is_forced() -> None:
 @pytest.mark.case("L26")
 @pytest.mark.case("L08")
 @pytest.mark.parametrize("status", [RunStatus.TRIGGERED, RunStatus.QUEUED, RunStatus.RUNNING])
-def test_row_17_the_first_cancel_stands(status: RunStatus) -> None:
+def test_row_17_the_first_cancel_is_kept(status: RunStatus) -> None:
     run = the_flagged_run(status=status)
     decision = after(run, a_cancel(78, by="u-8"))
     assert (decision.state, decision.events, decision.refusal) == (run, (), None)
@@ -673,14 +675,14 @@ def test_observation_repeats_while_the_run_lives_and_watches_its_deadline() -> N
     assert (ended.put_timers, ended.drop_timers) == ((), tuple(TimerReason))
 
 
-def test_the_intent_stands_before_the_backend_is_called() -> None:
+def test_the_intent_is_stored_before_the_backend_is_called() -> None:
     first = intend(the_run(), now=NOON)
     again = intend(first, now=NOON + MINUTE)
     assert (again.submit_intent_at, again.submit_attempts, again.attempt) == (NOON, 2, 0)
     assert intend(the_run(backend=Backend.ARGO), now=NOON).attempt == 1
 
 
-def test_a_backend_without_answer_is_asked_again_later_and_later() -> None:
+def test_a_backend_without_response_is_tried_again_at_growing_intervals() -> None:
     run = the_run(submit_attempts=3)
     assert defer(run, now=NOON, jitter=1.0).next_reconcile_at == NOON + timedelta(seconds=4)
 

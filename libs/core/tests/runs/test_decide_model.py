@@ -1,6 +1,6 @@
 """The promises of a run under any order, loss and repetition of facts, and under restarts.
 
-Each example is one run's life: facts come in whatever order Hypothesis chooses, some twice, some
+Each example is one run's life: facts arrive in any order that Hypothesis chooses, some twice, some
 never, some of other attempts; an inbox drops repeated ids as the consumer's does. 10,000 lives:
 `pytest --hypothesis-profile=model libs/core/tests/runs/test_decide_model.py`.
 """
@@ -281,7 +281,7 @@ class LifeOfARun(RuleBasedStateMachine):
             assert kinds[-2:] == [RunQueueErrored, RunFinalised]
 
     def teardown(self) -> None:
-        """Whatever was lost, the timers that stand close the run: none lives for ever."""
+        """The set timers close the run after any loss: no run stays open."""
         for _ in range(20):
             if not hasattr(self, "run") or self.run.status.is_terminal:
                 return

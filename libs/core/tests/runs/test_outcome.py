@@ -18,7 +18,7 @@ from datarecs_testing.run_facts import a_summary, the_run
 
 RUN = the_run(status=RunStatus.RUNNING)
 MISSING = NoResult(RunDetail.RESULT_MISSING, "there is no result file")
-INVALID = NoResult(RunDetail.RESULT_INVALID, "it is no JSON")
+INVALID = NoResult(RunDetail.RESULT_INVALID, "it is not JSON")
 GOOD = ResultFile(
     outcome=ChildOutcome.COMPLETED,
     result=RunResult.UNMATCHED,
@@ -134,10 +134,10 @@ def test_a_step_cannot_declare_the_runs_deadline() -> None:
     assert reported(node).code is RunErrorCode.QUERY_FAILED
 
 
-def test_a_broken_file_says_why_in_the_message() -> None:
+def test_a_broken_file_has_the_reason_in_its_message() -> None:
     end = classify(RUN, Evidence(file=INVALID, exit_code=0))
     assert isinstance(end, RunErrored)
-    assert "it is no JSON" in end.error.message
+    assert "it is not JSON" in end.error.message
 
 
 @pytest.mark.parametrize("pair", list(combinations(RunErrorCode, 2)))

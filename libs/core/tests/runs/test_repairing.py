@@ -69,7 +69,7 @@ def test_the_record_is_believed_before_the_file_and_the_file_before_the_backend(
     assert by_status.error.detail_code == "RESULT_MISSING"
 
 
-def test_an_execution_that_vanished_was_stopped_by_somebody_else() -> None:
+def test_an_execution_that_vanished_was_stopped_outside_datarecs() -> None:
     end = outcome_of_repair(RUN, recorded=None, file=NO_FILE, status=None)
     assert isinstance(end, RunErrored)
     assert end.error.code is RunErrorCode.UNKNOWN

@@ -59,7 +59,7 @@ def test_a_file_of_this_attempt_is_believed() -> None:
     assert file.pins == {"ledger": {"files": []}}
 
 
-def test_a_summary_may_say_more() -> None:
+def test_a_summary_may_contain_more() -> None:
     more = {"empty": True, "acceptance": "ACCEPTED", "report_path": "runs/r/report.html"}
     file = read(COMPLETED | {"summary": COMPLETED["summary"] | more})
     assert isinstance(file, ResultFile)

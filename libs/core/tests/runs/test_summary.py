@@ -123,14 +123,14 @@ def test_of_stages_of_one_width_the_later_one_counts() -> None:
     assert (summary.rows_matched, summary.rows_unmatched) == (7, 3)
 
 
-def test_a_run_without_any_row_says_so() -> None:
+def test_a_run_without_any_row_has_a_warning() -> None:
     assert summed(executed(compared=0, matched=0, rows=0)).empty
     assert not summed(
         executed(compared=0, matched=0, rows=0), executed(compared=1, matched=1)
     ).empty
 
 
-def test_acceptance_is_told_where_it_was_asked_for() -> None:
+def test_acceptance_is_reported_where_it_is_declared() -> None:
     stage = executed(compared=1, matched=1)
     assert summed(stage).acceptance is None
     assert summed(stage, acceptance=Acceptance.ACCEPTED).acceptance == "ACCEPTED"

@@ -73,7 +73,7 @@ def test_a_lost_attempt_ends_what_it_began_and_the_run_waits_again() -> None:
     ]
 
 
-def test_an_error_stands_where_it_happened_and_with_the_run() -> None:
+def test_an_error_is_recorded_at_its_step_and_with_the_run() -> None:
     found = timeline_of(
         [
             at(1, "run.triggered"),

@@ -11,12 +11,12 @@ from datarecs_core.runs.wording import storable_text
     ("text", "kept"),
     [("fine", "fine"), ("a\0b", "a�b"), ("\ud800", "�"), ("größe ✓", "größe ✓")],
 )
-def test_text_is_told_as_it_can_be_stored(text: str, kept: str) -> None:
+def test_text_is_reported_as_it_can_be_stored(text: str, kept: str) -> None:
     assert storable_text(text) == kept
 
 
 @given(st.text(max_size=3000))
-def test_whatever_is_told_can_be_stored(text: str) -> None:
+def test_every_report_can_be_stored(text: str) -> None:
     kept = storable_text(text)
     assert len(kept) <= 2000
     assert "\0" not in kept

@@ -141,13 +141,13 @@ def test_a_reported_error_of_a_source_is_never_searched_for_words() -> None:
     assert "memory_usage" in found[2]
 
 
-def test_a_workflow_stopped_from_outside_says_so_wherever_it_stood() -> None:
+def test_a_workflow_stopped_from_outside_is_recognised_at_any_step() -> None:
     for message in ("Stopped with strategy 'Stop'", "workflow shutdown with strategy:  Terminate"):
         found = the_error(a_node(message, "extract-0"))
         assert found[:2] == ("UNKNOWN", "STOPPED_EXTERNALLY")
 
 
-def test_a_succeeded_workflow_is_what_its_file_says() -> None:
+def test_a_succeeded_workflow_has_the_outcome_of_its_file() -> None:
     end = end_of_workflow(RUN, status="Succeeded", failures=(), file=GOOD)
     assert isinstance(end, RunCompleted)
     assert end.result is RunResult.MATCHED
@@ -156,7 +156,7 @@ def test_a_succeeded_workflow_is_what_its_file_says() -> None:
 @pytest.mark.case("L34")
 def test_a_succeeded_workflow_without_a_file_is_unknown() -> None:
     assert the_error(status="Succeeded")[:2] == ("UNKNOWN", "RESULT_MISSING")
-    broken = NoResult(RunDetail.RESULT_INVALID, "it is no JSON")
+    broken = NoResult(RunDetail.RESULT_INVALID, "it is not JSON")
     assert the_error(status="Succeeded", file=broken)[:2] == ("UNKNOWN", "RESULT_INVALID")
 
 
@@ -189,7 +189,7 @@ def test_of_each_pair_the_higher_code_wins(pair: tuple[FailedNode, FailedNode]) 
 
 
 @given(st.permutations([replace(QUERY, finished_at=str(n), message=str(n)) for n in range(3)]))
-def test_among_equal_codes_the_earliest_node_speaks(nodes: list[FailedNode]) -> None:
+def test_among_equal_codes_the_earliest_node_wins(nodes: list[FailedNode]) -> None:
     assert the_error(*nodes)[2] == "0"
 
 

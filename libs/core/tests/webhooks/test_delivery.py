@@ -108,7 +108,7 @@ def test_two_failures_then_success_wait_5_seconds_and_5_minutes_with_jitter(u: f
 
 
 @pytest.mark.case("W09")
-def test_ten_failures_exhaust_the_schedule_and_tell_it_once_early_and_once_at_the_end() -> None:
+def test_ten_failures_exhaust_the_schedule_and_are_reported_early_and_at_the_end() -> None:
     delivery, waits, events = play(*[500] * 20)
     assert (delivery.state, delivery.reason) == (
         DeliveryState.DEAD_LETTERED,
@@ -125,7 +125,7 @@ def test_ten_failures_exhaust_the_schedule_and_tell_it_once_early_and_once_at_th
 
 
 @pytest.mark.case("X53")
-def test_a_delivery_of_an_operational_event_tells_nothing_about_itself() -> None:
+def test_a_delivery_of_an_operational_event_creates_no_event() -> None:
     delivery = leased(event_type="io.datarecs.webhook.delivery.failed", schedule_index=3)
     decision = decide_delivery(delivery, ended(delivery, status(500)), retry=RETRY, now=NOON)
     assert decision.events == ()
@@ -198,7 +198,7 @@ def test_retry_after_moves_the_next_attempt_within_a_day(header: str | None, sec
 
 
 @pytest.mark.case("W14")
-def test_only_429_and_503_may_ask_for_a_wait() -> None:
+def test_only_429_and_503_may_request_a_wait() -> None:
     assert after(leased(), status(500, "7200")).due_at == NOON + timedelta(seconds=5)
     assert after(leased(), status(503, "7200")).due_at == NOON + timedelta(seconds=7200)
 
@@ -279,7 +279,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
 
 
 @given(st.lists(FACTS, max_size=40))
-def test_whatever_arrives_a_delivery_ends_once_and_tells_its_end_once(facts: list[Fact]) -> None:
+def test_for_any_facts_a_delivery_ends_once_and_reports_its_end_once(facts: list[Fact]) -> None:
     delivery, ends = a_delivery(), 0
     for fact in facts:
         if delivery.state is DeliveryState.PENDING:

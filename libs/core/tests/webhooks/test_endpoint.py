@@ -73,11 +73,18 @@ def test_header_values_are_visible_ascii_or_a_reference() -> None:
         (replace(GOOD, timeout=timedelta(seconds=31)), "/spec/timeout"),
         (replace(GOOD, limits=Limits(max_concurrent=33)), "/spec/limits/max_concurrent"),
         (replace(GOOD, limits=Limits(rate_per_minute=0)), "/spec/limits/rate_per_minute"),
+        (replace(GOOD, limits=Limits(max_pending=999)), "/spec/limits/max_pending"),
+        (replace(GOOD, alert_emails=("Ana <ana@example.com>",)), "/spec/alert_emails/0"),
+        (replace(GOOD, alert_emails=("a@b.example", "a@B.example")), "/spec/alert_emails/1"),
+        (
+            replace(GOOD, alert_emails=tuple(f"a{n}@b.example" for n in range(11))),
+            "/spec/alert_emails",
+        ),
         (replace(GOOD, retry=Retry(delays=(timedelta(0),))), "/spec/retry/delays/0"),
         (replace(GOOD, retry=Retry(delays=(timedelta(hours=1),) * 21)), "/spec/retry/delays"),
         (replace(GOOD, retry=Retry(delays=(timedelta(days=1),) * 8)), "/spec/retry/delays"),
         (replace(GOOD, retry=Retry(max_age=timedelta(seconds=59))), "/spec/retry/max_age"),
     ],
 )
-def test_each_broken_limit_is_named_where_it_stands(spec: WebhookEndpoint, expected: str) -> None:
+def test_each_broken_limit_is_named_at_its_place(spec: WebhookEndpoint, expected: str) -> None:
     assert pointers(spec) == [expected]

@@ -68,7 +68,7 @@ def test_what_is_not_the_receivers_fault_does_not_count(outcome: Outcome) -> Non
         (AttemptEnd(outcome=Outcome.HTTP_5XX, status=503, retry_after="30"), 30),
     ],
 )
-def test_a_receiver_that_asks_for_it_gets_a_rest(end: AttemptEnd, seconds: int) -> None:
+def test_a_receiver_that_requests_it_gets_a_pause(end: AttemptEnd, seconds: int) -> None:
     paused = after(end)
     assert paused.paused_until == NOON + seconds * SECOND
     allowed = Allowance(rate_per_minute=600, max_concurrent=4)
@@ -97,7 +97,7 @@ def test_a_503_without_retry_after_does_not_pause() -> None:
         ),
     ],
 )
-def test_gone_and_asked_for_disable_at_once_and_tell_it_once(
+def test_gone_and_a_requested_disable_act_at_once_and_are_reported_once(
     end: AttemptEnd, by: DisabledBy
 ) -> None:
     decision = decide_endpoint(STATE, end, receiver=RECEIVER, now=NOON, u=0.5)
@@ -146,7 +146,7 @@ def test_open_requests_are_counted_from_leases() -> None:
     assert full == NOON + 60 * SECOND
 
 
-def test_an_endpoint_without_tokens_is_looked_at_when_one_is_there() -> None:
+def test_an_endpoint_without_tokens_is_checked_when_one_is_available() -> None:
     allowed = Allowance(rate_per_minute=60, max_concurrent=32)
     spent = paid(STATE, allowed, started=6, now=NOON)
     assert sendable_now(spent, allowed, leased=0, now=NOON) == 0
@@ -155,7 +155,7 @@ def test_an_endpoint_without_tokens_is_looked_at_when_one_is_there() -> None:
     assert sendable_now(spent, allowed, leased=0, now=look) == 1
 
 
-def test_nothing_waiting_means_no_look_and_a_held_one_is_looked_at_for_a_change_of_mind() -> None:
+def test_nothing_waiting_means_no_check_and_a_disabled_one_is_checked_again() -> None:
     allowed = Allowance(rate_per_minute=60, max_concurrent=4)
     assert next_claim_time(STATE, NOTHING, allowed, now=NOON) is None
     assert next_claim_time(STATE, waiting(NOON), None, now=NOON) == NOON + HELD_FOR

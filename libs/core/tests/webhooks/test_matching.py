@@ -46,7 +46,7 @@ def delivered(endpoint: EndpointFacts, types: Sequence[str], about: ResourceUid 
 
 
 @pytest.mark.case("W03")
-def test_without_a_filter_every_run_type_comes_and_operational_ones_are_asked_for() -> None:
+def test_without_a_filter_every_run_type_is_sent_and_operational_ones_need_a_flag() -> None:
     published = [RUN + name for name in RUN_TYPES]
     assert len(published) == 18
     assert delivered(an_endpoint(), published, None) == 18
@@ -64,7 +64,7 @@ def test_an_operational_event_never_goes_to_the_endpoint_it_is_about(kind: str) 
     assert delivered(an_endpoint(operational=True), [kind], ELSEWHERE) == 1
 
 
-def test_a_tenants_other_endpoints_hear_of_a_disabled_one_without_asking() -> None:
+def test_other_endpoints_of_a_tenant_get_the_event_of_a_disabled_one_by_default() -> None:
     assert delivered(an_endpoint(), ["webhook.endpoint.auto_disabled"], ELSEWHERE) == 1
     assert delivered(an_endpoint(), ["webhook.endpoint.test_requested"], ELSEWHERE) == 0
 

@@ -70,7 +70,7 @@ def test_binary_carries_the_attributes_as_percent_encoded_headers() -> None:
     assert "ce-datacontenttype" not in dict(sent.headers)
 
 
-def test_standard_says_type_timestamp_and_data() -> None:
+def test_standard_has_type_timestamp_and_data() -> None:
     sent = payload(a_message(b'{"a":1}'), Format.STANDARD)
     assert sent.body == (
         b'{"type":"io.datarecs.reconciliation.run.finalised",'

@@ -55,7 +55,7 @@ def test_only_the_condition_that_flips_gets_a_new_time() -> None:
     assert failing["failing_since"] == "2026-11-20T12:00:00.000000Z"
 
 
-def test_a_disabled_endpoint_says_by_whom_until_its_spec_changes() -> None:
+def test_a_disabled_endpoint_shows_who_disabled_it_until_its_spec_changes() -> None:
     gone = shown(GONE)
     assert gone["disabled"] == {"by": "gone", "at": "2026-11-20T12:00:00.000000Z"}
     again = shown(GONE, before=gone, generation=2, now=LATER)
@@ -67,7 +67,7 @@ def test_a_status_of_another_form_is_written_anew() -> None:
     assert shown(WELL, before={"conditions": ["x"]}) == shown(WELL, before={"conditions": 3})
 
 
-ASKED = begin_handshake(
+REQUESTED = begin_handshake(
     None,
     WebhookEndpoint(url="https://a.example.com/", validation=Validation.HANDSHAKE),
     secret=bytes(32),
@@ -79,24 +79,45 @@ ASKED = begin_handshake(
     ("handshake", "now", "reason", "ready"),
     [
         (None, NOON, "Pending", "False"),
-        (ASKED, NOON, "Pending", "False"),
-        (replace(ASKED, answer="HTTP 200"), NOON, "Pending", "False"),
-        (ASKED, NOON + timedelta(days=1), "Refused", "False"),
-        (replace(ASKED, granted_at=NOON), LATER, "Granted", "True"),
+        (REQUESTED, NOON, "Pending", "False"),
+        (replace(REQUESTED, answer="HTTP 200"), NOON, "Pending", "False"),
+        (REQUESTED, NOON + timedelta(days=1), "Refused", "False"),
+        (replace(REQUESTED, granted_at=NOON), LATER, "Granted", "True"),
     ],
 )
-def test_an_endpoint_that_needs_consent_shows_how_far_it_is(
+def test_an_endpoint_that_needs_consent_shows_its_state(
     handshake: Handshake | None, now: datetime, reason: str, ready: str
 ) -> None:
-    shown = validated(handshake, now=now)
-    status = endpoint_status(WELL, 1, before={}, now=now, shown=shown)
-    found = status["conditions"]
-    assert isinstance(found, list)
-    assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
+    consent = validated(handshake, now=now)
+    status = endpoint_status(WELL, 1, before={}, now=now, consent=consent)
+    written = status["conditions"]
+    assert isinstance(written, list)
+    assert {one["type"]: (one["status"], one["reason"]) for one in written} == {
         "Healthy": ("True", "Delivering"),
         "Ready": (ready, "Enabled" if ready == "True" else "NotValidated"),
         "Validated": (ready, reason),
     }
-    assert not is_stale(status, WELL, 1, shown)
-    assert is_stale(status, WELL, 1, None)
-    assert is_stale({}, WELL, 1, shown)
+    assert not is_stale(WELL, 1, status, consent)
+    assert is_stale(WELL, 1, status, None)
+    assert is_stale(WELL, 1, {}, consent)
+
+
+def test_an_overflow_is_shown_with_its_gap_until_after_its_end() -> None:
+    over = replace(WELL, overflow_since=NOON)
+    ended = replace(over, overflow_until=LATER)
+    assert [one[1] for one in conditions(shown(over))] == ["True", "False"]
+    assert [one[1] for one in conditions(shown(ended))] == ["True", "True"]
+    assert shown(ended)["last_overflow"] == {
+        "since": "2026-11-20T12:00:00.000000Z",
+        "until": "2026-11-20T13:00:00.000000Z",
+    }
+    assert "last_overflow" not in shown(WELL)
+
+
+def test_a_status_is_stale_when_it_lacks_what_no_attempt_changed() -> None:
+    over = replace(WELL, overflow_since=NOON)
+    assert is_stale(GONE, 1, shown(WELL))
+    assert is_stale(WELL, 1, shown(GONE))
+    assert is_stale(over, 1, shown(WELL))
+    assert not is_stale(over, 1, shown(over))
+    assert not is_stale(GONE, 2, shown(WELL))

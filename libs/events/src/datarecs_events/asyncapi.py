@@ -1,7 +1,7 @@
 """The AsyncAPI 3.1 document: channels are topics, messages are types, operations are services.
 
-Made from the catalogue like everything in `events-schema/`; payloads point to the schemas beside
-it. Apart from `publishing`, because its form is another specification's.
+It is made from the catalogue, as all files of `events-schema/`; payloads refer to the schemas in
+it. `publishing` makes the other files.
 """
 
 import json
@@ -25,13 +25,13 @@ _PLAIN = re.compile(r"[A-Za-z$][A-Za-z0-9$_-]*")
 _TEXT = {"type": "string"}
 ASYNCAPI = "3.1.0"
 _TAGS = {
-    "runs": "What happens to runs; act on run.finalised and run.cancelled.",
-    "resources": "Changes of what people declare.",
-    "notifications": "What became of mails and webhooks.",
+    "runs": "Events of runs; act on run.finalised and run.cancelled.",
+    "resources": "Changes of declared resources.",
+    "notifications": "Outcomes of mails and webhooks.",
 }
 _SCRAM = {
     "type": "scramSha512",
-    "description": "A principal of its own for every reader: datarecs admin consumer create NAME.",
+    "description": "One principal per reader: datarecs admin consumer create NAME.",
 }
 _SECURITY = [{"$ref": "#/components/securitySchemes/scram"}]
 _SERVERS: Node = {
@@ -48,7 +48,7 @@ _SERVERS: Node = {
     "local": {
         "host": "127.0.0.1:{port}",
         "protocol": "kafka",
-        "description": "The broker of `datarecs up`, on the loopback without TLS.",
+        "description": "The broker of `datarecs up`, on loopback without TLS.",
         "variables": {"port": {"default": "29092", "description": "`datarecs status` shows it."}},
         "security": _SECURITY,
     },
@@ -124,7 +124,7 @@ def _message(one: EventDef) -> Node:
 
 
 def _operations() -> Iterator[tuple[str, Node]]:
-    """What each service sends and receives."""
+    """The types that each service sends and receives."""
     for service in Service:
         for topic in Topic:
             definitions = [
@@ -167,12 +167,12 @@ def _on(topic: str) -> list[str]:
 
 
 def _id(name: str) -> str:
-    """Names of the document know no dot."""
+    """A name without dots, as the document requires."""
     return name.replace(".", "-")
 
 
 def _lines(value: object, indent: str) -> Iterator[str]:
-    """Block style; every text is quoted as JSON, which YAML reads alike."""
+    """Block style; texts are quoted as JSON, which is also YAML."""
     match value:
         case Mapping():
             for key, item in value.items():

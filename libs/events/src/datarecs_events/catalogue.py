@@ -1,8 +1,8 @@
 """The list of events: for every wire type its class, source, emitters, topic, key and subject.
 
-The single source of truth: the codec, the outbox policies, the broker's ACLs, the published schemas
-and the subscriptions are all made from it. A new event is a dataclass in core, a member of
-`DataRecsEventType`, one line here and an example.
+The codec, the outbox policies, the broker's ACLs, the published schemas and the subscriptions are
+made from it. A new event is a dataclass in core, a member of `DataRecsEventType`, one line here and
+an example.
 """
 
 from collections.abc import Mapping
@@ -53,18 +53,18 @@ DataRecsEventType = Type
 
 
 EventClass = type[object]
-"""A frozen dataclass of some `core/<concept>/events.py`."""
+"""A frozen dataclass of a `core/<concept>/events.py`."""
 
 
 class EventKind(StrEnum):
-    """Which layer or family an event belongs to."""
+    """The layer or family of an event."""
 
     INFRASTRUCTURE = "infrastructure"
     """The raw outcome of an execution; may precede the database."""
     PLATFORM = "platform"
     """Written in the commit of the row change it describes."""
     PROGRESS = "progress"
-    """Told while a worker works; never decisive."""
+    """Sent while a worker works; never decisive."""
     RESOURCE = "resource"
     WEBHOOK = "webhook"
     NOTIFICATION = "notification"
@@ -77,31 +77,32 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDef:
-    """Everything about one type that is not a field of its payload."""
+    """The properties of one type that are not fields of its payload."""
 
     type: Type
     event_class: EventClass
     source: str
-    """URI of the contract's owner, which is not always the process that writes."""
+    """URI of the contract's owner, which is not always the writing process."""
     emitters: tuple[Service, ...]
-    """Services whose database role may put it into the outbox."""
+    """Services with a database role that may put it into the outbox."""
     topic: Topic | None
-    """None: goes out over HTTP alone, a record of it on any topic is refused."""
+    """None: sent only over HTTP; a record of it on any topic is refused."""
     key: str
-    """The field whose text is Kafka key and `partitionkey`."""
+    """The field for the Kafka key and `partitionkey`."""
     subject: str
     """Template over the event's fields."""
     kind: EventKind
     addition: int = 0
-    """Raised by one whenever optional fields are added; the first release over Source 001 is 1."""
+    """Increased by one with every addition of optional fields; 1 in the first release after
+    Source 001."""
     tenant_required: bool = False
-    """Source 001 demands `tenant_id` in the payload; else readers take the envelope's."""
+    """Source 001 requires `tenant_id` in the payload; else readers use that of the envelope."""
     exactly_one: tuple[str, ...] = ()
-    """Of these fields one and only one is present."""
+    """Exactly one of these fields is present."""
     absent: tuple[str, ...] = ()
-    """Fields of a neighbouring type that make this one ambiguous and therefore refused."""
+    """Fields of another type that would make this one ambiguous; an event with one is refused."""
     fixed: Mapping[str, str] = field(default_factory=dict)
-    """Fields whose value the type itself says."""
+    """Fields with a value that is fixed by the type."""
 
     @property
     def short_name(self) -> str:
@@ -119,7 +120,7 @@ class EventDef:
         return self.subject.format(event=event)
 
     def check(self, payload: object) -> None:
-        """Nothing, when the rules between fields hold; those of single fields are the shape's.
+        """Check the rules between fields; the shape checks single fields.
 
         Raises:
             MismatchError: both or neither of `exactly_one`, one of `absent`, another fixed value.
@@ -129,7 +130,7 @@ class EventDef:
             raise MismatchError("", f"exactly one of {' and '.join(self.exactly_one)} is needed")
         for name in self.absent:
             if name in fields:
-                raise MismatchError(name, f"it does not belong to {self.short_name}")
+                raise MismatchError(name, f"it is not a field of {self.short_name}")
         for name, value in self.fixed.items():
             if fields.get(name) != value:
                 raise MismatchError(name, f"it is not {value}")
@@ -217,8 +218,8 @@ _VERBS: tuple[tuple[str, EventClass], ...] = (
 
 
 def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
-    """An endpoint's status is written where the attempts happen, by webhook-service (D33)."""
-    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb == "status_updated"
+    """The webhook-service writes the status of an endpoint and ends its deletion (ADR 0122)."""
+    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb != "created"
     return EventDef(
         type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
         event_class=event_class,
@@ -306,7 +307,7 @@ EVENT_TYPES_BY_SERVICE: Mapping[Service, frozenset[Type]] = {
     service: frozenset(one.type for one in CATALOGUE if service in one.emitters)
     for service in Service
 }
-"""What each service may put into the outbox; the database repeats it as a row policy."""
+"""Event types that each service may put into the outbox; also a row policy in the database."""
 
 _BY_CLASS: Mapping[EventClass, tuple[EventDef, ...]] = {
     event_class: tuple(one for one in CATALOGUE if one.event_class is event_class)
@@ -315,19 +316,19 @@ _BY_CLASS: Mapping[EventClass, tuple[EventDef, ...]] = {
 
 
 def definitions_of(event_class: EventClass) -> tuple[EventDef, ...]:
-    """Every definition of a class: one, or one per kind for events of resources.
+    """All definitions of a class: one, or one per kind for events of resources.
 
     Raises:
-        KeyError: the class is no event.
+        KeyError: the class is not an event.
     """
     return _BY_CLASS[event_class]
 
 
 def definition_of(event: object) -> EventDef:
-    """The definition under which this event travels.
+    """The definition of this event.
 
     Raises:
-        KeyError: its class is no event.
+        KeyError: its class is not an event.
     """
     for one in definitions_of(type(event)):
         if all(getattr(event, name) == value for name, value in one.fixed.items()):

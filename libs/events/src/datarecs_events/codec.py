@@ -1,7 +1,7 @@
-"""Events to Kafka records and back: the two functions every other part of the product calls.
+"""Converts events to Kafka records and back: the two functions for all other code.
 
-`encode` decides the bytes once, inside the state's transaction; `decode` judges whatever a topic
-holds. They share catalogue, shapes and envelope and nothing else, and this page is where they meet.
+`encode` makes the bytes once, in the transaction of the state; `decode` checks any record of a
+topic. They share only catalogue, shapes and envelope.
 """
 
 from datarecs_events.decoding import (

@@ -1,7 +1,7 @@
-"""Which changes of a published schema break a reader: the gate in front of every release.
+"""Finds changes of a published schema that break readers: a check before every release.
 
-Within a type only optional fields may be added, and the addition is then raised. Everything else is
-a new type. Works on the printed schemas, so that the last release needs no Python of its own.
+Within a type only optional fields may be added, with a higher addition number. All other changes
+need a new type. It compares the published schemas, so the code of the last release is not needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ _LOWER = ("minLength", "minimum", "minItems")
 
 
 def breaking_changes(old: Schema, new: Schema) -> tuple[str, ...]:
-    """What a reader of `old` cannot bear about `new`, in words; empty when it may be published."""
+    """The changes in `new` that break readers of `old`, in words; empty if it may be published."""
     broken = tuple(_compare(old, new, ""))
     grown = _all_fields(new) - _all_fields(old)
     if not broken and grown and _addition(new) <= _addition(old):
-        return (f"{', '.join(sorted(grown))} added, so the addition must be raised",)
+        return (f"{', '.join(sorted(grown))} added, so the addition number must be increased",)
     return broken
 
 
@@ -52,10 +52,10 @@ def _fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
         else:
             yield from _compare(schema, after[name], f"{path}{name}.")
     for name in sorted(set(new.get("required", ())) - set(old.get("required", ()))):
-        yield f"{path}{name}: newly required"
+        yield f"{path}{name}: now required"
     for name in sorted(set(old.get("required", ())) - set(new.get("required", ()))):
         if name in after:
-            yield f"{path}{name}: no longer promised"
+            yield f"{path}{name}: no longer required"
 
 
 def _all_fields(schema: Schema, path: str = "") -> set[str]:

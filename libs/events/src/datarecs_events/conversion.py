@@ -1,7 +1,7 @@
-"""Events to plain JSON values and back, by their shape.
+"""Converts events to plain JSON values and back, by their shape.
 
-Reading ignores unknown fields and keeps unknown words of open enums. Apart from the codec, which
-knows envelopes but no fields.
+Reading ignores unknown fields and keeps unknown words of open enums. The codec handles envelopes;
+this module handles fields.
 """
 
 import re
@@ -14,7 +14,7 @@ SOURCE_KEY = re.compile(r"source_(?:0|[1-9][0-9]{0,3})")
 
 
 def to_plain(shape: Shape, value: object, path: str = "") -> object:
-    """Dicts, lists, text, integers, booleans and Decimals that stand for `value`; None is left out.
+    """Convert `value` to dicts, lists, text, integers, booleans and Decimals, without None.
 
     Raises:
         MismatchError: a value that readers would refuse.
@@ -34,7 +34,7 @@ def to_plain(shape: Shape, value: object, path: str = "") -> object:
 
 
 def from_plain(shape: Shape, value: object, path: str = "") -> object:
-    """The value that plain JSON stands for; unknown fields are left aside.
+    """Convert plain JSON to the value; unknown fields are ignored.
 
     Raises:
         MismatchError: a required field is missing, or a value breaks its field's rule.

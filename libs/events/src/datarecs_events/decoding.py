@@ -1,6 +1,6 @@
-"""From a record back to an event, or the one reason why it can never be handled.
+"""Converts a record to an event, or to the reason why it can never be handled.
 
-A refusal is a value: the consumer writes a dead letter with it and goes on. The checks follow the
+A refusal is a value: the consumer writes a dead letter with it and continues. The checks follow the
 order of the security rules, the first failure decides, and bad input never raises.
 """
 
@@ -30,29 +30,29 @@ from datarecs_events.shapes import shape_of
 
 
 class Note(StrEnum):
-    """Oddities of an accepted record, to be counted."""
+    """Irregularities of an accepted record, to be counted."""
 
     KEY_DIFFERS = "KEY_DIFFERS"
     """The record's key is not the `partitionkey`."""
     HEADERS_IGNORED = "HEADERS_IGNORED"
-    """A structured record carried `ce_` headers that say something else."""
+    """A structured record has `ce_` headers with other values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """An event of the catalogue, from where it may come, with a valid payload."""
+    """An event of the catalogue, from an allowed topic and source, with a valid payload."""
 
     event: object
     """An instance of the catalogue's class for the type."""
     envelope: Envelope
     data: bytes
-    """The payload's bytes as they came."""
+    """The received bytes of the payload."""
     notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A well-formed event of a type this release does not know: count it and go on."""
+    """A well-formed event of a type that this release does not know: count it and continue."""
 
     type: str
 
@@ -63,11 +63,11 @@ class Refused:
 
     reason: RefusalReason
     detail: str
-    """For people; holds no value of the record."""
+    """For people, without values of the record."""
 
     @property
     def alarm(self) -> bool:
-        """Somebody wrote what he may not: a security alert besides the dead letter."""
+        """Whether the writer had no permission: then also a security alert."""
         return self.reason in {RefusalReason.WRONG_ORIGIN, RefusalReason.TENANT_MISMATCH}
 
 
@@ -75,10 +75,10 @@ Decoded = Received | Skipped | Refused
 
 
 def decode(topic: str | None, key: bytes | None, value: bytes | None, headers: Headers) -> Decoded:
-    """Judge a record; never raises on bad input.
+    """Decode and check a record; never raises on bad input.
 
     Args:
-        topic: where it was read; None for an HTTP body, which has none.
+        topic: the topic of the record; None for an HTTP body.
         key: only compared with `partitionkey`, never a source of attributes.
         value: the data (binary mode) or the whole event (structured mode).
         headers: names in any case, attributes as `ce_<name>`, plus `content-type`.
@@ -98,10 +98,10 @@ def decode(topic: str | None, key: bytes | None, value: bytes | None, headers: H
 
 
 def read_data(data: bytes) -> dict[str, object]:
-    """The payload as plain values, decimals digit for digit, for the record of a run.
+    """The payload as plain values, with all digits of decimals, for the history of a run.
 
     Raises:
-        JsonFaultError: the bytes are no JSON object that this product accepts.
+        JsonFaultError: the bytes are not a JSON object that is accepted.
     """
     return parse_object(data)
 

@@ -1,8 +1,8 @@
-"""From an event to the bytes that are stored in the outbox and sent, decided once at insert.
+"""Converts an event to the bytes that are stored in the outbox and sent, once at insert.
 
-An event that breaks its own schema, contradicts itself or grows beyond 64 KiB is a defect: nothing
-is written. Only the list of tolerances may be cut, and says so. Apart from reading, because it
-runs inside the state's transaction and may fail it.
+An event that violates its schema, contradicts itself or is larger than 64 KiB is a defect: nothing
+is written. Only the list of tolerances may be cut, and the event shows it. Encoding runs in the
+transaction of the state and may fail it.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ MAX_DATA_BYTES = 64 * 1024
 
 
 class EventEncodeError(DatarecsError):
-    """An event that no reader would accept; the transaction that wanted to write it must fail."""
+    """An event that no reader would accept; the transaction that writes it must fail."""
 
     code: RunFault | RunDetail = RunFault.EVENT_NOT_ENCODABLE
 
@@ -40,7 +40,7 @@ class EventEncodeError(DatarecsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What an event gets when its outbox row is inserted; every resend keeps it."""
+    """The values set when the outbox row of an event is inserted; every resend has the same."""
 
     event_id: EventId
     time: datetime
@@ -51,7 +51,7 @@ class Stamp:
     traceparent: str | None = None
     tracestate: str | None = None
     service: str | None = None
-    """Who writes; must be an emitter of the type."""
+    """The writing service; must be an emitter of the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +61,10 @@ class EncodedEvent:
     type: str
     kind: EventKind
     topic: str | None
-    """None: goes out over HTTP alone."""
+    """None: sent only over HTTP."""
     key: str
     attributes: Mapping[str, str]
-    """CloudEvents attributes and extensions as text, `datacontenttype` included."""
+    """CloudEvents attributes and extensions as text, including `datacontenttype`."""
     data: bytes
 
     @property
@@ -81,7 +81,7 @@ class EncodedEvent:
 
     @property
     def headers(self) -> tuple[tuple[str, bytes], ...]:
-        """Of the binary mode, in the order of the attributes; `content-type` last."""
+        """Headers of the binary mode, in the order of the attributes; `content-type` last."""
         named = [
             (f"ce_{name}", text.encode())
             for name, text in self.attributes.items()
@@ -91,11 +91,11 @@ class EncodedEvent:
 
 
 def encode(event: object, stamp: Stamp) -> EncodedEvent:
-    """The event as it will be stored and sent.
+    """Encode the event to store and send.
 
     Raises:
-        EventEncodeError: no event, a value that readers refuse, numbers that contradict each
-            other, more than 64 KiB, a service that does not emit the type.
+        EventEncodeError: not an event, a value that readers refuse, contradictory numbers, more
+            than 64 KiB, or a service that does not emit the type.
     """
     definition = _definition(event)
     if stamp.service is not None and stamp.service not in definition.emitters:
@@ -144,7 +144,7 @@ def _attributes(event: object, definition: EventDef, stamp: Stamp) -> dict[str, 
         "type": definition.type.value,
         "subject": definition.subject_of(event),
         "time": time,
-        "tenantid": str(event.tenant_id),  # type: ignore[attr-defined]  # a test holds every class to it
+        "tenantid": str(event.tenant_id),  # type: ignore[attr-defined]  # a test checks every class
         "partitionkey": definition.key_of(event),
         **{name: text for name, text in optional.items() if text is not None},
         "dataschema": definition.dataschema,
@@ -161,7 +161,7 @@ def _sequence(event: object, definition: EventDef, stamp: Stamp) -> int | None:
 
 
 def _data(event: object, definition: EventDef) -> tuple[bytes, str | None]:
-    """The payload's bytes, and where all of it is to be found if they are cut."""
+    """The payload's bytes, and the URI of the complete data if they are cut."""
     data = _written(event, definition)
     if isinstance(event, RunComparisonCompleted | RunStageCompleted):
         broken = inconsistencies(event)
@@ -176,7 +176,7 @@ def _data(event: object, definition: EventDef) -> tuple[bytes, str | None]:
 def _cut(
     event: RunComparisonCompleted | RunStageCompleted, definition: EventDef
 ) -> tuple[bytes, str]:
-    """The data with as many tolerances as fit, failing ones first, in the declared order else."""
+    """The data with as many tolerances as fit: failed ones first, otherwise in declared order."""
     ranked = sorted(event.tolerances, key=lambda item: item.passed)
     frame = replace(event, tolerances=(), tolerances_total=len(ranked), tolerances_truncated=True)
     room = MAX_DATA_BYTES - len(_written(frame, definition))

@@ -1,6 +1,6 @@
-"""The event that a test of a webhook endpoint sends: a small one, or a type's published example.
+"""The event of a test of a webhook endpoint: a small one, or the published example of a type.
 
-Apart from the codec, because these events travel over HTTP alone and belong to no run.
+These events are sent only over HTTP and belong to no run.
 """
 
 from dataclasses import replace
@@ -14,14 +14,14 @@ from datarecs_events.codec import Stamp, encode
 from datarecs_events.examples import example_of
 
 SOURCE = "/datarecs/test"
-"""Of an example, so that nobody takes it for an event of a run."""
+"""The `source` of an example, which shows that it is not an event of a run."""
 
 
 def make_test(action: WebhookAction, event_id: EventId) -> Message:
     """The event of a test action, at the time of its request.
 
     Raises:
-        KeyError: the catalogue has no type called like the example.
+        KeyError: the catalogue has no type with the name of the example.
     """
     stamp = Stamp(event_id=event_id, time=action.created_at, sequence=1)
     if action.example is None:

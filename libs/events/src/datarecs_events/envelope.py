@@ -1,7 +1,7 @@
-"""The CloudEvents attributes around an event's data: which exist, how they are written and read.
+"""The CloudEvents attributes around an event's data: their names, writing and reading.
 
-Binary mode on Kafka puts them into `ce_` headers, the JSON format beside `data`; both come here as
-one mapping of names to text. Apart from the codec, which knows where the attributes come from.
+Binary mode on Kafka has them in `ce_` headers, the JSON format beside `data`; here both are one
+mapping of names to text.
 """
 
 import json
@@ -25,12 +25,12 @@ _SEQUENCE = re.compile(r"[0-9]{20}")
 
 
 class BadAttributeError(ValueError):
-    """An attribute has a form it may not have; names the attribute, never the value."""
+    """An attribute has an illegal form; the message names the attribute, never the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """The attributes of an event that was accepted."""
+    """The attributes of an accepted event."""
 
     id: EventId
     source: str
@@ -40,22 +40,22 @@ class Envelope:
     time: datetime | None = None
     partitionkey: str | None = None
     runsequence: int | None = None
-    """Compare within one subject only."""
+    """Compare only within one subject."""
     causationid: EventId | None = None
     traceparent: str | None = None
     attributes: Mapping[str, str]
-    """Every attribute and extension as text, as it stood on the wire."""
+    """Every attribute and extension as received text."""
 
 
 def read_attributes(attributes: Mapping[str, str]) -> Envelope:
-    """The envelope of attributes of which the required ones are present and not empty.
+    """The envelope of these attributes; the required ones are present and not empty.
 
     Raises:
-        BadAttributeError: a control character, or an id, time or sequence of another form.
+        BadAttributeError: a control character, or a malformed id, time or sequence.
     """
     for name, value in attributes.items():
         if _CONTROL.search(value) is not None:
-            raise BadAttributeError(f"{name} holds a control character")
+            raise BadAttributeError(f"{name} has a control character")
     sequence = attributes.get("runsequence")
     if sequence is not None and _SEQUENCE.fullmatch(sequence) is None:
         raise BadAttributeError("runsequence is not a number of 20 digits")
@@ -76,11 +76,11 @@ def read_attributes(attributes: Mapping[str, str]) -> Envelope:
 
 
 def to_structured(attributes: Mapping[str, str], data: bytes) -> bytes:
-    """The event in CloudEvents' JSON format: compact UTF-8, `data` spliced in byte for byte.
+    """The event in the JSON format of CloudEvents: compact UTF-8, with the exact bytes of `data`.
 
     Args:
         attributes: every attribute and extension as text (`Envelope.attributes`).
-        data: a JSON object, as it was encoded once.
+        data: the encoded JSON object.
     """
     known = [(name, attributes[name]) for name in FIRST if name in attributes]
     others = sorted((name, text) for name, text in attributes.items() if name not in FIRST)

@@ -1,6 +1,6 @@
-"""Every event type that exists on the wire: the one home of these strings.
+"""All event types on the wire; only this module has these strings.
 
-Published words: added, never renamed. Apart from the catalogue, which says what each of them is.
+Published names are added, never renamed. The catalogue has their properties.
 """
 
 from enum import StrEnum

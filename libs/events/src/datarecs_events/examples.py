@@ -1,7 +1,7 @@
-"""One complete example of every event, and the shortest legal form of it.
+"""One complete example of every event, and its shortest legal form.
 
-They stand in `events-schema/`, are what `datarecs webhook test --type` sends, and are the inputs of
-the codec's own tests: an example that breaks its schema cannot be published.
+They are in `events-schema/`, `datarecs webhook test --type` sends them, and tests of the codec use
+them: an example that violates its schema cannot be published.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What is written under the fields of an event's class: the texts of the published schemas.
+"""Reads the docstrings of the fields of an event's class, for the published schemas.
 
-Attribute docstrings are not kept at run time, so the source is read. Only the schema writer and a
+Attribute docstrings do not exist at run time, so the source is read. Only the schema writer and a
 test do this, never a service.
 """
 
@@ -15,7 +15,7 @@ def class_doc(event_class: type[object]) -> str:
 
 
 def field_docs(event_class: type[object]) -> dict[str, str]:
-    """Field name to the text under it, inherited fields included; without text it is absent."""
+    """Field name to its docstring, including inherited fields; fields without one are left out."""
     docs: dict[str, str] = {}
     for one in reversed(event_class.__mro__[:-1]):
         docs |= _of_class(one)

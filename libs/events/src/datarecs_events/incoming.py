@@ -1,7 +1,7 @@
-"""A Kafka record or an HTTP body as it comes: to attributes and data, or the reason to refuse it.
+"""Splits a Kafka record or an HTTP body into attributes and data, or refuses it with a reason.
 
-Nothing is invented, nothing is repaired: what the CloudEvents SDK fills in or lets through ends
-here as a refusal. Apart from the codec, which judges the event once attributes and data are known.
+Nothing is added or repaired: it refuses records that the CloudEvents SDK would complete or accept.
+The codec checks the event after this.
 """
 
 import base64
@@ -38,7 +38,7 @@ class RefusalReason(StrEnum):
 
 
 class RefusedError(Exception):
-    """Carries a refusal out of the reading functions; the codec turns it into a value."""
+    """A refusal in the reading functions; the codec turns it into a value."""
 
     def __init__(self, reason: RefusalReason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -47,19 +47,19 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Attributes as text and the bytes of the data, both verbatim, neither judged yet."""
+    """Attributes as text and the bytes of the data, both unchanged and not yet checked."""
 
     attributes: Mapping[str, str]
     data: bytes
     headers_differ: bool = False
-    """A structured record also carried `ce_` headers that say something else."""
+    """A structured record also has `ce_` headers with other values."""
 
 
 def read_record(value: bytes | None, headers: Headers) -> Incoming:
-    """Attributes and data of a record in binary or structured mode, decided by content type alone.
+    """Attributes and data of a record; only the content type decides binary or structured mode.
 
     Raises:
-        RefusedError: with the reason that decides first.
+        RefusedError: with the first reason.
     """
     if value is None:
         raise RefusedError(RefusalReason.NULL_VALUE, "no type has empty data")
@@ -74,7 +74,7 @@ def read_record(value: bytes | None, headers: Headers) -> Incoming:
 
 
 def _headers(headers: Headers) -> dict[str, str]:
-    """`content-type` and the attributes behind `ce_`, names in lower case."""
+    """`content-type` and the attributes of the `ce_` headers, names in lower case."""
     attributes: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = _header_text(raw_name, raw_value)
@@ -85,7 +85,7 @@ def _headers(headers: Headers) -> dict[str, str]:
         elif name != "content-type":
             continue
         if name in attributes:
-            raise RefusedError(RefusalReason.BAD_HEADER, f"{name} comes twice")
+            raise RefusedError(RefusalReason.BAD_HEADER, f"{name} is repeated")
         attributes[name] = value
     return attributes
 
@@ -113,7 +113,7 @@ def _require_json(content_type: str) -> None:
 def _structured(value: bytes, content_type: str, headers: Mapping[str, str]) -> Incoming:
     media = content_type.split(";", maxsplit=1)[0].strip().lower()
     if media != f"{STRUCTURED}+json":
-        raise RefusedError(RefusalReason.BAD_CONTENT_TYPE, "only the JSON format is read")
+        raise RefusedError(RefusalReason.BAD_CONTENT_TYPE, "only the JSON format is supported")
     _require_json(content_type)
     members = _parsed(value)
     data = _data(members, value)
@@ -134,10 +134,10 @@ def _parsed(value: bytes) -> dict[str, object]:
 
 
 def _data(members: dict[str, object], value: bytes) -> bytes:
-    """The bytes of the data member as they stand in the record; removed from `members`."""
+    """The exact bytes of the data member; removes it from `members`."""
     plain, encoded = members.pop("data", None), members.pop("data_base64", None)
     if plain is not None and encoded is not None:
-        raise RefusedError(RefusalReason.BAD_ENVELOPE, "data and data_base64 are both there")
+        raise RefusedError(RefusalReason.BAD_ENVELOPE, "data and data_base64 are both present")
     if plain is not None:
         return member_spans(value)["data"].encode()
     if encoded is None:
@@ -145,11 +145,11 @@ def _data(members: dict[str, object], value: bytes) -> bytes:
     try:
         return base64.b64decode(encoded if isinstance(encoded, str) else "-", validate=True)
     except (binascii.Error, ValueError) as cause:
-        raise RefusedError(RefusalReason.BAD_ENVELOPE, "data_base64 is no base64 text") from cause
+        raise RefusedError(RefusalReason.BAD_ENVELOPE, "data_base64 is not base64 text") from cause
 
 
 def _attribute(name: str, value: object) -> tuple[str, str] | None:
-    """An attribute as text; None when it is null, which means unset."""
+    """An attribute as text; None if it is null, which means unset."""
     if NAME.fullmatch(name) is None:
         raise RefusedError(RefusalReason.BAD_ENVELOPE, "an attribute has an illegal name")
     match value:

@@ -1,7 +1,7 @@
-"""The JSON Schema (2020-12) of an event's payload, printed from the same shape the codec checks.
+"""The JSON Schema (2020-12) of an event's payload, from the same shape that the codec checks.
 
-Schemas stay open: readers ignore fields they do not know. Apart from the writer of files, so that
-the gate and the tests can hold schemas in memory.
+Schemas are open: readers ignore unknown fields. This module makes schemas in memory, for the
+compatibility check and the tests.
 """
 
 from typing import Any, assert_never
@@ -53,7 +53,7 @@ def schema_of(definition: EventDef) -> Schema:
     return schema
 
 
-def _schema(shape: Shape) -> Schema:  # noqa: C901, PLR0911 - one arm per shape, none decides
+def _schema(shape: Shape) -> Schema:  # noqa: C901, PLR0911 - one case per shape
     match shape:
         case Record():
             return _record(shape)
@@ -98,5 +98,5 @@ def _record(shape: Record) -> Schema:
 
 
 def _inner(schema: Schema) -> Schema:
-    """A nested object says what the field means, not what its class is."""
+    """The description of a field; for a nested object that of the field, not of its class."""
     return {name: value for name, value in schema.items() if name != "description"}

@@ -1,8 +1,8 @@
-"""JSON as this product reads and writes it: strict, exact, bounded, never raising by surprise.
+"""Reads and writes JSON: strict, exact, with limits, and with defined errors.
 
-Numbers with a fraction become Decimal and go out digit for digit. Duplicate keys, NaN, depth over
-32 and halves of surrogate pairs are refused, since readers disagree about them. Apart from the
-codec because the rules hold for any JSON that crosses the border.
+Numbers with a fraction become Decimal and are written with all digits. Duplicate keys, NaN, depth
+over 32 and halves of surrogate pairs are refused, since readers treat them differently. The rules
+hold for all incoming and outgoing JSON.
 """
 
 import json
@@ -15,22 +15,22 @@ from typing import NoReturn
 MAX_DEPTH = 32
 
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""A string without its end reaches to the end of the text; nothing is tried twice."""
+"""Matches a string, or from an unclosed string to the end of the text; without backtracking."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class JsonFaultError(ValueError):
-    """The bytes are no JSON that this product accepts; the message holds no value of them."""
+    """The bytes are not accepted JSON; the message has none of their values."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise JsonFaultError(f"{name} is no JSON number")
+    raise JsonFaultError(f"{name} is not a JSON number")
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise JsonFaultError("an object names a key twice")
+        raise JsonFaultError("an object repeats a key")
     return members
 
 
@@ -40,10 +40,10 @@ _DECODER = json.JSONDecoder(
 
 
 def parse_object(data: bytes) -> dict[str, object]:
-    """The object that is the whole of `data`, numbers with a fraction or exponent as Decimal.
+    """Parse `data` as one object; numbers with a fraction or exponent become Decimal.
 
     Raises:
-        JsonFaultError: not UTF-8, no JSON, no object, a duplicate key, NaN, too deep.
+        JsonFaultError: not UTF-8, not JSON, not an object, a duplicate key, NaN, or too deep.
     """
     text = _text(data)
     try:
@@ -51,14 +51,14 @@ def parse_object(data: bytes) -> dict[str, object]:
     except (ValueError, ArithmeticError, RecursionError) as cause:
         raise _fault(cause) from cause
     if not isinstance(value, dict):
-        raise JsonFaultError("it is no JSON object")
+        raise JsonFaultError("it is not a JSON object")
     if "\\u" in text and not _encodable(value):
-        raise JsonFaultError("a text holds half of a surrogate pair")
+        raise JsonFaultError("a text has half of a surrogate pair")
     return value
 
 
 def member_spans(data: bytes) -> Mapping[str, str]:
-    """The source text of each member of an object that `parse_object` accepted, verbatim."""
+    """The exact source text of each member of an object that `parse_object` accepted."""
     text = data.decode()
     at, spans = _skip(text, _skip(text, 0) + 1), {}
     while text[at] != "}":
@@ -73,7 +73,7 @@ def member_spans(data: bytes) -> Mapping[str, str]:
 
 
 def write(value: object) -> str:
-    """Compact JSON of dicts, lists, text, integers, booleans and Decimals; keys in their order."""
+    """Write compact JSON of dicts, lists, text, integers, booleans and Decimals, in key order."""
     match value:
         case bool() | str():
             return json.dumps(value, ensure_ascii=False)
@@ -115,7 +115,7 @@ def _fault(cause: Exception) -> JsonFaultError:
         return cause
     if isinstance(cause, json.JSONDecodeError):
         return JsonFaultError(f"{cause.msg} at character {cause.pos}")
-    return JsonFaultError("a number in it is too long")
+    return JsonFaultError("it has a number that is too long")
 
 
 def _encodable(value: object) -> bool:

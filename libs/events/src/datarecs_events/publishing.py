@@ -1,8 +1,8 @@
-"""What `events-schema/` holds: the contract of the events for readers without Python.
+"""The content of `events-schema/`: the contract of the events for readers without Python.
 
 Every file as text, by its path: schemas, examples, payloads that must be refused, the catalogue,
-the subscriptions, the AsyncAPI document and a page that says what may change. Apart from
-`schemas`, which compares these texts with a folder.
+the subscriptions, the AsyncAPI document and a page about allowed changes. `schemas` compares these
+texts with a folder.
 """
 
 import json
@@ -22,35 +22,35 @@ Payload = dict[str, object]
 _README = """\
 # Events of datarecs
 
-Every event is a CloudEvent 1.0. On Kafka it travels in binary mode: attributes in `ce_` headers,
-the payload as the record's value. Webhooks get the JSON format by default, with the same bytes.
-This folder is written by `make schemas`; edit the dataclasses in `libs/core`, never these files.
+Every event is a CloudEvent 1.0. On Kafka it is in binary mode: attributes in `ce_` headers, the
+payload as the record's value. Webhooks get the JSON format by default, with the same bytes.
+`make schemas` writes this folder; edit the dataclasses in `libs/core`, never these files.
 
-| here | what it is |
+| file | content |
 |---|---|
 | `<type>/1.json` | JSON Schema (2020-12) of the payload; `$id` is the event's `dataschema` |
-| `<type>/examples/` | payloads that every reader must take |
+| `<type>/examples/` | payloads that every reader must accept |
 | `<type>/invalid/` | payloads that every reader must refuse |
 | `catalogue.json` | every type with source, emitters, topic, key and subject |
-| `subscriptions.json` | who hears what, as filters on `type` |
-| `asyncapi.yaml` | the same as AsyncAPI 3.1: topics, messages, who tells and hears them |
+| `subscriptions.json` | the types that each service reads, as filters on `type` |
+| `asyncapi.yaml` | the same as AsyncAPI 3.1: topics, messages, their senders and readers |
 
-Act on `reconciliation.run.finalised` and `reconciliation.run.cancelled`: they come after the
-database says the same. `run.completed` and `run.errored` are raw outcomes and may precede it.
+Act on `reconciliation.run.finalised` and `reconciliation.run.cancelled`: they are sent after the
+change in the database. `run.completed` and `run.errored` are raw outcomes and may precede it.
 
 ## What may change
 
-- Within a type only optional fields are added; the number after the dot in `dataschema` then grows.
+- Within a type only optional fields are added; the number after the dot in `dataschema` increases.
 - Removing, renaming, retyping, narrowing a limit, requiring a field or changing its meaning makes a
   new type with the suffix `.v2`; both are sent for at least two minor releases.
 - Closed enums (`enum` in a schema) never change within a type. Open ones are texts with `examples`.
-- Readers ignore fields they do not know, accept higher additions and keep unknown words as text.
+- Readers ignore unknown fields, accept higher additions and keep unknown words as text.
 - Numbers with a fraction are exact decimals: read them with a decimal parser, or use the text
   beside them (`tolerance_value_exact`).
 
 ## Types
 
-| type, after `{prefix}` | topic | written by | says |
+| type, after `{prefix}` | topic | written by | meaning |
 |---|---|---|---|
 """
 
@@ -75,7 +75,7 @@ def published_files() -> dict[str, str]:
 
 
 def refused_payloads(definition: EventDef) -> Mapping[str, Payload]:
-    """Payloads that break the type's schema, by what is wrong with them."""
+    """Payloads that violate the type's schema, by their fault."""
     shape = shape_of(definition.event_class)
     good = to_plain(shape, example_of(definition.type))
     if not isinstance(good, dict):
@@ -129,7 +129,7 @@ def _subscribed_types() -> list[tuple[Subscription, str | None]]:
 
 
 def _filter(one: Subscription, name: str | None) -> Payload:
-    """In the form of a Knative Trigger; no type means every type of the topic."""
+    """In the form of a Knative Trigger; without a type: all types of the topic."""
     trigger: Payload = {"subscriber": one.service.value, "topic": one.topic.value}
     return trigger if name is None else trigger | {"filter": {"attributes": {"type": name}}}
 
@@ -151,7 +151,7 @@ def _readme() -> str:
 
 
 def _pretty(value: object) -> str:
-    """JSON with one member a line; Decimals digit for digit, which `json` cannot."""
+    """JSON with one member per line, and with all digits of Decimals, which `json` cannot write."""
     return _indented(value, "\n") + "\n"
 
 

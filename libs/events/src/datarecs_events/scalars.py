@@ -1,7 +1,7 @@
-"""The single values of a payload: which are legal, how they are written and read.
+"""The single values of a payload: their rules, writing and reading.
 
-Writing refuses whatever a reader would have to refuse. Apart from `conversion`, which walks records
-and lists and leaves every leaf to this module.
+Writing refuses every value that a reader would refuse. `conversion` handles records and lists and
+calls this module for single values.
 """
 
 import re
@@ -45,7 +45,7 @@ _PLAIN: Mapping[type[object], tuple[type[object], str]] = {
 
 
 class MismatchError(ValueError):
-    """A value does not fit its field; names the field and the rule, never the value."""
+    """A value does not fit its field; the message has the field and the rule, never the value."""
 
     def __init__(self, path: str, rule: str) -> None:
         super().__init__(f"{path or 'data'}: {rule}")
@@ -56,7 +56,7 @@ def read_instant(text: str) -> datetime:
     """An RFC 3339 time in UTC; digits below a microsecond are cut.
 
     Raises:
-        ValueError: another form, or no such moment.
+        ValueError: malformed, or not an existing time.
     """
     if RFC3339.fullmatch(text) is None:
         raise ValueError("a time in RFC 3339 is needed")
@@ -64,10 +64,10 @@ def read_instant(text: str) -> datetime:
 
 
 def read_id(text: str) -> UUID:
-    """A UUID in canonical form alone: two spellings would be two keys for one thing.
+    """A UUID, only in canonical form: two spellings would be two keys for one object.
 
     Raises:
-        ValueError: another form.
+        ValueError: malformed.
     """
     identifier = UUID(text)
     if str(identifier) != text:
@@ -97,7 +97,7 @@ def write_scalar(shape: Scalar, value: object, path: str) -> object:
     """The JSON value of a Python value: text, integer, boolean or Decimal.
 
     Raises:
-        MismatchError: naive time, float, NaN, text too long or no Unicode, wrong type.
+        MismatchError: naive time, float, NaN, text too long or not Unicode, wrong type.
     """
     match shape:
         case Word(words=words):
@@ -168,7 +168,7 @@ def _text(value: str, path: str) -> str:
 
 
 def _number(value: Decimal, path: str) -> Decimal:
-    """Bounds before any arithmetic: one number with a huge exponent would cost seconds."""
+    """Check limits before any arithmetic: a number with a huge exponent would take seconds."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise MismatchError(path, "a finite number is needed")

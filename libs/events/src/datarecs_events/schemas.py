@@ -1,7 +1,7 @@
-"""`python -m datarecs_events.schemas`: write `events-schema/`, or say how it differs.
+"""`python -m datarecs_events.schemas`: writes `events-schema/`, or prints its differences.
 
-Also the gate in front of a release: `--against` takes the folder of an older release and refuses
-whatever its readers could not bear. Apart from `publishing`, which knows no folder.
+Also the check before a release: `--against` takes the folder of an older release and refuses
+changes that break its readers.
 """
 
 import argparse
@@ -17,7 +17,7 @@ FOLDER = Path("events-schema")
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Make the folder hold exactly these files."""
+    """Write exactly these files to the folder and remove others."""
     for path in _stale(folder, files):
         path.unlink()
     for name, text in files.items():
@@ -27,7 +27,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def differences(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """Names of files that are missing, stale or of another content."""
+    """Names of files that are missing, extra or different."""
     wrong = [
         name
         for name, text in files.items()
@@ -37,12 +37,12 @@ def differences(folder: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def broken_promises(older: Path, files: Mapping[str, str]) -> list[str]:
-    """What readers of an older folder could not bear, by type."""
+    """Changes that break readers of an older folder, by type."""
     broken = []
     for path in sorted(older.glob("*/1.json")):
         name = path.relative_to(older).as_posix()
         if name not in files:
-            broken.append(f"{name}: the type is gone")
+            broken.append(f"{name}: the type is missing")
             continue
         old = json.loads(path.read_text(encoding="utf-8"))
         broken += [f"{name}: {one}" for one in breaking_changes(old, json.loads(files[name]))]
@@ -53,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m datarecs_events.schemas", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--write", action="store_true", help="write the folder")
-    what.add_argument("--check", action="store_true", help="fail when the folder differs")
-    what.add_argument("--against", type=Path, help="fail when readers of this folder would break")
+    what.add_argument("--check", action="store_true", help="fail if the folder differs")
+    what.add_argument(
+        "--against", type=Path, help="fail if the schemas break readers of this folder"
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     files = published_files()
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_files(options.folder, files)
         return 0
     if options.against is not None:
-        return _report(broken_promises(options.against, files), "make a new type instead")
+        return _report(broken_promises(options.against, files), "create a new type instead")
     return _report(differences(options.folder, files), "run `make schemas`")
 
 

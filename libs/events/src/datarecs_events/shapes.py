@@ -1,8 +1,8 @@
-"""What a payload looks like, read once from an event's dataclass.
+"""The shape of a payload, read once from an event's dataclass.
 
-One tree serves three: the codec checks and converts by it, the published JSON Schema is printed
-from it, the compatibility gate compares what was printed. Apart from all three, so that they cannot
-disagree. Limits that types cannot say come from `datarecs_core.fields`.
+One tree has three uses, so that they cannot disagree: the codec checks and converts with it, the
+published JSON Schema is made from it, and the compatibility check compares these schemas. Limits
+that types cannot express come from `datarecs_core.fields`.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A decimal, digit for digit: at most 38 digits, within 10^±38."""
+    """An exact decimal: at most 38 digits, within 10^±38."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class PerSourceMap:
-    """An object whose keys are `source_<n>`."""
+    """An object with the keys `source_<n>`."""
 
     item: "Shape"
 
@@ -100,14 +100,14 @@ _PLAIN: Mapping[object, Shape] = {
 
 
 _KNOWN: dict[type[object], Record] = {}
-"""Shapes read so far; reading the hints of a class costs more than coding an event."""
+"""A cache, because reading the type hints of a class takes longer than coding an event."""
 
 
 def shape_of(event_class: type[object]) -> Record:
     """The shape of a frozen dataclass.
 
     Raises:
-        TypeError: a field's type has no form on the wire; a defect of the class.
+        TypeError: the type of a field has no form on the wire, which is a defect of the class.
     """
     if event_class not in _KNOWN:
         _KNOWN[event_class] = _read(event_class)
@@ -158,5 +158,5 @@ def _marked(shape: Shape, marks: list[object]) -> Shape:
             case Known(values=values):
                 shape = Text(values)
             case _:
-                pass  # PerSource is the only meaning a mapping has
+                pass  # a mapping is always a PerSource
     return shape

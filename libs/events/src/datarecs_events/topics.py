@@ -1,6 +1,6 @@
-"""Services, topics and who listens to what: the data from which ACLs and subscriptions are made.
+"""Services, topics and subscriptions: the data for access rules and filters.
 
-Apart from the catalogue of types, because an operator reads this page and an integrator that one.
+Operators read this module; the catalogue of types is for integrators.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Service(StrEnum):
 
 
 RELAY = "relay"
-"""The one principal that may write event topics."""
+"""The only principal that may write event topics."""
 
 
 class Topic(StrEnum):
@@ -34,11 +34,11 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDef:
-    """A topic as it must stand on the broker; cleanup policy `delete`."""
+    """The required configuration of a topic on the broker; cleanup policy `delete`."""
 
     name: str
     partitions: int
-    """In production; `datarecs up` uses 3. Run topics change it only by a drained migration."""
+    """Number in production; `datarecs up` uses 3. For run topics, drain them before a change."""
     retention: timedelta
     writers: tuple[str, ...]
     """Principals with WRITE."""
@@ -48,12 +48,12 @@ class TopicDef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What one service hears on one topic."""
+    """The types that one service reads from one topic."""
 
     service: Service
     topic: Topic
     types: frozenset[Type] | None
-    """Exact match; None means every type of the topic."""
+    """Exact match; None: all types of the topic."""
 
     def admits(self, event_type: str) -> bool:
         return self.types is None or event_type in self.types
@@ -102,7 +102,7 @@ SUBSCRIPTIONS: tuple[Subscription, ...] = (
         )
     ),
 )
-"""email-notifier hears `run.finalised` alone, webhook-service everything; no line, no access."""
+"""email-notifier reads only `run.finalised`, webhook-service all types; no line, no access."""
 
 
 def subscriptions_of(service: Service) -> tuple[Subscription, ...]:
@@ -130,7 +130,7 @@ TOPICS: tuple[TopicDef, ...] = (
 
 
 def dead_letter_topic(group: str) -> str:
-    """Where a consumer group sets aside what it can never handle."""
+    """The topic for records that a consumer group can never handle."""
     return f"{group}.dlq"
 
 
@@ -144,4 +144,4 @@ DEAD_LETTER_TOPICS: tuple[TopicDef, ...] = tuple(
     )
     for group in sorted({one.service for one in SUBSCRIPTIONS})
 )
-"""One per consuming group; its own principal writes it and reads it as `<group>.redrive`."""
+"""One per consumer group; its principal writes it, and reads it as `<group>.redrive`."""

@@ -1,7 +1,7 @@
-"""Where the broker is, as whom we speak, and why it did not answer.
+"""The broker's address, the principal, and the errors of connections.
 
-Apart from the clients because consumer, producer and administration share it: one place builds the
-connection settings, and one place turns the library's failures into ours.
+Separate from the clients because consumer, producer and administration share it: one place builds
+the connection settings, and one place translates the library's errors.
 """
 
 import logging
@@ -16,16 +16,16 @@ from kafka.net.compat import KafkaNetClient
 
 from datarecs_core.errors.messaging import LogUnavailableError
 
-# It warns at each connection of credentials in the clear; SCRAM never sends the password, and only
-# the loopback is spoken to without TLS.
+# It warns at each connection about unencrypted credentials; SCRAM never sends the password, and
+# only connections to the loopback have no TLS.
 logging.getLogger("kafka.net.sasl.scram").setLevel(logging.ERROR)
 BOOTSTRAP_TIMEOUT_MS = 5_000
-"""Also how late a stop is seen by a loop that is just connecting."""
+"""Also the maximum delay of a stop for a loop that is connecting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAccess:
-    """One principal's way to the broker: SCRAM-SHA-512, over TLS except on loopback."""
+    """One principal's connection to the broker: SCRAM-SHA-512, over TLS except on loopback."""
 
     bootstrap: str
     """`host:port`, several separated by commas."""
@@ -36,7 +36,7 @@ class BrokerAccess:
     ca_file: str | None = None
 
     def settings(self) -> dict[str, object]:
-        """Settings that consumer, producer and administration have in common."""
+        """Common settings of consumer, producer and administration."""
         return {
             "bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")],
             "client_id": f"datarecs-{self.username}",
@@ -53,14 +53,14 @@ class BrokerAccess:
 
 
 class _LastWords(logging.Handler):
-    """Keeps the newest complaints of the library: it raises a timeout and logs the reason."""
+    """Stores the newest log messages of the library: it raises a timeout and logs the reason."""
 
     def __init__(self) -> None:
         super().__init__(level=logging.WARNING)
         self.messages: deque[str] = deque(maxlen=20)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "in the clear" not in record.getMessage():  # of every login without TLS, good or bad
+        if "in the clear" not in record.getMessage():  # logged for every login without TLS
             self.messages.append(record.getMessage())
 
     def reason(self, otherwise: str) -> str:
@@ -69,13 +69,13 @@ class _LastWords(logging.Handler):
         ]
         reason = (causes or list(self.messages) or [otherwise])[-1][:300]
         if not causes and any("socket disconnected" in m for m in self.messages):
-            # The library throws an answer away that it reads together with the end of the socket.
+            # The library discards an answer that it reads together with the end of the socket.
             reason += " (a broker hangs up after a failed authentication)"
         return reason
 
 
 class _Network:
-    """Makes the library's network client, and remembers it for the case that nobody else does."""
+    """Creates the library's network client, and stores it so that it can always be closed."""
 
     def __init__(self) -> None:
         self._made: list[KafkaNetClient] = []
@@ -93,8 +93,8 @@ class _Network:
 def connecting(access: BrokerAccess) -> Iterator[_Network]:
     """Build a client of the library with the yielded `kafka_client`; it connects at once.
 
-    A wrong password and an unknown CA both surface as a bootstrap timeout; the cause stands in the
-    library's logger alone. A constructor that fails leaves its network thread running for ever.
+    A wrong password and an unknown CA both appear as a bootstrap timeout; only the library's log
+    contains the cause. A constructor that fails leaves its network thread running.
 
     Raises:
         LogUnavailableError: with the real cause; the thread is ended.

@@ -1,6 +1,6 @@
-"""How long to wait before the next try: doubling from a first delay to a cap, with jitter.
+"""The wait before the next try: doubling from a first delay to a cap, with jitter.
 
-Apart from consumer and relay because both owe the broker and the database the same manners.
+Separate from consumer and relay because both use the same rule for the broker and the database.
 """
 
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from datetime import timedelta
 from random import SystemRandom
 
 HANDLER_DELAYS = tuple(timedelta(seconds=s) for s in (0.5, 1, 2, 4, 8))
-"""Waits between the tries of a record whose failure nobody has classified."""
+"""Waits between the tries of a record with an unclassified failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """`first` x 2 per failure up to `cap`, of which half is drawn.
+    """`first` x 2 per failure up to `cap`; half of it is random.
 
-    So processes that failed together do not return together.
+    So processes that fail at the same time do not retry at the same time.
     """
 
     first: timedelta = timedelta(seconds=0.2)
@@ -25,6 +25,6 @@ class Backoff:
     """A number in [0, 1)."""
 
     def after(self, failures: int) -> timedelta:
-        """The wait after so many failures in a row, between half of the step and the step."""
+        """The wait after a number of failures in a row, between half of the step and the step."""
         step = min(self.first * (1 << min(max(failures - 1, 0), 16)), self.cap)
         return step * (0.5 + self.draw() / 2)

@@ -1,8 +1,8 @@
-"""`LogClient` over kafka-python: the settings that keep records from being lost, and its traps.
+"""`LogClient` over kafka-python: the settings that prevent loss of records, and workarounds.
 
-The only module that knows how the library behaves; another client can stand beside it and be held
-to the same conformance suite. Private names of the library are used in two places, each marked;
-the version is pinned for them and a test notices when they move.
+The only module that depends on the library's behaviour; another client can be added and checked
+with the same conformance suite. Private names of the library are used in two places, each marked;
+the version is pinned for them and a test detects changes.
 """
 
 import struct
@@ -54,7 +54,7 @@ CONSUMER_SETTINGS: Mapping[str, object] = MappingProxyType(
         "max_poll_records": 100,
         "session_timeout_ms": 45_000,
         "heartbeat_interval_ms": 3_000,
-        "fetch_max_wait_ms": 2_000,  # the broker answers at once when there is something
+        "fetch_max_wait_ms": 2_000,  # the broker answers at once if there are records
         "metrics_enabled": False,
     }
 )
@@ -70,7 +70,7 @@ PRODUCER_SETTINGS: Mapping[str, object] = MappingProxyType(
     }
 )
 PATIENCE = timedelta(seconds=5)
-"""Beyond the time of delivery; an outcome that has not come by then never does."""
+"""Margin after the delivery timeout; an outcome that is missing then never arrives."""
 CALL_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 5.0
 
@@ -102,9 +102,9 @@ def _ms(duration: timedelta) -> int:
 
 
 class _Assignor(CooperativeStickyAssignor):
-    """Claims at a join what its member reads; the library's, what it was once given and has lost.
+    """Claims at a join the current partitions of its member; the library's also claims lost ones.
 
-    After a stall two members would claim the same partitions, and at first nobody gets them.
+    After a stall two members would claim the same partitions, and at first none would get them.
     """
 
     def __init__(self) -> None:
@@ -118,14 +118,14 @@ class _Assignor(CooperativeStickyAssignor):
 
 @dataclass(frozen=True, slots=True)
 class KafkaLogClient:
-    """Opens consumers and producers as one principal."""
+    """Opens consumers and producers of one principal."""
 
     access: BrokerAccess
     poll_interval: timedelta = timedelta(minutes=5)
-    """A member that has not polled for so long is taken out of its group, and others repeat what
-    it has not committed. Ten times the longest batch."""
+    """A member that has not polled for this time is removed from its group, and others repeat the
+    records that it has not committed. Ten times the longest batch."""
     delivery: timedelta = timedelta(seconds=30)
-    """How long the library tries to deliver a record, over as many requests as it takes."""
+    """Time in which the library tries to deliver a record, over any number of requests."""
 
     def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
         """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
@@ -161,7 +161,7 @@ class KafkaLogConsumer:
         self._inner, self._access = inner, access
 
     def require(self, topics: Sequence[str]) -> None:
-        """Compare the wanted topics with what the broker shows this principal."""
+        """Compare the requested topics with the topics that the broker shows this principal."""
         try:
             hidden = tuple(t for t in topics if not self._inner.partitions_for_topic(t))
         except KafkaError as cause:
@@ -184,13 +184,13 @@ class KafkaLogConsumer:
         }
 
     def _past_unreadable(self, cause: Exception) -> Mapping[Partition, Sequence[Unreadable]]:
-        """Name the position the library choked on and step over it.
+        """Return the position of the record that the library cannot read, and seek past it.
 
-        The library spins for ever on the broken batch if it is polled again before a seek. Records
-        behind the broken one in its own batch are reported as unreadable too, one by one; a batch
-        has one producer, so none of ours is among them.
+        Without a seek the library polls the broken batch without end. Later records of the same
+        batch are also reported as unreadable, one by one; a batch has one producer, so none of
+        them is from this platform.
         """
-        # Private: nothing public tells which partition an exception of `poll` belongs to.
+        # Private: no public name has the partition of an exception of `poll`.
         broken = self._inner._fetcher._next_partition_records  # noqa: SLF001 - see above
         if broken is None:
             raise self._translated(cause) from cause
@@ -218,7 +218,7 @@ class KafkaLogConsumer:
         self._inner.resume(*(TopicPartition(*partition) for partition in partitions))
 
     def commit(self, offsets: Mapping[Partition, int]) -> bool:
-        # The broker believes any member of the group, whosever the partition is.
+        # The broker accepts commits of any member of the group, also for partitions of others.
         if not offsets.keys() <= self.assignment():
             return False
         explicit = {TopicPartition(*p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
@@ -280,12 +280,11 @@ def _record(raw: Any) -> LogRecord:  # noqa: ANN401 - untyped library
 
 
 class KafkaLogProducer:
-    """Sends as one principal.
+    """Sends records of one principal.
 
-    A refusal of the broker kills the library's producer for good, and every later record would
-    inherit that refusal; so it is replaced before the next send. So is one whose record was not
-    delivered in time: after such an outage the library takes further records, and neither sends
-    them nor gives them up.
+    After a refusal of the broker the library's producer fails for every later record, so it is
+    replaced before the next send. It is also replaced if a record was not delivered in time: after
+    such an outage the library accepts further records, but neither sends them nor fails them.
     """
 
     def __init__(self, access: BrokerAccess, *, delivery: timedelta) -> None:
@@ -332,18 +331,18 @@ class KafkaLogProducer:
         return self._inner
 
     def spoil(self) -> None:
-        """The library's producer is of no use any more; the next send is another one's."""
+        """Discard the library's producer; the next send creates another one."""
         self._spoiled = True
 
     def close(self) -> None:
-        """Flush what the broker still takes within 5 s; safe to repeat."""
+        """Flush the records that the broker accepts within 5 s; safe to repeat."""
         inner, self._inner, self._spoiled = self._inner, None, False
         if inner is None:
             return
         try:
             inner.close(timeout=CLOSE_TIMEOUT_S)
         except KafkaTimeoutError:
-            # Private: `close` flushes first and gives up before it stops its own thread.
+            # Private: `close` flushes first and fails before it stops its thread.
             inner._sender.force_close()  # noqa: SLF001 - see above
             inner._sender.join(CLOSE_TIMEOUT_S)  # noqa: SLF001 - see above
             inner.close(timeout=CLOSE_TIMEOUT_S)
@@ -370,13 +369,13 @@ class _Pending:
     future: Any
     producer: KafkaLogProducer
     until: float
-    """By the monotonic clock: behind the library's own limit, so nothing will come any more."""
+    """Time limit by the monotonic clock, after the library's limit, so no result can follow."""
 
     def done(self) -> bool:
         return bool(self.future.is_done) or monotonic() > self.until
 
     def wait(self, timeout: timedelta) -> SendOutcome:
-        """A refusal stands in the future alone."""
+        """Only the future contains a refusal."""
         limit = 0.0 if self.done() else timeout.total_seconds()
         try:
             written = self.future.get(limit)

@@ -1,8 +1,8 @@
-"""The one consumer loop: every service that listens to events runs this, with its own handlers.
+"""The consumer loop: every service that consumes events runs it with its handlers.
 
-Decoding, deduplication, retries, dead letters and offsets belong to the loop, so a service's part
-is a list of subscriptions. The loop joins, works, and joins again when the broker was away; it
-stops itself when its own code seems to be at fault.
+The loop handles decoding, deduplication, retries, dead letters and offsets; a service only adds a
+list of subscriptions. The loop joins, works, and joins again after an outage of the broker; it
+stops itself if its code seems to be the cause of failures.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Consumer:
     feed: int = FEED_NUMBERS
     """Feed numbers drawn per record; 0 for a service that writes no feed and may draw none."""
     archive: EventArchive | None = None
-    """Where events are read again that the log forgot before this group had read them."""
+    """Source of events that the log removed before this group had read them."""
     limits: ConsumerLimits = field(default_factory=ConsumerLimits)
     backoff: Backoff = field(default_factory=Backoff)
     tracing: Tracing = UNTRACED
@@ -80,11 +80,11 @@ class Consumer:
 
     @property
     def stopped_because(self) -> str | None:
-        """Why it has stopped itself; None while it works. Only a restart ends this."""
+        """Why it has stopped itself; None while it works. Only a restart resumes it."""
         return self._stopped
 
     def ready(self) -> str | None:
-        """None while it has partitions to work on, else the reason; fits `Process.ready_when`."""
+        """None while it has partitions, else the reason; for `Process.ready_when`."""
         return self._stopped or self._not_ready
 
     def redrive(self) -> Redrive:
@@ -94,8 +94,8 @@ class Consumer:
     def run(self, stop: Wake) -> None:
         """Consume until `stop`; finish the current record, commit, leave the group.
 
-        A consumer that stopped itself stays idle here: to end the process would restart it, and
-        each restart would set aside another eleven records.
+        A consumer that stopped itself stays idle here: the end of the process would restart it, and
+        each restart would produce another eleven dead letters.
         """
         failures = 0
         while not stop.is_set() and self._stopped is None:
@@ -128,8 +128,8 @@ class Consumer:
     def _work(self, session: Session, stop: Wake) -> None:
         """One membership; it outlives outages of the broker, up to a limit.
 
-        To leave and join anew at once would cost more: a member that vanished during an outage
-        holds up the group until its session times out.
+        To leave and join again at once would cost more: a member that disappears during an outage
+        blocks the group until its session times out.
         """
         failing_since: float | None = None
         failures = 0

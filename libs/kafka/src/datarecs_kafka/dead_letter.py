@@ -1,7 +1,7 @@
-"""Dead letters: a record that can never be handled as it is, set aside whole, with its reason.
+"""Dead letters: a record that cannot be handled, stored unchanged with its reason.
 
-What a dead letter looks like and how the original is got back stand together, so that nothing the
-one writes is lost on the other's way.
+Writing and reading of dead letters are in one module, so that reading restores exactly what was
+written.
 """
 
 import json
@@ -19,7 +19,7 @@ from datarecs_events.catalogue import dead_letter_topic
 VERSION = b"1"
 HANDLER_FAILED = "HANDLER_FAILED"
 ACK_TIMEOUT = timedelta(seconds=35)
-"""Above the producer's delivery timeout, so that every wait ends with the library's own answer."""
+"""Above the producer's delivery timeout, so that every wait ends with the library's result."""
 MAX_ERROR_BYTES = 512
 _PREFIX = "dlq_"
 
@@ -34,14 +34,15 @@ class DeadLetter:
     error: str
     attempts: int
     failed_at: str = ""
-    """RFC 3339; empty until it is written."""
+    """Time of the write, RFC 3339; empty before it."""
 
 
 def headers_of(letter: DeadLetter, *, group: str) -> list[tuple[str, bytes]]:
     """The original headers and the `dlq_` ones.
 
-    A header the client library cannot send (a null value, a name that is no UTF-8) puts the whole
-    list into `dlq_headers` as base64 of JSON instead. A record without key and value cannot be sent
+    If the client library cannot send a header (a null value, a name that is not UTF-8), the whole
+    list is in `dlq_headers` as base64 of JSON instead. A record without key and value cannot be
+    sent
     either: it carries an empty value and `dlq_null_value`.
     """
     record = letter.record
@@ -67,10 +68,10 @@ def headers_of(letter: DeadLetter, *, group: str) -> list[tuple[str, bytes]]:
 
 
 def letter_of(record: LogRecord) -> DeadLetter:
-    """The dead letter in a record of a dead letter topic.
+    """Read the dead letter of a record of a dead letter topic.
 
     Raises:
-        ValueError: the record is no dead letter of ours.
+        ValueError: the record is not a dead letter of this platform.
     """
     dlq_headers = {
         name: content or b"" for name, content in record.headers if name.startswith(_PREFIX)
@@ -103,7 +104,7 @@ def _sendable(name: str) -> bool:
         name.encode()
     except UnicodeEncodeError:
         return False
-    return not name.startswith(_PREFIX)  # a foreign dlq_ header must not be taken for one of ours
+    return not name.startswith(_PREFIX)  # an external dlq_ header must not be used as one of these
 
 
 def _cut(text: str) -> bytes:
@@ -134,7 +135,7 @@ def _unpacked(packed: bytes) -> tuple[tuple[str, bytes | None], ...]:
 
 @dataclass(slots=True, kw_only=True)
 class DeadLetters:
-    """Writes dead letters of one group, and waits for the ack of each."""
+    """Writes dead letters of one group, and waits for each acknowledgement."""
 
     client: LogClient
     group: str
@@ -146,9 +147,10 @@ class DeadLetters:
         return dead_letter_topic(self.group)
 
     def park(self, letter: DeadLetter) -> str | None:
-        """None once the broker holds the letter; else why not, and nothing has happened.
+        """None after the broker has stored the letter; else the reason, and nothing was written.
 
-        May repeat a letter when an ack was lost: the original's position stands in its headers.
+        May repeat a letter if an acknowledgement was lost: its headers contain the original's
+        position.
         """
         failed_at = letter.failed_at or instant_text(self.clock.now())
         stamped = headers_of(replace(letter, failed_at=failed_at), group=self.group)

@@ -1,7 +1,7 @@
-"""How many dead letters of a group wait for a re-drive, as its metrics tell.
+"""The number of dead letters of a group that wait for a re-drive, for metrics.
 
-Apart from the consumer because it looks at the position of another group, the re-drive's own,
-without joining it: a member that only looks would take partitions away from the one that works.
+Separate from the consumer because it reads the position of another group, that of the re-drive,
+without joining it: a member that only reads positions would take partitions from the working one.
 """
 
 from datetime import timedelta
@@ -20,11 +20,11 @@ from datarecs_kafka.client import CONSUMER_SETTINGS, KafkaLogConsumer
 log = structlog.get_logger()
 
 EVERY = timedelta(seconds=60)
-"""How often the broker is asked: an operator's rhythm, and each question is a connection."""
+"""Interval of queries to the broker: sufficient for operators, and each query is a connection."""
 
 
 def dead_letters_waiting(access: BrokerAccess, group: str) -> int:
-    """Records of `<group>.dlq` that `<group>.redrive` has not come to yet.
+    """Number of records of `<group>.dlq` that `<group>.redrive` has not read yet.
 
     Raises LogUnavailableError, LogAccessDeniedError.
     """
@@ -46,7 +46,7 @@ def dead_letters_waiting(access: BrokerAccess, group: str) -> int:
 
 
 def report_depth(access: BrokerAccess, group: str, metrics: Metrics) -> None:
-    """Set the gauge; a broker that is away is reported by those who need it."""
+    """Set the gauge; other parts report an unavailable broker."""
     try:
         metrics.gauge("dlq_depth", dead_letters_waiting(access, group), group=group)
     except (LogUnavailableError, LogAccessDeniedError) as cause:
@@ -54,7 +54,7 @@ def report_depth(access: BrokerAccess, group: str, metrics: Metrics) -> None:
 
 
 def depth_loop(access: BrokerAccess, group: str, *, metrics: Metrics, clock: Clock) -> Periodic:
-    """A loop of the group's own service."""
+    """A loop of the group's service."""
     return Periodic(
         name="dead_letters",
         act=lambda: report_depth(access, group, metrics),

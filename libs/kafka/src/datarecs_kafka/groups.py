@@ -1,7 +1,7 @@
-"""Members of a group whose process is known to be dead: taken out, instead of waited for.
+"""Remove members of a group after their process has ended, instead of waiting for a timeout.
 
-A killed member keeps its partitions until its session of 45 s ends. Who supervises the processes
-knows better, so the local stack asks for this before it starts a service again.
+A killed member keeps its partitions until its session of 45 s ends. The local stack supervises the
+processes and removes such members before it starts a service again.
 """
 
 import logging
@@ -17,9 +17,10 @@ PATIENCE_MS = 3_000
 
 
 def remove_members(bootstrap: str, *, username: str, password: str, group: str) -> int:
-    """Take every member out of a group; how many there were. Safe to repeat.
+    """Remove every member of a group; the number of members. Safe to repeat.
 
-    A living member would join again by itself and read its last batch twice, which inboxes absorb.
+    A live member joins again by itself and reads its last batch twice; inboxes ignore the
+    repetition.
 
     Args:
         bootstrap: `host:port` of the broker.
@@ -28,7 +29,7 @@ def remove_members(bootstrap: str, *, username: str, password: str, group: str) 
         group: the consumer group.
 
     Raises:
-        LogUnavailableError: the broker does not answer now.
+        LogUnavailableError: the broker does not answer.
     """
     nobody = refusal(bootstrap)
     if nobody is not None:
@@ -36,7 +37,7 @@ def remove_members(bootstrap: str, *, username: str, password: str, group: str) 
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
     limits = {"bootstrap_timeout_ms": PATIENCE_MS, "request_timeout_ms": PATIENCE_MS}
     library = logging.getLogger("kafka")
-    spreads, library.propagate = library.propagate, False  # a restarting broker is no news
+    spreads, library.propagate = library.propagate, False  # do not log the restart of a broker
     try:
         with connecting(access), KafkaAdminClient(**access.settings() | limits) as admin:
             members = admin.describe_groups([group])[group].get("members", [])

@@ -1,7 +1,7 @@
-"""What becomes of one record: decoded, checked, handled once in one transaction, or why not.
+"""Handle one record: decode, check, run its handler once in one transaction, or return the reason.
 
-Apart from the loop because re-drive gives the same record to the same handler in the same way; the
-loop alone knows about polling, pausing and offsets. Nothing here waits, and nothing is sent.
+Separate from the loop because re-drive passes the same record to the same handler in the same way;
+only the loop polls, pauses and commits offsets. Nothing here waits, and nothing is sent.
 """
 
 import re
@@ -28,37 +28,37 @@ from datarecs_kafka import steps
 log = structlog.get_logger()
 
 FEED_NUMBERS = 8
-"""Drawn before the first row lock, where handlers may write a feed."""
+"""Feed numbers, drawn before the first row lock if handlers may write a feed."""
 
 Handler = Callable[[Transaction, Received], None]
-"""Runs inside the transaction that holds the inbox mark, and does nothing outside it: mail, HTTP
-and Spark never run here. It may be called again for an event whose transaction was rolled back."""
+"""Runs inside the transaction of the inbox mark, without effects outside it: mail, HTTP and Spark
+never run here. It may be called again for an event after its transaction was rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which events of a topic go to which handler; every one must be granted by the catalogue."""
+    """Events of a topic and their handler; the catalogue must grant every one."""
 
     topic: str
     events: tuple[type[object], ...] | None
-    """Event classes, or None for all that the catalogue grants the group on the topic."""
+    """Event classes, or None for all classes that the catalogue grants the group on the topic."""
     handler: Handler
     together: int = 1
-    """Records of one tenant that may share a transaction, for handlers that are busy and small."""
+    """Number of records of one tenant that may share a transaction, for frequent small handlers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What became of the first records of a batch when they were taken in one transaction."""
+    """The results of the first records of a batch in one transaction."""
 
     tried: int = 0
     handled: int = 0
-    """All that were tried, or none: then each is to be handled alone."""
+    """Results of all tried records, or none: then each must be handled alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """Nothing more is to be done; the offset may move."""
+    """The record is complete; the offset may move."""
 
     how: str
     """`applied`, `duplicate`, `skipped` (unknown type) or `unsubscribed`."""
@@ -66,26 +66,26 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class TryLater:
-    """A retryable failure: never poison, moves no offset."""
+    """A retryable failure: never a dead letter, moves no offset."""
 
     cause: DatarecsError
 
     @property
     def stops_everything(self) -> bool:
-        """The database is away, so no other partition can do better."""
+        """The database is unavailable, so all partitions wait."""
         return isinstance(self.cause, StoreUnavailableError)
 
 
 @dataclass(frozen=True, slots=True)
 class Unclassified:
-    """Nobody has said whether another try may help, so a few are made."""
+    """An unclassified failure: a few retries are made."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """The record can never be handled as it is."""
+    """The record can never be handled."""
 
     reason: str
     error: str
@@ -95,7 +95,7 @@ Outcome = Handled | TryLater | Unclassified | Poison
 
 
 def first_line(text: str) -> str:
-    """The first line without quoted parts: drivers put values into quotes and later lines."""
+    """The first line without quoted parts: drivers write values in quotes and in later lines."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|\([^)]*\)", "…", text.partition("\n")[0])[:300]
 
 
@@ -135,7 +135,7 @@ def _all_of(granted: list[Grant]) -> set[str]:
 
 @dataclass(slots=True)
 class Handling:
-    """Gives the records of one group to its handlers."""
+    """Passes the records of one group to its handlers."""
 
     unit_of_work: UnitOfWork
     _: KW_ONLY
@@ -145,13 +145,13 @@ class Handling:
     clock: Clock
     signals: StepSignals = field(default_factory=Silent)
     redact: Callable[[str], str] = first_line
-    """Makes the text of an unclassified error fit to be kept in a dead letter."""
+    """Makes the text of an unclassified error safe for a dead letter."""
     feed: int = FEED_NUMBERS
     """Feed numbers drawn per record; 0 for a service that writes no feed and may draw none."""
     tracing: Tracing = UNTRACED
     _routes: Mapping[tuple[str, str], Handler] = field(init=False)
     _together: Mapping[str, Mapping[str, int]] = field(init=False)
-    """Topic -> event type -> records that may share a transaction, where that is more than one."""
+    """Topic -> event type -> number of records that may share a transaction, if more than one."""
 
     def __post_init__(self) -> None:
         self._routes = routes_of(self.group, self.subscriptions)
@@ -172,9 +172,9 @@ class Handling:
         return frozenset(event_type for where, event_type in self._routes if where == topic)
 
     def handle_together(self, records: Iterable[LogRecord | Unreadable]) -> Together:
-        """Take the first records in one transaction, if they are one tenant's and may share it.
+        """Handle the first records in one transaction, if they are of one tenant and may share it.
 
-        Safe to repeat: on any failure nothing was done, and each record is to be handled alone.
+        Safe to repeat: on any failure nothing was done, and each record must be handled alone.
         """
         batch, passed = self._batch(records)
         if len(batch) < 2:  # noqa: PLR2004  one alone is no batch
@@ -194,7 +194,7 @@ class Handling:
                             handler(tx, received)
                         fresh += 1
                 crash_point(steps.CONSUME_IN_TX)
-        except Exception as cause:  # noqa: BLE001 - each alone says what is wrong with it
+        except Exception as cause:  # noqa: BLE001 - each alone raises its own error
             log.info("batch_falls_back", records=len(batch), error=type(cause).__name__)
             return Together(tried=passed)
         crash_point(steps.CONSUME_AFTER_COMMIT)
@@ -204,9 +204,9 @@ class Handling:
     def _batch(
         self, records: Iterable[LogRecord | Unreadable]
     ) -> tuple[list[tuple[Handler, Received]], int]:
-        """The first records as far as they are one tenant's and their handlers take several.
+        """The first records of one tenant with handlers that accept several.
 
-        And how many records that are, with those in between that nobody here listens to.
+        Also returns their number, with records in between that have no handler.
         """
         batch: list[tuple[Handler, Received]] = []
         passed = 0
@@ -247,7 +247,7 @@ class Handling:
             self.signals.reached(steps.CONSUME_AFTER_COMMIT)
 
     def handle(self, record: LogRecord) -> Outcome:
-        """Decode and handle one record; safe to repeat for ever, the inbox absorbs it."""
+        """Decode and handle one record; always safe to repeat, because of the inbox."""
         match decode(record.topic, record.key, record.value, record.headers):
             case Skipped():
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")
@@ -262,7 +262,7 @@ class Handling:
 
     @contextmanager
     def _bind_event(self, received: Received) -> Iterator[None]:
-        """What is logged and traced inside belongs to this event."""
+        """Bind logs and traces inside the block to this event."""
         envelope = received.envelope
         ids = {"group": self.group, "event_id": str(envelope.id), "subject": envelope.subject or ""}
         parent, tenant = envelope.traceparent, envelope.tenant_id

@@ -1,7 +1,7 @@
-"""What a membership remembers of one line of records: where it stands, how often it failed.
+"""The state of a membership for one line of records: its position and its failures.
 
-Apart from the session because the events of a refill are handled under the same rules as those of a
-partition, and have no partition.
+Separate from the session because events of a refill are handled by the same rules as those of a
+partition, but have no partition.
 """
 
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Line:
-    """Forgotten with the partition, or with the refill."""
+    """Discarded with the partition, or with the refill."""
 
     committed: int | None = None
     owed: int | None = None
-    """An offset whose commit was cut off by an outage."""
+    """An offset that was not committed because of an outage."""
     failures: int = 0
     """Retryable failures in a row."""
     offset: int = -1
     tries: int = 0
     """Unclassified failures of the record at `offset`."""
     resume_at: float | None = None
-    """Monotonic time before which nothing of it is handled."""
+    """Monotonic time before which no record of it is handled."""
     single_until: int = 0
-    """Records below this offset are handled one by one: together they failed."""
+    """Records below this offset are handled one by one, because their common transaction failed."""
 
     def tried(self, offset: int) -> int:
         self.tries = self.tries + 1 if offset == self.offset else 1

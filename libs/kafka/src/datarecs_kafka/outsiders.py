@@ -1,8 +1,8 @@
-"""Consumers outside the platform: principals that read event topics and do nothing else.
+"""Consumers outside the platform: principals that only read event topics.
 
-Apart from `topics`, whose rights follow from the catalogue: these are made and deleted by an
-operator, and `topics apply` leaves them alone. A topic carries the events of every tenant, so a
-consumer reads them all.
+Separate from `topics`, where the catalogue defines the rights: an operator creates and deletes
+these consumers, and `topics apply` does not change them. A topic has the events of every tenant, so
+a consumer reads events of all tenants.
 """
 
 import re
@@ -44,14 +44,14 @@ class Outsider(NamedTuple):
 
     @property
     def group_prefix(self) -> str:
-        """Its consumer groups begin so."""
+        """Prefix of its consumer groups."""
         return f"{self.name}."
 
 
 def create_consumer(
     access: BrokerAccess, name: str, topics: Sequence[str], *, secret: str
 ) -> Outsider:
-    """Make the principal with this secret, and its rights: read these topics, in its own groups.
+    """Create the principal with this secret, and its rights: read these topics, in its groups.
 
     Raises:
         ConsumerRefusedError: the name or a topic is not allowed, or the name is taken.
@@ -61,7 +61,7 @@ def create_consumer(
     _check(made, administrator=access.username)
     with administration(access) as admin:
         if name in _credentials(admin) or _rules(admin, name):
-            raise ConsumerRefusedError(name=name, reason="a principal of this name exists")
+            raise ConsumerRefusedError(name=name, reason="a principal with this name exists")
         failed = admin.create_acls(_acls_of(made))["failed"]
         if failed:
             raise LogUnavailableError(where=access.bootstrap, cause=f"rights refused: {failed}")
@@ -73,7 +73,7 @@ def create_consumer(
 
 
 def list_consumers(access: BrokerAccess) -> tuple[Outsider, ...]:
-    """Every consumer, by name; known by the right on its groups, which no service has.
+    """Every consumer, by name; identified by the right on its groups, which no service has.
 
     Raises:
         LogUnavailableError: the broker cannot be reached.
@@ -97,14 +97,14 @@ def list_consumers(access: BrokerAccess) -> tuple[Outsider, ...]:
 
 
 def delete_consumer(access: BrokerAccess, name: str) -> None:
-    """Take rights and login away; what it has open ends with its next request.
+    """Remove rights and login; open connections end with their next request.
 
     Raises:
         ConsumerRefusedError: no consumer has this name.
         LogUnavailableError: the broker cannot be reached, or it refused a change.
     """
     if name not in {one.name for one in list_consumers(access)}:
-        raise ConsumerRefusedError(name=name, reason="there is no consumer of this name")
+        raise ConsumerRefusedError(name=name, reason="there is no consumer with this name")
     with administration(access) as admin:
         admin.delete_acls([_filter_of(name)])
         if name in _credentials(admin):
@@ -115,22 +115,22 @@ def delete_consumer(access: BrokerAccess, name: str) -> None:
 
 def _check(wanted: Outsider, *, administrator: str) -> None:
     if not NAME.fullmatch(wanted.name):
-        reason = "a name has at most 63 of a-z, 0-9 and -, none of these at its ends"
+        reason = "a name has at most 63 characters of a-z, 0-9 and -, and - not at its ends"
         raise ConsumerRefusedError(name=wanted.name, reason=reason)
     if wanted.name in RESERVED or wanted.name == administrator:
-        raise ConsumerRefusedError(name=wanted.name, reason="the platform has this principal")
+        raise ConsumerRefusedError(name=wanted.name, reason="it is a principal of the platform")
     known = [str(one.name) for one in TOPICS]
     for topic in wanted.topics:
         if topic not in known:
-            hint = did_you_mean(topic, known) or f"there are {', '.join(known)}"
-            reason = f"{topic} is no event topic; {hint}"
+            hint = did_you_mean(topic, known) or f"the event topics are {', '.join(known)}"
+            reason = f"{topic} is not an event topic; {hint}"
             raise ConsumerRefusedError(name=wanted.name, reason=reason)
     if not wanted.topics:
         raise ConsumerRefusedError(name=wanted.name, reason="it needs at least one topic")
 
 
 def _acls_of(consumer: Outsider) -> list[ACL]:
-    """Read each topic, and join groups whose names begin with the consumer's name and a dot."""
+    """Rights to read each topic, and to join groups with the prefix `<consumer>.`."""
     literal, prefixed = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
     patterns = [ResourcePattern(ResourceType.TOPIC, one, literal) for one in consumer.topics]
     patterns.append(ResourcePattern(ResourceType.GROUP, consumer.group_prefix, prefixed))

@@ -1,7 +1,7 @@
-"""When a consumer must distrust itself: too many records set aside say that its code is at fault.
+"""When a consumer must stop itself: too many dead letters mean that its code is the cause.
 
-A rule of its own so that it can be read and tested as one: bad code cannot drain a topic into dead
-letters.
+A separate rule, so that it can be read and tested alone: faulty code cannot move a whole topic to
+dead letters.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class PoisonGauge:
-    """Counts what became of the records of one consumer since it started."""
+    """Counts the results of the records of one consumer since its start."""
 
     most_in_a_row: int = 10
     window: int = 1_000
@@ -24,12 +24,12 @@ class PoisonGauge:
         self._remember(poisoned=False)
 
     def poisoned(self) -> None:
-        """A record was set aside."""
+        """A record became a dead letter."""
         self._in_a_row += 1
         self._remember(poisoned=True)
 
     def verdict(self) -> str | None:
-        """Why the consumer must stop, in a few words; None while it may go on."""
+        """Why the consumer must stop, as a short text; None while it may continue."""
         if self._in_a_row > self.most_in_a_row:
             return f"{self._in_a_row} dead letters in a row"
         bad = sum(self._last)

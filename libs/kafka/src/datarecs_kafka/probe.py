@@ -1,4 +1,4 @@
-"""Whether a broker answers a login: asked by the local stack and by tests before anything else."""
+"""Check that a broker answers a login: the first step of the local stack and of tests."""
 
 import logging
 import socket
@@ -11,13 +11,13 @@ from datarecs_kafka.access import BrokerAccess, connecting
 
 
 def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 5) -> str | None:
-    """Why there is no answer yet; None when metadata names a broker.
+    """Why there is no answer yet; None if metadata names a broker.
 
     Args:
         bootstrap: one `host:port`.
         username: SCRAM-SHA-512 over plain TCP, as on loopback.
         password: of that user.
-        timeout_s: for the whole question, once the port is open.
+        timeout_s: for the whole check, after the port is open.
     """
     nobody = refusal(bootstrap)
     if nobody is not None:
@@ -25,7 +25,7 @@ def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
     limits = {"bootstrap_timeout_ms": int(timeout_s * 1000), "request_timeout_ms": 5_000}
     library = logging.getLogger("kafka")
-    spreads, library.propagate = library.propagate, False  # a starting broker is no news
+    spreads, library.propagate = library.propagate, False  # do not log the start of a broker
     try:
         with connecting(access), KafkaAdminClient(**access.settings() | limits) as admin:
             known = admin.describe_cluster()["brokers"]
@@ -37,9 +37,9 @@ def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 
 
 
 def refusal(bootstrap: str) -> str | None:
-    """Why nobody listens there; None when somebody does.
+    """Why the port is not open; None if it is.
 
-    Asked first, because a client of the library that cannot connect leaves its socket open.
+    Checked first, because a client of the library that cannot connect leaves its socket open.
     """
     host, _, port = bootstrap.rpartition(":")
     try:

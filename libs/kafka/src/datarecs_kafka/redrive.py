@@ -1,8 +1,8 @@
 """Re-drive: dead letters go to the same handler again, with their original id, through the inbox.
 
-A command of a service and no loop: somebody has fixed the cause and asks for it. It reads the dead
-letter topic as a group of its own; nothing is republished, so no other group sees anything. What
-fails again, or was not meant, returns to the end of the dead letters.
+A command of a service, not a loop: an operator runs it after the cause is fixed. It reads the dead
+letter topic with a separate group; nothing is republished, so other groups are not affected.
+Letters that fail again or do not match return to the end of the dead letter topic.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,17 +21,17 @@ from datarecs_kafka.handling import Handled, Handling, Poison, TryLater, Unclass
 
 POLL = timedelta(milliseconds=500)
 EMPTY_POLLS = 40
-"""So many in a row (20 s) mean that the broker assigns or delivers nothing."""
+"""This number in a row (20 s) means that the broker assigns or delivers nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveWish:
-    """Which dead letters are meant, and what is to become of them."""
+    """The selected dead letters, and the action for them."""
 
     reason: str | None = None
     event_id: str | None = None
     limit: int | None = None
-    """At most so many of those that are meant."""
+    """Maximum number of selected letters."""
     discard: bool = False
     """Drop them instead of handling them."""
 
@@ -44,13 +44,13 @@ class RedriveWish:
 
 @dataclass(slots=True)
 class RedriveReport:
-    """Counts of dead letters by what became of them."""
+    """Counts of dead letters by result."""
 
     handled: int = 0
     failed: int = 0
-    """Returned with one attempt more."""
+    """Returned with one more attempt."""
     skipped: int = 0
-    """Not meant; returned as they were."""
+    """Not selected; returned unchanged."""
     discarded: int = 0
     unreadable: int = 0
 
@@ -65,16 +65,16 @@ class Redrive:
 
     @property
     def report(self) -> RedriveReport:
-        """What has been done so far, also after an error."""
+        """The results so far, also after an error."""
         return self._report
 
     def run(self, wish: RedriveWish) -> RedriveReport:
         """Safe to repeat and to interrupt: an effect happens once, a letter is never lost.
 
         Raises:
-            LogUnavailableError: broker away, or a letter could not be returned; what was done is
-                committed, the rest waits.
-            DatarecsError: a retryable failure of a handler, such as the database being away.
+            LogUnavailableError: broker unavailable, or a letter could not be returned; finished
+                letters are committed, the others wait.
+            DatarecsError: a retryable failure of a handler, such as an unavailable database.
         """
         group = self.handling.group
         letters = DeadLetters(client=self.log_client, group=group, clock=self.handling.clock)

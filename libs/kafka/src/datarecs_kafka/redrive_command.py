@@ -1,6 +1,6 @@
-"""`datarecs-<service> redrive`: the arguments, and what became of the dead letters, in words.
+"""`datarecs-<service> redrive`: the arguments, and the result as text.
 
-Apart from re-drive itself, which a test drives without a command line.
+Separate from re-drive, so that tests run it without a command line.
 """
 
 import argparse
@@ -15,15 +15,15 @@ DONE, SOME_FAILED, CUT_OFF = 0, 1, 75
 
 
 def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
-    """Hand the dead letters of a service to its handlers again.
+    """Pass the dead letters of a service to its handlers again.
 
     Args:
         loops: of the service's process, which is not started.
-        arguments: of the command line, behind `redrive`.
+        arguments: of the command line, after `redrive`.
 
     Returns:
-        0; 1 when letters failed again; 75 when broker or database went away, and it can be
-        repeated.
+        0; 1 if letters failed again; 75 if broker or database became unavailable; then repeat
+        the command.
     """
     wish = wish_of(arguments)
     (consumer,) = [loop for loop in loops if isinstance(loop, Consumer)]
@@ -33,7 +33,7 @@ def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
     except DatarecsError as cause:
         if not cause.retryable:
             raise
-        sys.stderr.write(f"{cause.code.docs_id} cut off: {cause}; run it again\n")
+        sys.stderr.write(f"{cause.code.docs_id} interrupted: {cause}; run it again\n")
         sys.stdout.write(format_report(work.report))
         return CUT_OFF
     sys.stdout.write(format_report(work.report))
@@ -42,12 +42,12 @@ def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
 
 def wish_of(arguments: Sequence[str]) -> RedriveWish:
     parser = argparse.ArgumentParser(
-        prog="redrive", description="Hand dead letters to the same handlers again."
+        prog="redrive", description="Pass dead letters to the same handlers again."
     )
-    parser.add_argument("--reason", help="only those set aside for this reason")
-    parser.add_argument("--id", help="only the event of this id")
-    parser.add_argument("--limit", type=int, help="at most so many")
-    parser.add_argument("--discard", action="store_true", help="drop them instead")
+    parser.add_argument("--reason", help="only dead letters with this reason")
+    parser.add_argument("--id", help="only the event with this id")
+    parser.add_argument("--limit", type=int, help="maximum number of dead letters")
+    parser.add_argument("--discard", action="store_true", help="delete instead of handling")
     options = parser.parse_args(arguments)
     return RedriveWish(
         reason=options.reason, event_id=options.id, limit=options.limit, discard=options.discard
@@ -57,5 +57,5 @@ def wish_of(arguments: Sequence[str]) -> RedriveWish:
 def format_report(report: RedriveReport) -> str:
     return (
         f"handled {report.handled}, failed again {report.failed}, discarded {report.discarded},"
-        f" left alone {report.skipped}, unreadable {report.unreadable}\n"
+        f" not selected {report.skipped}, unreadable {report.unreadable}\n"
     )

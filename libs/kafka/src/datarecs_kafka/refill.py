@@ -1,8 +1,8 @@
-"""Events of a topic that the log has forgotten, on their way to the handler once more.
+"""Handle events of a topic that the log has removed.
 
-Apart from the session because it only keeps the account: which partitions wait for it, which event
-is next, and when it may go on after a failure. The same handler and inbox take the events, so one
-that was heard after all changes nothing.
+Separate from the session because it only tracks state: the waiting partitions, the next event, and
+the time of the next try after a failure. The same handler and inbox process the events, so an event
+that was already handled has no effect.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,7 +14,7 @@ from datarecs_kafka.line import Line
 
 @dataclass(slots=True)
 class Refill:
-    """One topic's; partitions with a gap are paused until it has ended."""
+    """The refill of one topic; partitions with a gap are paused until it ends."""
 
     archive: EventArchive
     _: KW_ONLY
@@ -22,19 +22,19 @@ class Refill:
     topic: str
     types: Collection[str]
     starts: dict[Partition, int] = field(default_factory=dict)
-    """Partitions with a gap, and the first offset that the log still holds."""
+    """Partitions with a gap, and the first offset that the log still has."""
     certain: bool = False
-    """A committed offset is gone. Else the group has none: either it is new and has lost nothing,
-    or the broker forgot its offsets while it was away."""
+    """Whether records at a committed offset are removed. Else the group has no offset: either it is
+    new and has lost nothing, or the broker removed its offsets during its absence."""
     line: Line = field(default_factory=Line)
     handled: int = 0
     _records: Iterator[LogRecord] | None = None
     _next: LogRecord | None = None
 
     def next(self) -> LogRecord | None:
-        """The event that is to be handled now, the same until `done`; None at the end.
+        """The next event to handle, the same until `done`; None at the end.
 
-        Raises StoreUnavailableError, StoreBusyError: ask again later.
+        Raises StoreUnavailableError, StoreBusyError: call again later.
         """
         if self._next is None:
             if self._records is None:
@@ -44,7 +44,7 @@ class Refill:
             try:
                 self._next = next(self._records, None)
             except Exception:
-                self._records = None  # what was handled is marked, so a new pass leaves it out
+                self._records = None  # handled events are marked, so a new pass skips them
                 raise
         return self._next
 

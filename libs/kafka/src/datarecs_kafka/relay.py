@@ -1,8 +1,8 @@
-"""The relay: carries outbox rows to Kafka and marks them after the ack. The only writer of events.
+"""The relay: sends outbox rows to Kafka and marks them after the acknowledgement.
 
-It owns shards by lease, keeps one unacked row per key, and holds no transaction open while it
-sends. Nothing here can lose an event: a row stays unsent until the broker has it, and every
-repetition carries the same id and bytes, which consumers drop.
+The only writer of events. It owns shards by lease, has one unacknowledged row per key, and holds no
+transaction open during a send. No event can be lost: a row stays unsent until the broker has it,
+and every repetition has the same id and bytes, so consumers ignore it.
 """
 
 import math
@@ -28,12 +28,12 @@ from datarecs_kafka.relay_queue import RelayQueue
 log = structlog.get_logger()
 AT_ONCE = timedelta(0)
 NOT_YET_READ = -math.inf
-"""When a shard is to be read that was asked for and is not drained enough yet."""
+"""Time to read a shard again that is not drained enough yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayLimits:
-    """Pace and patience; the defaults are those of the specification."""
+    """Intervals and limits; the defaults are those of the specification."""
 
     lease: timedelta = timedelta(seconds=15)
     renew_every: timedelta = timedelta(seconds=5)
@@ -44,10 +44,10 @@ class RelayLimits:
     most_rows_per_read: int = 20_000
     idle_poll: timedelta = timedelta(seconds=1)
     breath: timedelta = timedelta(milliseconds=20)
-    """Two turns begin so far apart at least: a turn costs the same for one event as for ten, and
-    under load every commit wakes. An event that comes after a pause does not wait."""
+    """Minimum time between the starts of two turns: a turn costs the same for one event as for ten,
+    and under load every commit wakes the relay. An event after a pause does not wait."""
     settle_slice: timedelta = timedelta(milliseconds=50)
-    """How long acks are awaited before other keys and shards get their turn."""
+    """Time to wait for acknowledgements before other keys and shards are served."""
     ack_slice: timedelta = timedelta(milliseconds=10)
     drain: timedelta = timedelta(seconds=10)
 
@@ -63,12 +63,12 @@ class _Flight:
 class _Shard:
     next_read: float = NOT_YET_READ
     left_alone: int = 0
-    """Rows of the last read that could not be taken; the next read goes so much deeper."""
+    """Rows of the last read that could not be sent; the next read includes as many more rows."""
 
 
 @dataclass(slots=True)
 class Relay:
-    """A loop of every run-controller replica, under the relay's own broker principal."""
+    """A loop of every run-controller replica, with the relay's own broker principal."""
 
     log_client: LogClient
     outbox: OutboxReader
@@ -78,7 +78,7 @@ class Relay:
     metrics: Metrics
     clock: Clock
     wake: Wake
-    """Set by the listener on `datarecs_wake` and at stop; the poll each second is the truth."""
+    """Set by the listener on `datarecs_wake` and at stop; a hint, the relay polls each second."""
     signals: StepSignals = field(default_factory=Silent)
     limits: RelayLimits = RelayLimits()
     backoff: Backoff = field(default_factory=Backoff)
@@ -97,7 +97,7 @@ class Relay:
         return "relay"
 
     def run(self, stop: Wake) -> None:
-        """Relay until `stop`, then let what is in flight end, mark it and give the shards back."""
+        """Relay until `stop`, then wait for rows in flight, mark them and release the shards."""
         failures, began = 0, -math.inf
         while not stop.is_set():
             too_early = began + _s(self.limits.breath) - self.clock.monotonic()
@@ -119,14 +119,14 @@ class Relay:
         self._drain()
 
     def turn(self) -> bool:
-        """One round over the held shards; True when there may be more to do at once.
+        """One round over the held shards; True if there may be more to do at once.
 
-        Raises a retryable DatarecsError when broker or database are away: nothing is lost, call it
-        again.
+        Raises a retryable DatarecsError if broker or database are unavailable: nothing is lost,
+        call it again.
         """
         horizon = math.inf if self.wake.is_set() else self.clock.monotonic()
         self.wake.clear()
-        self._mark()  # first, so that no read returns a row the broker already has
+        self._mark()  # first, so that no read returns a row that the broker already has
         self._hold_shards()
         more = self._read(horizon)
         self._send_ready()
@@ -135,7 +135,7 @@ class Relay:
         return bool(more or self._flights or self._suspects or self._more_at_once())
 
     def _more_at_once(self) -> bool:
-        """The last read left rows alone that may go now, or a shard was not drained enough."""
+        """Whether skipped rows of the last read may be sent now, or a shard is not drained."""
         now = self.clock.monotonic()
         return any(
             one.next_read == NOT_YET_READ or (one.left_alone and one.next_read <= now)
@@ -153,13 +153,13 @@ class Relay:
             self._queue.retain_shards(self._shards)
 
     def _require_lease(self) -> None:
-        """Self-fence: raises when the right to send may have passed to another owner."""
+        """Self-fence: raises if another owner may have the lease now."""
         renewed = self._renewed_at
         if renewed is None or self.clock.monotonic() - renewed > _s(self.limits.self_fence):
             raise LogUnavailableError(where="the relay", cause="its shard leases are not renewed")
 
     def _read(self, horizon: float) -> bool:
-        """Read the shards that are due and nearly drained; True when there may be more of them."""
+        """Read the shards that are due and nearly drained; True if there may be more rows."""
         unsettled, enough = self._queue.unsettled(), self.limits.rows_per_read // 4
         limits = {}
         for number, shard in self._shards.items():
@@ -177,7 +177,7 @@ class Relay:
             shard.left_alone = self._queue.offer(number, rows, now=now)
             taken = len(rows) - shard.left_alone
             full = taken > 0 and len(rows) >= limits[number]
-            # What was left alone behind rows on their way may go as soon as these are settled.
+            # Rows skipped because of rows in flight may be sent as soon as these are settled.
             soon = full or (shard.left_alone and (taken or unsettled[number]))
             shard.next_read = now if soon else now + _s(self.limits.idle_poll)
             fresh, more = fresh + taken, more or full
@@ -189,7 +189,7 @@ class Relay:
     # --- sending
 
     def _send_ready(self) -> None:
-        """Send the first row of every free key; a suspect only when nothing else is under way."""
+        """Send the first row of every free key; a suspect row only if no other row is in flight."""
         if self._alone is None and self._suspects and not self._flights:
             self._alone = self._suspects.popleft()
             self._send([self._alone])
@@ -223,7 +223,7 @@ class Relay:
     # --- settling
 
     def _settle(self) -> None:
-        """Take what acks have come within one slice; each lets its key's next row go."""
+        """Process the acknowledgements of one slice; each releases the next row of its key."""
         until = self.clock.monotonic() + _s(self.limits.settle_slice)
         while self._flights:
             landed, flying = self._parted()
@@ -238,14 +238,14 @@ class Relay:
                 while landed:
                     following.extend(self._landed(landed[0]))
                     landed.popleft()
-            finally:  # the database went away in between: those outcomes are taken next time
+            finally:  # the database became unavailable: these outcomes are processed next time
                 self._flights.extendleft(reversed(landed))
                 self._send(following)
             if self.clock.monotonic() >= until:
                 return
 
     def _parted(self) -> tuple[deque[_Flight], deque[_Flight]]:
-        """Flights whose outcome is known, and the others, each in the order of sending."""
+        """Flights with a known outcome, and the others, each in the order of sending."""
         landed: deque[_Flight] = deque()
         flying: deque[_Flight] = deque()
         for flight in self._flights:
@@ -253,7 +253,7 @@ class Relay:
         return landed, flying
 
     def _landed(self, flight: _Flight) -> list[OutboxRow]:
-        """Record one outcome; the key's next row, if it has one and may go."""
+        """Record one outcome; return the key's next row if there is one to send."""
         row = flight.row
         outcome = flight.ack.wait(AT_ONCE)
         match outcome:
@@ -267,7 +267,7 @@ class Relay:
                 self._trace(flight)
                 return self._next_of(row)
             case NotSent(permanent=True) if row is not self._alone:
-                # A refusal spoils the producer, and others in flight inherit it: ask again, alone.
+                # A refusal breaks the producer, and other rows in flight fail with it: retry alone.
                 self._suspects.append(row)
                 return []
             case NotSent(reason=reason, permanent=True):
@@ -278,7 +278,7 @@ class Relay:
                 return []
 
     def _trace(self, flight: _Flight) -> None:
-        """The way to the broker as a span below the event's own trace."""
+        """The send to the broker as a span of the event's trace."""
         if self.tracing is UNTRACED:
             return
         row = flight.row
@@ -299,7 +299,7 @@ class Relay:
         return [] if following is None else [following]
 
     def _park(self, row: OutboxRow, reason: str) -> None:
-        """Set the row aside; its key goes on."""
+        """Park the row; its key continues."""
         self.outbox.mark_failed(row.event_id, reason, park=True)
         self._count(row, "parked")
         log.error(
@@ -311,7 +311,7 @@ class Relay:
         )
 
     def _rest(self, row: OutboxRow, reason: str) -> None:
-        """Keep the row unsent and leave its key alone for a while; other keys go on."""
+        """Leave the row unsent and pause its key for a time; other keys continue."""
         self.outbox.mark_failed(row.event_id, reason, park=False)
         failures = self._queue.fail(row)
         if row is self._alone:
@@ -332,7 +332,7 @@ class Relay:
             crash_point(steps.RELAY_AFTER_MARK)
 
     def _drain(self) -> None:
-        """Let the wave end within its limit; what is not acked by then the next owner sends."""
+        """Wait for rows in flight within the limit; the next owner sends unacknowledged rows."""
         until = self.clock.monotonic() + _s(self.limits.drain)
         self._queue.retain_shards(())
         try:

@@ -1,7 +1,7 @@
-"""Which outbox row may be sent next: one unacked row per key, keys independent of each other.
+"""Which outbox row may be sent next: one unacknowledged row per key, keys independent.
 
-Pure bookkeeping, apart from the relay so that the order promise can be tested without a broker, a
-database or a clock: rows of a key leave by position, and never two at a time.
+Only state, separate from the relay so that the order guarantee can be tested without a broker, a
+database or a clock: rows of a key are sent by position, and never two at a time.
 """
 
 from collections import Counter, deque
@@ -33,10 +33,10 @@ class RelayQueue:
     _resting: dict[str, _Rest] = field(default_factory=dict)
 
     def offer(self, shard: int, rows: Iterable[OutboxRow], *, now: float) -> int:
-        """Take the rows of one read, in position order; returns how many were left alone.
+        """Add the rows of one read, in position order; return the number of skipped rows.
 
-        A key with unsettled rows keeps what it has: its order is known here already, and what came
-        behind them is read again later. A resting key waits for its time.
+        A key with unsettled rows gets no new ones: its order is already known, and later rows are
+        read again. A paused key waits for its time.
         """
         fresh: dict[str, _Key] = {}
         left_alone = 0
@@ -50,7 +50,7 @@ class RelayQueue:
         return left_alone
 
     def next_rows(self) -> list[OutboxRow]:
-        """The first waiting row of each key that has none in flight; they are in flight now."""
+        """The first waiting row of each key without a row in flight; these are now in flight."""
         ready = []
         for key in self._keys.values():
             if key.in_flight is None and key.waiting:
@@ -59,7 +59,7 @@ class RelayQueue:
         return ready
 
     def settle(self, row: OutboxRow) -> OutboxRow | None:
-        """The row was taken or parked: the key's next row, which is in flight now."""
+        """The row was sent or parked: return the key's next row, which is now in flight."""
         self._resting.pop(row.partition_key, None)
         key = self._keys[row.partition_key]
         key.in_flight = key.waiting.popleft() if key.waiting else None
@@ -68,13 +68,13 @@ class RelayQueue:
         return key.in_flight
 
     def put_back(self, row: OutboxRow) -> None:
-        """The row in flight was not sent after all; it is the key's first again."""
+        """The row in flight was not sent; it is the key's first row again."""
         key = self._keys[row.partition_key]
         key.in_flight = None
         key.waiting.appendleft(row)
 
     def fail(self, row: OutboxRow) -> int:
-        """The row was not taken: forget the key's rows; returns its failures in a row."""
+        """The row was refused: discard the key's rows; return its failures in a row."""
         key = self._keys.pop(row.partition_key)
         before = self._resting.get(row.partition_key)
         failures = 1 + (before.failures if before else 0)
@@ -82,18 +82,18 @@ class RelayQueue:
         return failures
 
     def rest(self, row: OutboxRow, *, until: float) -> None:
-        """A failed key is not taken again before this instant; the others go on."""
+        """A failed key is not sent again before this time; other keys continue."""
         self._resting[row.partition_key].until = until
 
     def unsettled(self) -> Counter[int]:
-        """Rows waiting or in flight, by shard; a shard without any is not in it."""
+        """Number of rows waiting or in flight, by shard; shards without rows are not included."""
         rows: Counter[int] = Counter()
         for key in self._keys.values():
             rows[key.shard] += len(key.waiting) + (key.in_flight is not None)
         return rows
 
     def retain_shards(self, shards: Collection[int]) -> None:
-        """Forget waiting rows of shards that are no longer ours; what is in flight may end."""
+        """Discard waiting rows of shards that are no longer owned; rows in flight may end."""
         for name, key in list(self._keys.items()):
             if key.shard not in shards:
                 key.waiting.clear()

@@ -1,7 +1,7 @@
-"""Whether a group remembers what it has heard for longer than it can hear it again.
+"""Check that a group's inbox marks are retained longer than events can be delivered again.
 
-Apart from the consumer because it is asked once, before anything is served: a mark that goes before
-its event would let the event take effect twice.
+Separate from the consumer because it is checked once, before the start: if a mark is deleted before
+its event, the event could take effect twice.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ def refuse_short_memory(memory: EventMemory, *, group: str) -> None:
     """Compare with the outbox, the event topics and the group's dead letters.
 
     Raises:
-        MemoryTooShortError: marks are not kept a week longer than all of them.
+        MemoryTooShortError: marks are not retained a week longer than all of them.
     """
     group_topics = [one for one in DEAD_LETTER_TOPICS if one.name == dead_letter_topic(group)]
     longest = max(memory.outbox, *(topic.retention for topic in (*TOPICS, *group_topics)))

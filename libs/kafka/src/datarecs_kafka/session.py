@@ -1,7 +1,7 @@
-"""One membership in a group, from join to leave: polls, works through batches, moves offsets last.
+"""One membership in a group, from join to leave: polls, handles batches, commits offsets last.
 
-Apart from the consumer because all it remembers dies with the membership: a lost connection or a
-moved group starts again from the committed offsets, and the inbox absorbs what repeats.
+Separate from the consumer because its state ends with the membership: after a lost connection or a
+rebalance it starts again from the committed offsets, and the inbox ignores repetitions.
 """
 
 from collections import deque
@@ -36,13 +36,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerLimits:
-    """Pace and patience; the defaults are those of the specification."""
+    """Intervals and limits; the defaults are those of the specification."""
 
     poll: timedelta = timedelta(milliseconds=500)
-    """Short because the library has no wake-up: a stop is seen this late at most."""
+    """Short because the library has no wake-up: the maximum delay of a stop."""
     max_records: int = 100
     batch: timedelta = timedelta(seconds=30)
-    """A poll's records that take longer are cut, far below the group's poll interval."""
+    """Maximum time for the records of a poll, far below the group's poll interval."""
     gap_check: timedelta = timedelta(hours=1)
     lag_every: timedelta = timedelta(seconds=15)
     join_anew: timedelta = timedelta(minutes=5)
@@ -51,7 +51,7 @@ class ConsumerLimits:
 
 @dataclass(slots=True)
 class Session:
-    """Driven by the consumer's thread alone."""
+    """Used only by the consumer's thread."""
 
     member: LogConsumer
     handling: Handling
@@ -61,9 +61,9 @@ class Session:
     limits: ConsumerLimits
     backoff: Backoff
     archive: EventArchive | None = None
-    """Where lost events are read again; without one a gap is told and no more."""
+    """Source of lost events; without it a gap is only reported."""
     lagging: set[str] = field(default_factory=set)
-    """Topics whose lag this process has told last; outlives the membership."""
+    """Topics with a lag gauge of this process; outlives the membership."""
     _refills: dict[str, Refill] = field(default_factory=dict, init=False)
     _lines: dict[Partition, Line] = field(default_factory=dict, init=False)
     _next_gap_check: float = field(default=0.0, init=False)
@@ -76,14 +76,14 @@ class Session:
 
     @property
     def verdict(self) -> str | None:
-        """Why the consumer must stop itself; None while it may go on."""
+        """Why the consumer must stop itself; None while it may continue."""
         return self.gauge.verdict()
 
     def turn(self, stop: Wake) -> None:
-        """Poll once and work through what came.
+        """Poll once and handle the records.
 
         Raises:
-            LogUnavailableError, LogAccessDeniedError: nothing was skipped; turn again later.
+            LogUnavailableError, LogAccessDeniedError: nothing was skipped; call again later.
         """
         self._resume_due()
         batches = dict(self.member.poll(self.limits.poll, max_records=self.limits.max_records))
@@ -99,13 +99,13 @@ class Session:
                 records = batches.pop(partition)
                 if partition in self._lines:
                     going_on = self._work_through(partition, records, until, stop)
-        finally:  # the log is away, or the group has moved on: what is left is polled again
+        finally:  # the log is unavailable, or a rebalance: remaining records are polled again
             for partition, records in batches.items():
                 self._seek(partition, records[0].offset)
         self._report_gauges()
 
     def close(self) -> None:
-        """Leave the group; only what an outage has left owed is still committed, if it is over."""
+        """Leave the group; commits only offsets that an outage has delayed, if it is over."""
         for end in (self._commit_owed, self.member.close, self.letters.close):
             try:
                 end()
@@ -121,7 +121,7 @@ class Session:
         until: float,
         stop: Wake,
     ) -> bool:
-        """Handle records in order and commit what is done; False when the group has moved on."""
+        """Handle records in order and commit finished ones; False after a rebalance."""
         line = self._lines[partition]
         done: int | None = None
         waiting = deque(records)
@@ -140,7 +140,7 @@ class Session:
         return done is None or self._commit(partition, line, done)
 
     def _take_some(self, line: Line, waiting: Sequence[LogRecord | Unreadable]) -> int:
-        """How many of the first records the offset may move past; 0 when the line has to wait."""
+        """Number of first records that the offset may pass; 0 if the line must wait."""
         first = waiting[0]
         if first.offset >= line.single_until:
             together = self.handling.handle_together(waiting)
@@ -153,7 +153,7 @@ class Session:
         return int(self._take(line, first))
 
     def _commit_owed(self) -> None:
-        """What was handled when the log went away, for no later record may ever come."""
+        """Commit records handled before an outage, because no later record may follow."""
         for partition in self._lines.keys() & self.member.assignment():
             line = self._lines[partition]
             if line.owed is not None:
@@ -176,7 +176,7 @@ class Session:
         return True
 
     def _take(self, line: Line, record: LogRecord | Unreadable) -> bool:
-        """True when the offset may move past the record."""
+        """True if the offset may pass the record."""
         if isinstance(record, Unreadable):
             self._pass_unreadable(record)
             return True
@@ -213,7 +213,7 @@ class Session:
             self._pause(paused, pause)
 
     def _set_aside(self, line: Line, record: LogRecord, poison: Poison) -> bool:
-        """Write the dead letter and await its ack; without it the partition waits."""
+        """Write the dead letter; without its acknowledgement the partition waits."""
         group = self.handling.group
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         attempts = line.tries if record.offset == line.offset else 1
@@ -266,11 +266,11 @@ class Session:
             self.member.seek(partition, offset)
 
     def _follow_assignment(self) -> None:
-        """Forget lost partitions, look once at gained ones, and at all of them each hour."""
+        """Discard lost partitions, check gained ones once, and check all of them each hour."""
         assigned = self.member.assignment()
         for lost in self._lines.keys() - assigned:
             del self._lines[lost]
-            self._next_lag = 0.0  # whoever has it now tells its lag, and this member no longer
+            self._next_lag = 0.0  # the new owner reports its lag, this member no longer does
         gained = assigned - self._lines.keys()
         if self._now() >= self._next_gap_check:
             self._next_gap_check = self._now() + self.limits.gap_check.total_seconds()
@@ -299,7 +299,7 @@ class Session:
     # --- lost events
 
     def _fill_again(self, partition: Partition, begin: int, *, certain: bool) -> None:
-        """What is missing comes before what the log still holds, so the partition waits."""
+        """Missing events come before those in the log, so the partition waits."""
         if self.archive is None:
             return
         topic, handling = partition.topic, self.handling
@@ -317,7 +317,7 @@ class Session:
         return refill is not None and partition in refill.starts
 
     def _refill(self, until: float, stop: Wake) -> bool:
-        """Handle lost events until the time is up; False when the group has moved on."""
+        """Handle lost events until the time limit; False after a rebalance."""
         for refill in tuple(self._refills.values()):
             if refill.line.resume_at is not None and refill.line.resume_at > self._now():
                 continue
@@ -327,7 +327,7 @@ class Session:
         return True
 
     def _refilled(self, refill: Refill, until: float, stop: Wake) -> bool:
-        """True when nothing is missing any more."""
+        """True if no event is missing."""
         while not stop.is_set() and self._now() <= until and self.verdict is None:
             try:
                 record = refill.next()
@@ -344,7 +344,7 @@ class Session:
         return False
 
     def _end_refill(self, refill: Refill) -> bool:
-        """From here on the gap counts as read; False when the group has moved on."""
+        """Mark the gap as read; False after a rebalance."""
         del self._refills[refill.topic]
         partitions = sorted(self._lines.keys() & refill.starts.keys())
         for partition in partitions:
@@ -358,7 +358,7 @@ class Session:
         return all(self._commit(one, self._lines[one], refill.starts[one]) for one in partitions)
 
     def _report_gauges(self) -> None:
-        """Paused partitions after each turn, lag now and then: that is a query to the broker."""
+        """Report paused partitions after each turn; lag less often: it is a query to the broker."""
         group, metrics = self.handling.group, self.handling.metrics
         paused = sum(line.resume_at is not None for line in self._lines.values())
         metrics.gauge("consumer_paused_partitions", paused, group=group)
@@ -370,7 +370,7 @@ class Session:
             start = line.committed or self.member.begin_offset(partition)
             behind = max(self.member.end_offset(partition) - start, 0)
             lags[partition.topic] = lags.get(partition.topic, 0) + behind
-        for topic in self.lagging | lags.keys():  # zero where nothing is left: a gauge forgets not
+        for topic in self.lagging | lags.keys():  # zero without lag: a gauge keeps its value
             metrics.gauge("consumer_lag_records", lags.get(topic, 0), group=group, topic=topic)
         self.lagging.clear()
         self.lagging.update(lags)

@@ -1,6 +1,6 @@
-"""Names of the steps that consumer and relay tell: those of the crash matrix.
+"""Names of the steps that consumer and relay report: those of the crash matrix.
 
-In one place, so that a test that kills at a step and a test that waits for it mean the same one.
+In one place, so that a test that kills at a step and a test that waits for it use the same step.
 """
 
 from datarecs_core.crashing import CrashPoint

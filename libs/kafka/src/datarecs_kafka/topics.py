@@ -1,7 +1,8 @@
 """Topics, principals and access rules of the broker, made from the event catalogue and compared.
 
-The one place that administers: services only ever find what stands here. Everything may be
-repeated; a rule of one of our principals that the catalogue does not grant is taken away.
+The only module that administers the broker: services use the topics and rights declared here.
+Everything is safe to repeat; a rule of a platform principal without a grant in the catalogue is
+removed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,11 +32,11 @@ from datarecs_events.catalogue import DEAD_LETTER_TOPICS, SUBSCRIPTIONS, TOPICS,
 from datarecs_kafka.access import BrokerAccess, connecting
 
 OPERATORS = "operators"
-"""People's principal: reads dead letters, writes nothing."""
+"""Principal for people: reads dead letters, writes nothing."""
 LOCAL_PARTITIONS = 3
 MAX_EVENT_BYTES = 524_288
-"""Limit of an event topic: twice what the codec accepts, and small enough that every record fits
-into a dead letter with its reason, whose producer sends at most 1 MiB."""
+"""Limit of an event topic: twice the codec's limit, and small enough that every record fits into a
+dead letter with its reason; the producer sends at most 1 MiB."""
 SHOWN_TRIES, SHOWN_PAUSE_S = 200, 0.05
 DECLARED: tuple[TopicDef, ...] = (*TOPICS, *DEAD_LETTER_TOPICS)
 GROUPS = tuple(sorted({str(one.service) for one in SUBSCRIPTIONS}))
@@ -54,7 +55,7 @@ class Right(NamedTuple):
 
 
 def rights() -> frozenset[Right]:
-    """Every right that exists; Describe follows from each by itself."""
+    """Every right that exists; each implies Describe."""
     granted = {Right(who, "WRITE", "TOPIC", t.name) for t in DECLARED for who in t.writers}
     granted |= {Right(who, "READ", "TOPIC", t.name) for t in DECLARED for who in t.readers}
     granted |= {Right(OPERATORS, "READ", "TOPIC", t.name) for t in DEAD_LETTER_TOPICS}
@@ -77,22 +78,17 @@ def configuration(topic: TopicDef, *, local: bool) -> dict[str, str]:
     return settings
 
 
-def apply(
-    bootstrap: str, *, username: str, password: str, principals: Mapping[str, str], local: bool
-) -> tuple[str, ...]:
-    """Make the broker agree with the catalogue; what was changed, in words.
+def apply(access: BrokerAccess, *, principals: Mapping[str, str], local: bool) -> tuple[str, ...]:
+    """Make the broker agree with the catalogue; return the changes as text.
 
     Args:
-        bootstrap: `host:port` of the broker.
-        username: an administrator, SCRAM-SHA-512.
-        password: of that administrator.
-        principals: user -> password, made or given this password.
-        local: one node: 3 partitions, one replica; else as the catalogue says with 3 replicas.
+        access: of an administrator.
+        principals: user -> password; created, or changed to this password.
+        local: one node: 3 partitions, one replica; else partitions of the catalogue, 3 replicas.
 
     Raises:
         LogUnavailableError: the broker cannot be reached, or it refused a change.
     """
-    access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
     with administration(access) as admin:
         changes = _make_topics(admin, local=local)
         changes += set_configuration(admin, _deviating(admin, DECLARED, local=local))
@@ -102,9 +98,8 @@ def apply(
         return tuple(changes)
 
 
-def verify(bootstrap: str, *, username: str, password: str, local: bool) -> tuple[str, ...]:
-    """What differs between broker and catalogue, in words; empty when nothing does."""
-    access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
+def verify(access: BrokerAccess, *, local: bool) -> tuple[str, ...]:
+    """Differences between broker and catalogue as text; empty if there are none."""
     with administration(access) as admin:
         counts = _partition_counts(admin)
         differences = []
@@ -164,7 +159,7 @@ def _make_topics(admin: KafkaAdminClient, *, local: bool) -> list[str]:
 def _deviating(
     admin: KafkaAdminClient, topics: Sequence[TopicDef], *, local: bool
 ) -> dict[str, dict[str, str]]:
-    """Topic -> settings that are not as they should be, with the value they should have."""
+    """Topic -> settings that differ, with their required values."""
     wanted = {topic.name: configuration(topic, local=local) for topic in topics}
     if not wanted:
         return {}
@@ -185,7 +180,7 @@ def _deviating(
 def set_configuration(
     admin: KafkaAdminClient, settings: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Set these settings of these topics; what was done, in words."""
+    """Set these settings of these topics; return the changes as text."""
     if settings:
         admin.alter_configs(
             [
@@ -226,22 +221,22 @@ def _make_rights(admin: KafkaAdminClient, access: BrokerAccess) -> list[str]:
 
 
 def wait_until(shown: Callable[[], bool], access: BrokerAccess) -> None:
-    """A change is accepted by the controller first; the broker obeys a moment later."""
+    """Wait for a change: the controller accepts it first, the broker applies it later."""
     for _ in range(SHOWN_TRIES):
         if shown():
             return
         Event().wait(SHOWN_PAUSE_S)
-    raise LogUnavailableError(where=access.bootstrap, cause="accepted changes do not take effect")
+    raise LogUnavailableError(where=access.bootstrap, cause="accepted changes have no effect")
 
 
 def _read_rights(admin: KafkaAdminClient) -> frozenset[Right]:
-    """Rules of principals that the catalogue knows; other people's rules are not ours to judge."""
+    """Rules of principals in the catalogue; rules of other principals are ignored."""
     ours = {one.principal for one in rights()}
     everything = ACLFilter(
         principal=None,
         host=None,
         operation=ACLOperation.ANY,
-        permission_type=ACLPermissionType.ALLOW,  # a denial can only narrow what we grant
+        permission_type=ACLPermissionType.ALLOW,  # a denial can only restrict the grants
         resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
     )
     acls, _ = admin.describe_acls(everything)

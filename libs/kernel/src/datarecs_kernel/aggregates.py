@@ -1,6 +1,6 @@
 """The functions of measures in DuckDB's SQL, per group of one source: exact, or an overflow.
 
-Sums are whole units, so no order of rows changes a digit and nothing wraps. Columns of a measure
+Sums are whole units, so the order of rows has no effect and nothing wraps. Columns of a measure
 before its result are `a<measure>_<part>`.
 """
 
@@ -49,7 +49,7 @@ class Aggregate:
 
     @property
     def at(self) -> str:
-        """Behind the letter of its result's columns."""
+        """Suffix of its result columns, after their letter."""
         return f"{self.measure.index}_{self.source}"
 
     @property
@@ -63,7 +63,7 @@ class Aggregate:
 
     @property
     def _is_plain(self) -> bool:
-        """A sum that needs no units: DuckDB's own is exact and it has no digits to lose."""
+        """A sum that needs no units: DuckDB's sum is exact, and there are no digits to round."""
         amount, plan = self._amount, self.measure.plan
         if amount is None or plan.function is Function.AVG or amount.stateful:
             return False
@@ -89,7 +89,7 @@ class Aggregate:
         return columns
 
     def _sums(self, field: Field, value: str) -> Columns:
-        """Of a column with the values that are added up."""
+        """Aggregations of a column with the summands."""
         name, form = self._name, self._sum_form(field)
         if self._is_whole(form):
             return {f"{name}_s": f"sum({value})"}
@@ -99,17 +99,17 @@ class Aggregate:
         }
 
     def _sum_form(self, field: Field) -> Form:
-        """Of the values that are added up."""
+        """Aggregations of the summands."""
         return field.form
 
     def _is_whole(self, form: Form) -> bool:
-        """Values are added up as they are."""
+        """Values are added without conversion."""
         return form.precision <= PART_DIGITS or not self.in_parts
 
     def steps(self) -> Iterator[Columns]:
-        """Columns that are made one after another of the collected ones: `_u`, units of the result.
+        """Columns computed in order from the aggregated ones: `_u`, units of the result.
 
-        NULL without a value, and where it needs more than 38 digits.
+        NULL without a value, and if it needs more than 38 digits.
         """
         name, amount = self._name, self._amount
         if self._is_plain:
@@ -147,7 +147,7 @@ class Aggregate:
         return divided(units, f"CAST({10**lost} AS HUGEINT)") if lost else units
 
     def _lost_digits(self, form: Form) -> int:
-        """Digits that `round` takes from decimals of a form."""
+        """Digits that `round` removes from decimals of a form."""
         places = self.measure.plan.rules.round
         if form.kind is not FormKind.DECIMAL or places is None:
             return 0
@@ -155,7 +155,7 @@ class Aggregate:
 
     @property
     def _exact_form(self) -> Form:
-        """Of the result before rules."""
+        """The form of the result before rules."""
         field, plan = self.measure.field, self.measure.plan
         if field is None or field.role in {Role.PRESENCE, Role.DISTINCT}:
             return self.measure.result
@@ -169,11 +169,11 @@ class Aggregate:
 
     @property
     def _scale(self) -> int:
-        """Of the units of the result."""
+        """The scale of the units of the result."""
         return self._exact_form.scale - self._lost_digits(self._exact_form)
 
     def columns(self) -> Columns:
-        """`v`, `x`, `r` of the compared value; `o`, `w` and `t` where there are such."""
+        """`v`, `x`, `r` of the compared value; `o`, `w` and `t` if they exist."""
         measure, at = self.measure, self.at
         results = {f"v{at}": self._if_valid(self._filled(self._compared()))}
         if measure.may_be_invalid:
@@ -189,7 +189,7 @@ class Aggregate:
 
     @property
     def may_overflow(self) -> bool:
-        """A column `o` says which groups' results 38 digits do not hold."""
+        """Whether a column `o` marks the groups with a result of more than 38 digits."""
         return self._amount is not None and not self._is_plain
 
     @property
@@ -198,7 +198,7 @@ class Aggregate:
         return self._amount is not None and self._amount.stateful
 
     def totals(self) -> tuple[Part, ...]:
-        """What is added up of `columns` for the total of all groups."""
+        """The summand from `columns` for the total of all groups."""
         if self._amount is None or not self._amount.stateful:
             return parts_of(self.measure.result, f"v{self.at}")
         halves = halves_of(f"t{self.at}")
@@ -251,7 +251,7 @@ class Aggregate:
         )
 
     def _is_finite(self) -> str:
-        """No special value and none that is INVALID."""
+        """No special value and no INVALID value."""
         tests = (
             [f"{self._name}_z & {_SPECIAL:d} = 0"] if self._amount and self._amount.stateful else []
         )

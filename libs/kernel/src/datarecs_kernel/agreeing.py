@@ -1,9 +1,8 @@
-"""Agreement in whole units: the kernel's own arithmetic of tolerances, a column at a time.
+"""Agreement in whole units: the kernel's arithmetic of tolerances, by column.
 
-A number or time is the integer that its scale counts in (`exact_amounts`). A limit is multiplied
-out once, and every question is a comparison of products of integers, which have no size that ends
-(`whole_units`). Core's rules say the same with decimals; a test holds both against each other, and
-neither calls the other.
+A number or time is an integer in units of its scale (`exact_amounts`). A limit is multiplied out
+once, and every check compares products of integers of unlimited size (`whole_units`). Core defines
+the same rules with decimals; a test compares both, and neither calls the other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,27 +42,27 @@ from datarecs_kernel.whole_units import (
 )
 
 _Holds = Callable[[Sequence[Integers], Units], Flags]
-"""Of a set's numbers and the reference's."""
+"""Compares a set's numbers with those of the reference."""
 _Set = tuple[int, ...]
-"""Indexes of sources that are compared with each other."""
+"""Indexes of two sources to compare."""
 
 
 class Judgements(NamedTuple):
-    """What tolerances say, place by place."""
+    """The result of tolerances, per place."""
 
     within: Flags
     tolerance_within: Sequence[Flags]
-    """Per declared tolerance, taken alone."""
+    """Result per declared tolerance, each alone."""
     odd: Numbers
-    """The one source outside to every other while the others agree; NOBODY of fewer than three."""
+    """The source that is outside while all others agree; NOBODY with fewer than three sources."""
     is_cut: Flags
-    """Equal once all are cut to the coarsest declaration."""
+    """Equal after all are truncated to the coarsest declared precision."""
     sizes: NDArray[np.float64]
     """Doubles nearest to the largest |delta|."""
     has_size: Flags
-    """Something can be subtracted."""
+    """Whether a delta exists."""
     largest: str | None
-    """Size key of the largest |delta| of all places; None without."""
+    """Size key of the largest |delta| of all places; None without deltas."""
 
 
 class Agreement:
@@ -71,8 +70,8 @@ class Agreement:
 
     Args:
         measure: of the stage.
-        form: of what is compared.
-        sources: how many there are.
+        form: of the compared values.
+        sources: the number of sources.
         reference: index of the reference source.
     """
 
@@ -93,10 +92,10 @@ class Agreement:
         return _any(self._unequal(first, each) for each in others)
 
     def judge(self, values: Sequence[Values]) -> Judgements:
-        """How places stand to the tolerances.
+        """Compare places with the tolerances.
 
         Args:
-            values: of every source; at no place are all of them equal.
+            values: of every source; at each place at least two differ.
         """
         unequal: dict[_Set, Flags] = {}
         if self.sources >= MIN_SOURCES_FOR_ODD:
@@ -141,7 +140,7 @@ class Agreement:
         )
 
     def _set_within(self, chosen: _Set, part: Amounts, equal: Mapping[_Set, Flags]) -> list[Flags]:
-        """Per tolerance, whether it lets the set pass."""
+        """Per tolerance, whether the set is within it."""
         known = _every(part.units[each].known for each in chosen)
         numbers = [part.units[each].numbers for each in chosen]
         reference = part.units[self.reference]
@@ -179,19 +178,19 @@ class Agreement:
             left = [cut_by(each, unit) for each in numbers]
         else:
             unit = 10 ** max(part.scale - (cut.scale or 0), 0)
-            # Towards zero: digits are cut off, whatever the sign.
+            # Towards zero: digits are removed, for both signs.
             left = [cut_by(np.abs(each), unit) * np.sign(each) for each in numbers]
         return known & _every(left[0] == each for each in left[1:])
 
 
 def has_nulls(values: Sequence[Values]) -> Flags:
-    """Where some source has NULL."""
+    """Places where at least one source has NULL."""
     none = np.zeros(len(values[0].plain), np.bool_)
     return reduce(np.logical_or, (each.is_null for each in values if each.plain.null_count), none)
 
 
 def has_invalid(values: Sequence[Values]) -> Flags:
-    """Where some source has an INVALID value."""
+    """Places where at least one source has an INVALID value."""
     none = np.zeros(len(values[0].plain), np.bool_)
     return reduce(np.logical_or, (each.is_invalid for each in values if each.has_invalid), none)
 
@@ -208,7 +207,7 @@ def is_nan(form: Form, values: pa.Array) -> Flags:
 
 
 def _merged(parts: Sequence[tuple[Amounts, Judgements]], rows: int) -> Judgements:
-    """One judgement of all places."""
+    """One check of all places."""
     (first, whole), *others = parts
     if first.at is None and not others:
         return whole
@@ -255,7 +254,7 @@ def _sets(compare_to: CompareTo, sources: int, reference: int) -> list[_Set]:
 
 
 def _compiled(tolerance: Tolerance, scale: int, bound: Bound) -> _Holds:
-    """A question about unequal values, in integers."""
+    """A check of unequal values, in integers."""
     edge = 0 if bound is Bound.INCLUSIVE else 1
     match tolerance:
         case ExactTolerance():

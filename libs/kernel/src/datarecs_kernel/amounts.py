@@ -1,6 +1,6 @@
-"""Prepared values as their columns hold them: amounts of sums with their state, and all others.
+"""Prepared values in the form of their columns: amounts of sums with their state, and all others.
 
-Whoever prepares values one by one ends here; SQL that prepares whole columns makes the same.
+Used where values are prepared one by one; SQL that prepares whole columns gives the same result.
 """
 
 from decimal import Decimal
@@ -14,12 +14,12 @@ from datarecs_kernel.forms import Form
 from datarecs_kernel.layout import Field, Role
 
 FLOAT_PLACES = 18
-"""Digits after the point with which floats are added up."""
+"""Digits after the point in sums of floats."""
 _FLOAT_LIMIT = Decimal(10**20)
 
 
 class AmountState(IntFlag):
-    """What an amount is besides a number that its decimal holds."""
+    """States of an amount that its decimal does not represent."""
 
     NAN = 1
     POSITIVE = 2
@@ -27,11 +27,11 @@ class AmountState(IntFlag):
     WIDE = 8
     """Needs more digits than the decimal has."""
     ROUNDED = 16
-    """A float that lost digits after the eighteenth place."""
+    """A float that was rounded at the eighteenth place."""
 
 
 def column_value(value: Value, field: Field) -> object:
-    """What the column of a field holds for a prepared value that is neither INVALID nor an amount.
+    """The column value of a prepared value that is neither INVALID nor an amount.
 
     Raises:
         ArithmeticError: a time that is infinite or finer than the column.
@@ -46,7 +46,7 @@ def column_value(value: Value, field: Field) -> object:
 
 
 def column_amount(value: Value, form: Form, *, is_float: bool) -> tuple[Decimal | None, int]:
-    """A number as sums add it, and its state."""
+    """A number as a summand, and its state."""
     content = value.content
     if not isinstance(content, Decimal):
         return None, 0

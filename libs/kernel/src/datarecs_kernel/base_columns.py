@@ -1,7 +1,7 @@
-"""Stored columns in the form of their own type, before map, cast and rules.
+"""Stored columns in the form of their type, before map, cast and rules.
 
-Here a type of DuckDB becomes a form of ours: times become numbers, -0.0 becomes 0.0, and what a
-bare numeric cannot hold is INVALID.
+Converts types of DuckDB to forms of the kernel: times become numbers, -0.0 becomes 0.0, and a value
+that numeric without precision cannot hold is INVALID.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from datarecs_kernel.forms import NUMBER, Form, FormKind, form_of
 from datarecs_kernel.stored_files import StoredColumn
 
 _LATEST, _EARLIEST = 2**63 - 1, -(2**63) + 1
-"""What stands for the infinities in columns of microseconds."""
+"""Values that represent the infinities in columns of microseconds."""
 _EPOCH = "DATE '1970-01-01'"
 
 
@@ -25,11 +25,11 @@ class BaseColumn:
     value: str
     source: str
     raw: str | None = None
-    """Bytes of INVALID values, else NULL; None where there are none."""
+    """Bytes of INVALID values, else NULL; None if there are none."""
 
     @property
     def payload(self) -> str:
-        """The encoding's payload of INVALID values: equal to those of no other source."""
+        """The payload of INVALID values in the encoding: never equal to that of another source."""
         if self.raw is None:
             return "CAST(NULL AS BLOB)"
         return f"({blob(encode(text(self.source)))} || {self.raw})"
@@ -50,11 +50,11 @@ def base_column(
     """A stored column as values of its canonical type.
 
     Args:
-        stored: None where some files lack the column: NULL.
-        kind: as the scan delivers it.
-        source: whose column it is.
-        wide: it may hold unsigned numbers of 64 bits.
-        raw: SQL of the bytes of INVALID values that stand beside it.
+        stored: None (all NULL) if the column is missing in the files.
+        kind: its type in the scan.
+        source: of the column.
+        wide: it may contain unsigned numbers of 64 bits.
+        raw: SQL of the companion column with the bytes of INVALID values.
     """
     form = form_of([kind], wide_integers=wide)
     if form is None:
@@ -68,7 +68,7 @@ def base_column(
 
 
 def duckdb_type(sql_type: str) -> str:
-    """Of a column type as layouts name it."""
+    """The form of a column type in layouts."""
     return {"STRING": "VARCHAR", "BINARY": "BLOB", "INT": "INTEGER"}.get(sql_type, sql_type)
 
 
@@ -77,7 +77,7 @@ def null_of(form: Form) -> str:
 
 
 def _checked_text(stored: StoredColumn, form: Form, source: str) -> BaseColumn:
-    """Bytes as text; what is no UTF-8 is INVALID."""
+    """Bytes as text; bytes that are not UTF-8 are INVALID."""
     value = f"TRY(decode({stored.sql}))"
     raw = f"CASE WHEN {stored.sql} IS NOT NULL AND {value} IS NULL THEN {stored.sql} END"
     return BaseColumn(form=form, value=value, source=source, raw=raw)
@@ -87,7 +87,7 @@ def _value(stored: StoredColumn, kind: CanonicalType, form: Form) -> str:
     column = stored.sql
     match kind.kind:
         case TypeKind.FLOAT32 | TypeKind.FLOAT64:
-            # Adding zero turns -0.0 into 0.0, and nothing else into anything else.
+            # Adding zero turns -0.0 into 0.0 and changes no other value.
             return f"(CAST({column} AS DOUBLE) + CAST(0 AS DOUBLE))"
         case TypeKind.DATE:
             return f"({column} - {_EPOCH})"
@@ -101,7 +101,7 @@ def _value(stored: StoredColumn, kind: CanonicalType, form: Form) -> str:
 
 
 def _bytes(stored: StoredColumn) -> str:
-    """Binaries as they are; UUIDs as 16 bytes."""
+    """Binaries unchanged; UUIDs as 16 bytes."""
     if stored.type == "BLOB":
         return stored.sql
     return f"unhex(replace(CAST({stored.sql} AS VARCHAR), '-', ''))"
@@ -112,7 +112,7 @@ def _moment(stored: StoredColumn, form: Form) -> str:
     column, is_finer = stored.sql, stored.type.endswith("_NS")
     units = f"epoch_ns({column})" if is_finer else f"epoch_us({column})"
     if stored.type.startswith("TIMESTAMP"):
-        # DuckDB calls the first and the last of 64 bits infinite, and has no number for them.
+        # DuckDB uses the first and last of 64 bits as infinities, which have no number.
         edges = (
             f"CASE WHEN {column} = 'infinity' THEN {_LATEST} "
             f"WHEN {column} = '-infinity' THEN {_EARLIEST} END"
@@ -124,7 +124,7 @@ def _moment(stored: StoredColumn, form: Form) -> str:
 
 
 def _bare_numeric(base: BaseColumn) -> BaseColumn:
-    """Text of a number; what needs more than 38 digits is INVALID."""
+    """Text of a number; a number of more than 38 digits is INVALID."""
     column = base.value
     plain = plain_number(column)
     written = (

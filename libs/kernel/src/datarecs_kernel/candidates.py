@@ -1,7 +1,7 @@
-"""Differences of one task that may be stored, in files of their own until all are counted.
+"""Differences of one task that may be stored, in temporary files until all are counted.
 
-Everything is a candidate until the limit of the stage is passed. From then on the cut over the
-rows so far decides, and texts are made for the candidates alone.
+Every difference is a candidate until the limit of the stage is exceeded. After that a cut over the
+rows so far selects candidates, and texts are made only for candidates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,26 +36,26 @@ from datarecs_kernel.unidentified import (
 )
 
 CANDIDATES = "candidates-"
-"""Begins the names of files."""
+"""Prefix of file names."""
 BATCH_ROWS = 2**16
-"""Rows in a batch of the files, where their texts are not long (`database.BATCH_BYTES`)."""
+"""Rows in a batch of the files; fewer if texts are long (`database.BATCH_BYTES`)."""
 _SLACK = 3
-"""By how much the files may outgrow the limit before they are written anew."""
+"""Factor by which the files may exceed the limit before they are rewritten."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _CHOOSING = ("measure", GROUP, SIZE)
-"""Columns on which the choice depends, beside keys."""
+"""Columns that the choice uses, in addition to keys."""
 
 
 class CandidateFiles:
     """Keys of groups and rows of differences, in pairs of files that are written one by one."""
 
     def __init__(self, layout: Layout, directory: Path, names: Sequence[str]) -> None:
-        """For new files, or for those with these names."""
+        """Use new files, or the files with these names."""
         self.names = list(names)
         self.rows = 0
         """Written so far."""
         self._directory = directory
-        # A column that is always there, so that keys without parts have a length.
+        # A column that always exists, so that keys without parts have a length.
         keys = [(name, native_of(layout, name)) for name in layout.key_names]
         self._schemas = [pa.schema([*keys, (GROUP, pa.int64())]), unidentified_schema()]
         self._writers: list[pa.ipc.RecordBatchStreamWriter] = []
@@ -63,7 +63,7 @@ class CandidateFiles:
         self._rows_waiting = self._bytes_waiting = 0
 
     def add(self, name: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> None:
-        """Write groups and differences; the file has this name if a new one is begun."""
+        """Write groups and differences; `name` is used if a new file is started."""
         if GROUP not in keys.schema.names:
             keys = keys.append_column(GROUP, pa.array(np.arange(keys.num_rows)))
         if not self._writers:
@@ -76,7 +76,7 @@ class CandidateFiles:
             self._flush()
 
     def close(self) -> None:
-        """End the files; what is added later goes to new ones."""
+        """Close the files; later rows go to new files."""
         if self._waiting:
             self._flush()
         for writer in self._writers:
@@ -84,11 +84,11 @@ class CandidateFiles:
         self._writers = []
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Batches of keys and rows, once closed."""
+        """Batches of keys and rows; only after `close`."""
         return self._read(None)
 
     def read_choosing(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The same, with those columns of rows alone on which the choice depends."""
+        """The same batches, with only the row columns that the choice uses."""
         fields = [self._schemas[1].get_field_index(name) for name in _CHOOSING]
         return self._read(pa.ipc.IpcReadOptions(included_fields=fields))
 
@@ -132,7 +132,7 @@ class CandidateFiles:
 def choices_of(
     connection: Connection, layout: Layout, keys: pa.RecordBatch, rows: pa.RecordBatch
 ) -> Choices:
-    """What decides about rows of the files."""
+    """The columns of the files that the choice uses."""
     ranks = ranks_of(connection, layout.keys, keys)
     sizes = rows.column(SIZE).fill_null(NO_SIZE).to_numpy(zero_copy_only=False)
     measures = rows.column("measure").to_numpy().astype(np.int64)
@@ -140,12 +140,12 @@ def choices_of(
 
 
 class Candidates:
-    """Of one attempt of a task."""
+    """Candidates of one attempt of a task."""
 
     def __init__(self, layout: Layout, directory: Path, attempt: str) -> None:
         self.layout, self.caps = layout, layout.stage.caps
         self.differences = 0
-        """How many were added."""
+        """Number of added differences."""
         self._directory, self._attempt, self._begun = directory, attempt, 0
         self._files = CandidateFiles(layout, directory, ())
         self._unidentified = Unidentified(layout)
@@ -156,7 +156,7 @@ class Candidates:
     def add(
         self, connection: Connection, keys: pa.RecordBatch, differences: Sequence[Differences]
     ) -> None:
-        """Take differences of groups with these keys.
+        """Add differences of groups with these keys.
 
         Args:
             connection: for ranks.
@@ -177,7 +177,7 @@ class Candidates:
         self._choose(connection, keys, differences)
 
     def close(self) -> list[str]:
-        """End the files; their names."""
+        """Close the files and return their names."""
         self._files.close()
         return self._files.names
 
@@ -202,7 +202,7 @@ class Candidates:
     def _is_candidate(self, rows: Choices) -> Flags:
         if self._cut is None:
             raise RuntimeError("there is no cut before the limit is passed")
-        # Of sizes that rise from row to row only the last ones of a batch are worth a text.
+        # If sizes increase from row to row, only the last rows of a batch need texts.
         by_size = self._cut.allows_size(rows)
         by_size[by_size] = largest(rows.take(by_size), self.caps)
         return by_size | self._cut.allows_rank(rows)
@@ -224,7 +224,7 @@ class Candidates:
         files.add(f"{CANDIDATES}{self._attempt}-{self._begun}", keys, rows)
 
     def _tighten(self, connection: Connection) -> None:
-        """Make the cut anew; write the files anew if most of their rows are no candidates now."""
+        """Recompute the cut; rewrite the files if most of their rows are no longer candidates."""
         rows = joined([self._rows, *self._added])
         self._cut, self._added = candidate_cut(rows, self.caps, len(self._measures)), []
         self._rows = rows.take(self._cut.allows(rows))
@@ -241,7 +241,7 @@ class Candidates:
 
 
 def flags_at(rows: int, places: Sequence[Numbers]) -> Flags:
-    """Flags of so many rows, set at some places."""
+    """Flags of `count` rows, set at some places."""
     flags = np.zeros(rows, np.bool_)
     for at in places:
         flags[at] = True

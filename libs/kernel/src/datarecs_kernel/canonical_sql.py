@@ -1,7 +1,7 @@
-"""Texts of values before rules and what sorts them, in DuckDB's SQL.
+"""Texts of values before rules and their sort keys, in DuckDB's SQL.
 
-What `core.comparison.values.canonical` and `sort_keys` write in Python, character by character.
-Every function takes SQL and gives SQL; NULL stays NULL.
+The same texts as `core.comparison.values.canonical` and `sort_keys` in Python, character by
+character. Every function takes and returns SQL; NULL stays NULL.
 """
 
 from datarecs_kernel.encoding import number_order, number_text
@@ -10,12 +10,12 @@ from datarecs_kernel.sort_keys import BROKEN, VALID
 
 
 def is_written(form: Form) -> bool:
-    """Whether SQL writes the canonical text of every value; it does not of times."""
+    """Whether SQL can write the canonical text of every value; false for times."""
     return not form.is_moment
 
 
 def text_of(form: Form, value: str) -> str:
-    """As people read it in differences."""
+    """The text that differences show."""
     match form.kind:
         case FormKind.TEXT | FormKind.JSON:
             return value
@@ -32,17 +32,17 @@ def text_of(form: Form, value: str) -> str:
 
 
 def sort_key(form: Form, value: str) -> str:
-    """What sorts texts of valid values canonically."""
+    """The sort key of texts of valid values, in canonical order."""
     return f"('{VALID}' || {_order(form, value)})"
 
 
 def invalid_text(raw: str) -> str:
-    """Of the bytes of an INVALID value."""
+    """The text of an INVALID value, from its bytes."""
     return f"('INVALID(0x' || lower(hex({raw})) || ')')"
 
 
 def invalid_sort_key(payload: str) -> str:
-    """INVALID values come last."""
+    """The sort key of INVALID values; they come last."""
     return f"('{BROKEN}' || hex({payload}))"
 
 

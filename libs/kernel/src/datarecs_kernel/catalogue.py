@@ -1,4 +1,4 @@
-"""The columns of every source as its rows, for schema stages: the plan knows them all."""
+"""The columns of every source as rows, for schema stages; the plan contains all of them."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from datarecs_kernel.stored_files import StoredColumn
 
 
 def list_columns(stage: StagePlan) -> list[Delivered]:
-    """One row per column of each source, in place of the source's rows; nothing is read."""
+    """One row per column of each source, instead of the source's rows; nothing is read."""
     return [
         _list(scan, rows)
         for scan, rows in zip(over_columns(stage).scans, column_rows(stage), strict=True)

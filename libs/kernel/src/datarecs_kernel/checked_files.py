@@ -1,7 +1,8 @@
-"""Parquet files with texts as bytes, for sources that hold what is no UTF-8.
+"""Parquet files with texts as bytes, for sources with text that is not UTF-8.
 
-DuckDB refuses a file whole for one such text; Arrow's reader hands the bytes over. It is slower, so
-files are read in this way only once DuckDB has refused one, or cannot be given a file's path.
+DuckDB refuses a whole file because of one such text; Arrow's reader returns the bytes. It is
+slower, so files are read this way only after DuckDB has refused one, or if DuckDB cannot accept its
+path.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.stored_files import FileGroup, StoredColumn, StoredFiles, folder_values
 
 REFUSED_TEXT = "Invalid string encoding"
-"""In what DuckDB says of a text that is no UTF-8."""
+"""Part of DuckDB's message about a text that is not UTF-8."""
 _numbers = count()
 
 
@@ -28,7 +29,7 @@ def checked_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGro
     """The files by their columns and folders; texts are of the type BLOB.
 
     Raises:
-        SourceFailedError: a file is no readable Parquet file.
+        SourceFailedError: a file is not a readable Parquet file.
     """
     alike: dict[tuple[object, ...], list[PinnedFile]] = {}
     schemas = {file.path: _schema(stored, file) for file in stored.files}
@@ -45,7 +46,7 @@ def _schema(stored: StoredFiles, file: PinnedFile) -> pa.Schema:
     try:
         schema = pq.ParquetFile(stored.root / file.path).schema.to_arrow_schema()
     except (pa.ArrowException, OSError) as cause:
-        message = f"{file.path} is no readable Parquet file; deliver it again"
+        message = f"{file.path} is not a readable Parquet file; deliver it again"
         raise SourceFailedError(RunDetail.CORRUPT_SOURCE, stored.source, message) from cause
     return pa.schema([pa.field(field.name, _bytes(field.type)) for field in schema])
 
@@ -76,7 +77,7 @@ def _group(
 
 
 class _NumberedColumns:
-    """Files whose columns DuckDB could not tell apart by their names; read anew each time."""
+    """Files with column names that DuckDB cannot distinguish; read again each time."""
 
     def __init__(self, paths: list[str], schema: pa.Schema) -> None:
         self._paths = paths

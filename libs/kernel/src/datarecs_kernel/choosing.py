@@ -1,7 +1,7 @@
 """Which of too many differences are stored: `core.comparison.results.differences.choose_rows`.
 
-A cut says it of single rows, so it can be made where all rows are known and used in every task. A
-cut over some of the rows never refuses a row that the cut over all of them allows.
+A cut decides for single rows, so it can be computed over all rows and used in every task. A cut
+over some of the rows never refuses a row that the cut over all rows allows.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from datarecs_kernel.layout import Layout
 from datarecs_kernel.ranks import Ranks
 
 NO_SIZE = -1.0
-"""Of differences that have no delta: below every |delta|."""
+"""Size of differences without a delta: below every |delta|."""
 _HIGHEST = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the choice depends on, row by row."""
+    """The input of the choice, row by row."""
 
     ranks: Ranks
     """Of their groups."""
     sizes: NDArray[np.float64]
     """The largest |delta|, or NO_SIZE."""
     measures: Numbers
-    """Places in `measure_names`."""
+    """Indexes in `measure_names`."""
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -53,7 +53,7 @@ def joined(parts: Sequence[Choices]) -> Choices:
 
 
 def measure_names(layout: Layout) -> list[str]:
-    """Of everything that can differ, in the order that decides between equal ranks."""
+    """Names of all measures, in the order that decides between equal ranks."""
     return sorted({PRESENCE, ROWS, *(each.plan.name for each in layout.measures)})
 
 
@@ -62,9 +62,9 @@ class Cut:
     """The last rows that are stored."""
 
     sizes: tuple[float, ...]
-    """By measure, the smallest size of those stored for their size; NaN without any."""
+    """Per measure, the smallest size of the rows stored for their size; NaN without any."""
     ranks: tuple[int, ...]
-    """By measure, the largest rank among those of that size."""
+    """Per measure, the largest rank of the rows with that size."""
     last: tuple[int, int] | None
     """Rank and measure of the last row stored for its rank; None without any."""
 
@@ -73,14 +73,14 @@ class Cut:
         return self.allows_size(rows) | self.allows_rank(rows)
 
     def allows_size(self, rows: Choices) -> Flags:
-        """Those among the largest of their measure."""
+        """The rows among the largest of their measure."""
         sizes = np.array(self.sizes)[rows.measures]
         ranks = np.array(self.ranks, np.uint64)[rows.measures]
         ties = (rows.sizes == sizes) & (rows.ranks <= ranks)
         return np.asarray((rows.sizes > sizes) | ties)
 
     def allows_rank(self, rows: Choices) -> Flags:
-        """Those of the groups with the smallest ranks."""
+        """The rows of the groups with the smallest ranks."""
         if self.last is None:
             return np.zeros(len(rows), np.bool_)
         rank, measure = np.uint64(self.last[0]), self.last[1]
@@ -89,18 +89,18 @@ class Cut:
 
 
 def candidate_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
-    """Allows every row that can be stored whatever rows are still to come.
+    """A cut that allows every row that may be stored, for any later rows.
 
     Args:
         rows: differences so far.
         caps: of the stage.
-        measures: how many names there are.
+        measures: the number of names.
     """
     is_large = largest(rows, caps)
     cut = _cut(rows, is_large, caps, measures)
     most = min(caps.largest_per_measure, caps.max_rows)
     counts = np.bincount(rows.measures[is_large], minlength=measures)
-    # A measure with fewer large rows than are stored takes any size that is still to come.
+    # A measure with fewer rows than its limit accepts any later size.
     sizes = np.where(counts < most, NO_SIZE / 2, cut.sizes)
     cut = replace(cut, sizes=tuple(sizes.tolist()))
     if len(rows) < max(caps.max_rows, int(np.count_nonzero(is_large))):
@@ -109,7 +109,7 @@ def candidate_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
 
 
 def final_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
-    """Allows exactly what is stored, of all differences or of those that a cut allowed."""
+    """A cut that allows exactly the stored rows, of all rows or those of an earlier cut."""
     chosen = np.flatnonzero(largest(rows, caps))
     if len(chosen) > caps.max_rows:
         chosen = chosen[_by_turn(rows.take(chosen))][: caps.max_rows]
@@ -119,7 +119,7 @@ def final_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
 
 
 def largest(rows: Choices, caps: Caps) -> Flags:
-    """As many rows of each measure as are stored for their size."""
+    """The rows of each measure that are stored for their size."""
     most = min(caps.largest_per_measure, caps.max_rows)
     flags = np.zeros(len(rows), np.bool_)
     for measure in np.unique(rows.measures) if most else ():
@@ -129,7 +129,7 @@ def largest(rows: Choices, caps: Caps) -> Flags:
 
 
 def _top(sizes: NDArray[np.float64], ranks: Ranks, most: int) -> Flags:
-    """The largest, and of equal ones those with the smallest ranks."""
+    """The largest rows; of equal sizes those with the smallest ranks."""
     if len(sizes) <= most:
         return np.ones(len(sizes), np.bool_)
     smallest = np.partition(sizes, -most)[-most]
@@ -140,7 +140,7 @@ def _top(sizes: NDArray[np.float64], ranks: Ranks, most: int) -> Flags:
 
 
 def _by_turn(rows: Choices) -> Numbers:
-    """Places of the largest rows: the first of each measure, then the second, and so on."""
+    """Positions of the largest rows: the first of each measure, then the second, and so on."""
     order = np.lexsort((rows.ranks, -rows.sizes, rows.measures))
     measures = rows.measures[order]
     starts = np.flatnonzero(np.diff(measures, prepend=-1))
@@ -162,7 +162,7 @@ def _cut(rows: Choices, is_large: Flags, caps: Caps, measures: int) -> Cut:
 
 
 def _last_by_rank(rows: Choices, room: int) -> tuple[int, int] | None:
-    """Rank and measure of the last of so many rows."""
+    """Rank and measure of the last of `count` rows."""
     room = min(room, len(rows))
     if not room:
         return None

@@ -1,6 +1,6 @@
-"""Columns as judging holds them: counts and flags of numpy, and values of sources place by place.
+"""Columns for judging: counts and flags as numpy arrays, and values of sources per place.
 
-A place is where one row of every source meets; what stands there may be equal or not.
+A place pairs one row of every source; the paired values may be equal or not.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ Flags = NDArray[np.bool_]
 
 
 def flags_of(flags: pa.Array) -> Flags:
-    """Of an array without NULL."""
+    """The numpy array of an Arrow array without NULL."""
     return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 class Values(NamedTuple):
-    """Of one source, place by place; NULL has neither a value nor a payload."""
+    """Values of one source per place; NULL has neither a value nor a payload."""
 
     plain: pa.Array
     payloads: pa.Array | None = None
@@ -59,7 +59,7 @@ class Values(NamedTuple):
 
 
 def distinct(one: pa.Array, other: pa.Array) -> Flags:
-    """SQL's IS DISTINCT FROM; two NaN are distinct here, and equal to core's rules."""
+    """SQL's IS DISTINCT FROM; two NaN are distinct here, but equal by core's rules."""
     unequal = pc.not_equal(one, other)
     if not unequal.null_count:
         return flags_of(unequal)
@@ -69,27 +69,27 @@ def distinct(one: pa.Array, other: pa.Array) -> Flags:
 
 
 class Runs:
-    """Places that belong to the same group, one behind another."""
+    """The consecutive places of each group."""
 
     def __init__(self, groups: Numbers) -> None:
         is_first = np.ones(len(groups), np.bool_)
         is_first[1:] = groups[1:] != groups[:-1]
         self._places = np.arange(len(groups))
         self._starts: Numbers | None = None
-        """None where every group has one place."""
+        """None if every group has one place."""
         self.groups = groups
         if not is_first.all():
             self._starts = np.flatnonzero(is_first)
             self.groups = groups[self._starts]
 
     def all_of(self, flags: Flags) -> Flags:
-        """By group, whether it is so at all of its places."""
+        """Per group, whether the flag is set at all of its places."""
         if self._starts is None:
             return flags
         return np.logical_and.reduceat(flags, self._starts)
 
     def first_of(self, flags: Flags) -> Numbers:
-        """By group, its first place at which it is so, else its first place."""
+        """Per group, its first place with the flag set, else its first place."""
         if self._starts is None:
             return self._places
         chosen = np.where(flags, self._places, len(self._places))

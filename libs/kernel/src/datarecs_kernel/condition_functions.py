@@ -1,7 +1,8 @@
-"""Conditions that DuckDB's SQL would judge otherwise than core, as functions in Python.
+"""Conditions with another meaning in DuckDB's SQL than in core, as functions in Python.
 
-Floats meet decimals by their written digits, times finer than microseconds meet literals, texts of
-numbers meet numbers: core's own reading judges every combination of values once.
+For example floats compared with decimals by their written digits, times finer than microseconds
+with
+literals, texts of numbers with numbers: core evaluates every combination of values once.
 """
 
 from collections.abc import Mapping
@@ -28,17 +29,17 @@ from datarecs_kernel.forms import FormKind
 from datarecs_kernel.refusals import SourceFailedError
 
 _MOST_KNOWN = 100_000
-"""Combinations of values that are remembered; then it begins anew."""
+"""Limit of cached combinations of values; above it the cache is emptied."""
 _numbers = count()
 
 
 def condition_of(
     connection: Connection, condition: str, columns: Mapping[str, TypedBase], source: str
 ) -> str:
-    """A condition in SQL where that means what core means, else as a call of a function.
+    """A condition in SQL if it has the meaning of core there, else as a call of a function.
 
     Raises:
-        SourceFailedError: it says more than compare, or names a column that is not read.
+        SourceFailedError: it is more than comparisons, or names a column that is not read.
     """
     try:
         return condition_sql(condition, columns)
@@ -82,7 +83,7 @@ def _refused(source: str, reason: str) -> SourceFailedError:
 
 
 class _Judging:
-    """A condition over columns of Arrow; several threads may call it at once."""
+    """A condition over Arrow columns; several threads may call it at the same time."""
 
     def __init__(
         self, parsed: ParsedCondition, bases: Mapping[str, BaseColumn], source: str
@@ -91,7 +92,7 @@ class _Judging:
         self._known: dict[tuple[object, ...], bool] = {}
 
     def passes(self, rows: pa.ChunkedArray) -> pa.Array:
-        """Whether each row does; a row has values and payloads of INVALID ones by turns."""
+        """Whether each row passes; a row alternates values and payloads of INVALID values."""
         known, answers = self._known, list[bool]()
         columns = [column.to_pylist() for column in rows.combine_chunks().flatten()]
         for values in zip(*columns, strict=True):

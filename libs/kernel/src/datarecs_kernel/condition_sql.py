@@ -1,8 +1,8 @@
 """Conditions of sources and stages in DuckDB's SQL, over base columns.
 
-Numbers meet as decimals that hold both, times as numbers, texts by their bytes; an operand that is
-INVALID makes its comparison unknown. A row passes where the condition is TRUE, and where it is
-unknown while a column that it names is INVALID (`core.comparison.expressions.condition`).
+Numbers are compared as decimals that hold both, times as numbers, texts by their bytes; an INVALID
+operand makes its comparison unknown. A row passes if the condition is TRUE, or if it is unknown and
+one of its columns is INVALID (`core.comparison.expressions.condition`).
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,14 @@ class TypedBase:
 
 
 def condition_sql(condition: str, columns: Mapping[str, TypedBase]) -> str:
-    """What is TRUE for the rows that pass, and FALSE or NULL for the others.
+    """SQL that is TRUE for the rows that pass, and FALSE or NULL for the others.
 
     Args:
         condition: of a source or stage, in the language of jobs.
         columns: those of the source, by the names that the condition uses.
 
     Raises:
-        NotExactError: it says more than SQL can judge as core does.
+        NotExactError: SQL cannot evaluate it with the meaning of core.
     """
     exact = exact_condition(condition, {name: each.type for name, each in columns.items()})
     bases = {name: columns[name].base for name in exact.types}

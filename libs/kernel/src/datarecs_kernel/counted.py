@@ -1,7 +1,7 @@
-"""What tasks count and the driver adds up: groups, measures, totals, stored parts and samples.
+"""Counts of tasks that the driver adds: groups, measures, totals, stored parts and samples.
 
-Plain numbers that cross from tasks to the driver as JSON; adding two of them is all there is to
-merging, so retries and partitionings cannot matter.
+Tasks send plain numbers to the driver as JSON; merging only adds them, so retries and partitionings
+have no effect on the result.
 """
 
 import json
@@ -16,7 +16,7 @@ from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
 
 GroupKind = tuple[int, int, bool, int | None]
-"""Presence mask, bits of sources with several rows, whether it differs, the odd source."""
+"""Presence mask, bits of sources with several rows, whether it differs, the odd one out."""
 
 _MODULUS = 2 ** (8 * FINGERPRINT_BYTES)
 """Of sums of fingerprints."""
@@ -24,12 +24,12 @@ _MODULUS = 2 ** (8 * FINGERPRINT_BYTES)
 
 @dataclass(slots=True)
 class MeasureTally:
-    """Matched groups in which one measure is not equal."""
+    """Matched groups with an unequal value of one measure."""
 
     unequal: int = 0
     outside: int = 0
     alone_outside: Counter[int] = field(default_factory=Counter)
-    """By position of the tolerance: groups it would not let pass."""
+    """By position of the tolerance: groups outside it."""
     classes: Counter[str] = field(default_factory=Counter)
     largest: str | None = None
     """`canonical.size_key` of the largest |delta|."""
@@ -37,7 +37,7 @@ class MeasureTally:
     def see(
         self, alone_outside: Sequence[int], *, outside: int, kinds: Mapping[DifferenceClass, int]
     ) -> None:
-        """Count groups: those that each tolerance alone would not let pass, and those by class."""
+        """Count groups: those outside each tolerance alone, and those per class."""
         self.unequal += sum(kinds.values())
         self.outside += outside
         self.classes.update({kind.value: groups for kind, groups in kinds.items() if groups})
@@ -57,7 +57,7 @@ class MeasureTally:
 
 @dataclass(slots=True)
 class Counted:
-    """Everything one task, or all of them, counted."""
+    """All counts of one task, or of all tasks."""
 
     sources: int
     groups: Counter[GroupKind] = field(default_factory=Counter)
@@ -65,34 +65,34 @@ class Counted:
     """Rows per source in all groups."""
     measures: dict[int, MeasureTally] = field(default_factory=dict)
     totals: dict[tuple[int, int], Decimal] = field(default_factory=dict)
-    """By measure and source, of aggregates."""
+    """Totals by measure and source, of aggregates."""
     rounded: list[int] = field(default_factory=list)
     """Float values per source that lost digits in sums."""
     overflows: set[tuple[int, int]] = field(default_factory=set)
-    """Measure and source of sums that 38 digits do not hold."""
+    """Measure and source of sums of more than 38 digits."""
     repeated_keys: list[str] = field(default_factory=list)
-    """Hashes of keys with several rows, a few of them."""
+    """Hashes of some keys with several rows."""
     truncated: bool = False
     """Not every difference is stored."""
     alone: dict[tuple[int, int, int], Decimal] = field(default_factory=dict)
-    """By measure, source and presence mask: amounts in groups that some source lacks. Numbers of
-    rows stand behind the declared measures."""
+    """By measure, source and presence mask: amounts in groups that are missing in a source. Numbers
+    of rows follow after the declared measures."""
     unit_groups: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Open groups by unit and presence mask, where a dimension names a unit."""
     unit_differing: Counter[str] = field(default_factory=Counter)
-    """Those that differ; every unit of an open group is a key."""
+    """Groups that differ, per unit; every unit of an open group is a key."""
     unit_amounts: dict[tuple[int, int, int, str], Decimal] = field(default_factory=dict)
     """By measure, source, presence mask and unit: amounts in open groups."""
     units_are_no_words: bool = False
-    """A unit is no short word, or there are too many: nothing is counted by unit."""
+    """A unit is not a short word, or there are too many: nothing is counted by unit."""
     sealed: tuple[BucketSum, ...] = ()
-    """Under `proof: rows`, by source and bucket."""
+    """Sums of fingerprints with `proof: rows`, by source and bucket."""
     opened: int = 0
-    """Groups that were not wholly equal."""
+    """Groups that are not fully equal."""
     differences: int = 0
-    """Rows to store, were there no limit."""
+    """Rows to store without a limit."""
     candidates: list[str] = field(default_factory=list)
-    """Names of files with the differences of which some are stored (`candidates`)."""
+    """Names of files with differences that may be stored (`candidates`)."""
     stored: int = 0
     digest: int = 0
     """Sum of the stored rows' hashes."""
@@ -199,7 +199,7 @@ class Counted:
 
 
 def read_counted(written: str, sources: int) -> Counted:
-    """What a task wrote."""
+    """Read the counts that a task wrote."""
     document = json.loads(written)
     return Counted(
         sources=sources,
@@ -248,7 +248,7 @@ def read_counted(written: str, sources: int) -> Counted:
 
 
 def _added_sums(sums: Sequence[BucketSum]) -> tuple[BucketSum, ...]:
-    """One per source and bucket, in their order."""
+    """Items per source and bucket, in order."""
     added: dict[tuple[int, int], BucketSum] = {}
     for part in sums:
         place = (part.source, part.bucket)

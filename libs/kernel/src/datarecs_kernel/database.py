@@ -1,4 +1,4 @@
-"""The kernel's DuckDB: in memory, bounded, spilling to one folder, and without a way out."""
+"""The kernel's DuckDB: in memory, bounded, with one spill folder, without network or extensions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,26 +11,26 @@ import pyarrow as pa
 
 Connection = duckdb.DuckDBPyConnection
 BATCH_VALUES = 1_200_000
-"""Of a batch, about: of many rows, or of few with many columns."""
+"""Approximate number of values in a batch: many rows, or few rows with many columns."""
 BATCH_BYTES = 2**26
 """Of a batch, about."""
 _VECTOR_ROWS = 2048
-"""On which DuckDB works at a time; it gives no fewer."""
+"""Rows that DuckDB processes at a time; it returns no fewer."""
 FULL_MEMORY = "Out of Memory Error"
-"""In what DuckDB says where the memory limit is too small."""
+"""Part of DuckDB's message if the memory limit is too small."""
 _FULL_DISK = "No space left on device"
 _SPILL_LIMIT = "max_temp_directory_size"
-"""In what DuckDB says where its spill would outgrow the limit; it calls that memory, too."""
+"""Part of DuckDB's message if its spill would exceed the limit; it also reports it as memory."""
 _AHEAD = "16MiB"
-"""Of a result that DuckDB prepares while Python works on the batches before it."""
+"""Size of the result that DuckDB prepares while Python processes earlier batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one kernel may use."""
+    """Resources that one kernel may use."""
 
     directory: str
-    """For what memory does not hold; exists."""
+    """Folder for data that exceeds memory; it exists."""
     threads: int
     memory_bytes: int
     spill_bytes: int
@@ -38,7 +38,7 @@ class Resources:
 
 
 class SpillLimitError(Exception):
-    """What memory does not hold needs more disk than the job allows."""
+    """Spilled data needs more disk than the job allows."""
 
     def __init__(self) -> None:
         super().__init__("intermediate data need more disk than execution.spill allows")
@@ -49,8 +49,8 @@ def connected(resources: Resources) -> Iterator[Connection]:
     """A database in memory that spills to the directory and loads no extension.
 
     Raises:
-        SpillLimitError: the part of the disk that may be filled is full.
-        MemoryError: the memory does not hold what has to be there at once.
+        SpillLimitError: the allowed part of the disk is full.
+        MemoryError: the data that is needed at the same time exceeds the memory limit.
         OSError: the disk is full.
     """
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -63,7 +63,7 @@ def connected(resources: Resources) -> Iterator[Connection]:
         "allow_community_extensions": False,
     }
     with duckdb.connect(config=settings) as connection:
-        # Among the settings of a connection it would be shown, and not hold.
+        # As a setting of a connection it would be displayed but have no effect.
         room = max(resources.spill_bytes // 2**20, 1)
         connection.execute(f"SET max_temp_directory_size = '{room}MiB'")
         connection.execute(f"SET streaming_buffer_size = '{_AHEAD}'")  # has no global value
@@ -77,8 +77,8 @@ def connected(resources: Resources) -> Iterator[Connection]:
 def read_batches(connection: Connection, query: str) -> Iterator[pa.RecordBatch]:
     """The rows of a query, some at a time.
 
-    A batch ends with so many values or so many bytes, whichever come first: the first rows tell
-    nothing of how long the values of later ones are.
+    A batch ends at a number of values or of bytes, whichever comes first, because the first rows do
+    not show how long the values of later rows are.
 
     Raises:
         duckdb.Error: the query fails, perhaps after some batches.
@@ -97,7 +97,7 @@ def read_batches(connection: Connection, query: str) -> Iterator[pa.RecordBatch]
 
 
 def _raising_as_duckdb(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Its batches: Arrow raises DuckDB's failures as its own, with DuckDB's message.
+    """Its batches. Arrow raises DuckDB's errors as Arrow errors with DuckDB's message.
 
     Raises:
         duckdb.Error: the query fails.
@@ -109,7 +109,7 @@ def _raising_as_duckdb(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 
 
 def _check_room(failure: BaseException) -> None:
-    """Raise what is missing: disk or memory.
+    """Raise the error for full disk or memory, if it is one.
 
     Raises:
         SpillLimitError, MemoryError, OSError: as `connected` does.

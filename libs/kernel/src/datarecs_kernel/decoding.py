@@ -1,7 +1,7 @@
 """Values of forms in Python: from Arrow and from texts to canonical values, and back to Arrow.
 
-Single values are met in two places: `prepared_values` before grouping, and `judging`
-after it, where texts and encodings are made by columns.
+Two modules handle single values: `prepared_values` before grouping, and `judging` after it, where
+texts and encodings are made by columns.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ from datarecs_kernel.sort_keys import number_order_of
 from datarecs_kernel.value_texts import number_texts, valid_texts
 
 _ENCODED_NULL = encode(NULL)
-FINER = "a time finer than its column, or none at all"
-"""In the message of a failed step: what no column holds."""
+FINER = "a time is infinite or finer than its column"
+"""Part of the message of a failed step: a time that no column can hold."""
 _NATIVE = {
     "BIGINT": pa.int64(),
     "DOUBLE": pa.float64(),
@@ -50,7 +50,7 @@ def native(form: Form) -> pa.DataType:
 
 
 def decoded(form: Form, plain: object) -> Value:
-    """The canonical value of what Arrow holds; never NULL."""
+    """The canonical value of an Arrow value; never NULL."""
     match plain:
         case bool():
             return Value(Tag.BOOL, plain)
@@ -82,25 +82,25 @@ def from_text(form: Form, written: str) -> Value:
 
 
 def _counted(form: Form, amount: Decimal) -> Value:
-    """Numbers are normalised, counts of days and microseconds stay as they are."""
+    """Normalise numbers; counts of days and microseconds do not change."""
     return Value(tag_of(form), amount) if form.is_moment else number(amount)
 
 
 def invalid_of(payload: bytes) -> Value:
-    """The INVALID value behind its encoding's payload: the source's encoded name, raw bytes."""
+    """The INVALID value of an encoding's payload: the source's encoded name, raw bytes."""
     size = 5 + int.from_bytes(payload[1:5])
     return Value(Tag.INVALID, (payload[5:size].decode(), payload[size:]))
 
 
 def cell(form: Form, plain: object, payload: bytes | None) -> Value:
-    """The canonical value of a cell that Arrow holds: INVALID, NULL or a value."""
+    """The canonical value of an Arrow cell: INVALID, NULL or a value."""
     if payload is not None:
         return invalid_of(payload)
     return NULL if plain is None else decoded(form, plain)
 
 
 def texts(form: Form, values: Values) -> pa.Array:
-    """Canonical texts of what Arrow holds."""
+    """Canonical texts of Arrow values."""
     if form.kind in ENCODED:
         written = _by_value(lambda each: canonical_text(cell(form, each, None)), values.plain)
     else:
@@ -112,7 +112,7 @@ def texts(form: Form, values: Values) -> pa.Array:
 
 
 def lossless_texts(form: Form, written: pa.Array) -> pa.Array:
-    """Canonical texts of what `canonical.lossless` wrote."""
+    """Canonical texts of texts that `canonical.lossless` wrote."""
     return _by_value(lambda each: canonical_text(from_text(form, each)), written)
 
 
@@ -122,14 +122,14 @@ def number_orders(texts: pa.Array) -> pa.Array:
 
 
 def _by_value(made: Callable[[Any], str | None], values: pa.Array) -> pa.Array:
-    """What is made of each value, once however often it occurs; NULL of NULL."""
+    """The result for each value, computed once per distinct value; NULL of NULL."""
     known = values.dictionary_encode()
     texts = [made(each) for each in known.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(known.indices)
 
 
 def encodings(form: Form, values: Values, written: pa.Array) -> pa.Array:
-    """Canonical encodings of the same values, whose texts are known."""
+    """Canonical encodings of values with known texts."""
     plain = values.plain
     match form.kind:
         case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
@@ -165,7 +165,7 @@ def fixed_width(rows: NDArray[Any]) -> pa.Array:
 
 
 def represented(value: Value, form: Form) -> object:
-    """What Arrow holds for a value of the form.
+    """The Arrow value of a value of the form.
 
     Raises:
         ArithmeticError: a time that is infinite or finer than the form.

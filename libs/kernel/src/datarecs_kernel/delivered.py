@@ -1,8 +1,8 @@
-"""The rows of a scan as files hold them: columns by logical name, behind the source's filter.
+"""The rows of a scan in its files: columns by logical name, with the source's filter.
 
-Everything that one source contributes to a relation before rules: files, folder columns, companions
-of INVALID values, numbers of groups that the source made, and the condition that rows must meet.
-A task that reads a share of the files is told what the other files have.
+Everything that one source adds to a relation before rules: files, folder columns, companions of
+INVALID values, numbers of groups that the source computed, and the condition that rows must meet. A
+task that reads a share of the files also receives the columns of the other files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from datarecs_kernel.stored_files import (
 )
 
 INVALID = "$invalid."
-"""Begins the name of a companion column of an extract."""
+"""Prefix of the name of a companion column of an extract."""
 _UNSIGNED = "UBIGINT"
 
 
@@ -43,13 +43,13 @@ class Part:
     """Files of one source with the same columns."""
 
     table: str
-    """What stands after FROM."""
+    """SQL after FROM."""
     columns: Mapping[str, TypedBase]
-    """By logical name, as the scan delivers them."""
+    """Columns of the scan by logical name."""
     passing: tuple[str, ...]
-    """Conditions of the source's own filter; all must be TRUE."""
+    """Conditions of the source's filter; all must be TRUE."""
     partials: Mapping[str, StoredColumn] = field(default_factory=dict)
-    """Numbers of groups, by the names that a scan gives them."""
+    """Numbers of groups, by their names in the scan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,14 @@ class FilePiece:
     """Rows of one file."""
 
     file: int
-    """Its place in the list of files."""
+    """Its position in the list of files."""
     rows: tuple[int, int] | None = None
-    """The first and the one after the last, of a file that several tasks read; None is all."""
+    """Row range [first, after) of a file that several tasks read; None is all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one task reads of a source."""
+    """The part of a source that one task reads."""
 
     pieces: tuple[FilePiece, ...]
     columns: frozenset[str]
@@ -79,16 +79,16 @@ class Delivered:
 
     scan: Scan
     files: StoredFiles | None
-    """None where the plan itself holds the rows."""
+    """None if the plan contains the rows."""
     parts: tuple[Part, ...]
     checked: frozenset[str]
-    """Logical columns with INVALID values beside them."""
+    """Logical columns with a companion of INVALID values."""
     wide: frozenset[str]
-    """Integer columns that hold unsigned numbers of 64 bits."""
+    """Integer columns with unsigned numbers of 64 bits."""
     pinned_rows: int | None
-    """Rows that the pin promises; None where it promises nothing, or a filter leaves some out."""
+    """Number of rows in the pin; None if it is unknown, or if a filter excludes rows."""
     columns: frozenset[str] = frozenset()
-    """In any of the files or their folders."""
+    """Columns in any of the files or their folders."""
     has_row_numbers: bool = False
     """Tasks may read parts of its files."""
 
@@ -99,15 +99,15 @@ def delivered(
     """The rows of a scan.
 
     Args:
-        connection: in which relations of it will be made.
+        connection: for the relations over these rows.
         scan: of a stage.
-        check_texts: texts may be no UTF-8, and are then INVALID; else such a text ends the reading
-            (`reading_failures.has_invalid_text`). Extracts hold none.
-        share: what is read of it; None is all.
+        check_texts: text that is not UTF-8 becomes INVALID; if false, such text ends the reading
+            (`reading_failures.has_invalid_text`). Extracts have no such text.
+        share: the part to read; None is all.
 
     Raises:
-        SourceFailedError: a file is gone, damaged, or has other columns than were pinned; its
-            filter cannot be judged.
+        SourceFailedError: a file is missing, damaged, or has other columns than the pin; its
+            filter cannot be evaluated.
     """
     if share is not None:
         return _shared(connection, scan, share, check_texts=check_texts)
@@ -182,7 +182,7 @@ def _type_of(group: FileGroup, name: str) -> str | None:
 
 
 def _physical(scan: Scan, name: str) -> str:
-    """In an extract columns stand under their logical names."""
+    """The name of a column in the files; extracts use logical names."""
     return name if scan.extract is not None else scan.column(name).physical or name
 
 
@@ -249,12 +249,12 @@ class _Reading:
                 raise SourceFailedError(
                     RunDetail.SCHEMA_CHANGED,
                     source,
-                    f"{group.files[0].path} has no column {name!r} any more",
+                    f"{group.files[0].path} no longer has column {name!r}",
                 )
         return base_column(stored, kind, source, wide=wide, raw=raw)
 
     def _folder(self, group: FileGroup, name: str, kind: CanonicalType) -> BaseColumn:
-        """What the folders of each file say: the same for all of its rows."""
+        """The folder values of each file: the same for all of its rows."""
         form = form_of([kind])
         if form is None:
             raise TypeError(f"{kind} has no form, which `check_covered` should have said")
@@ -288,7 +288,7 @@ class _Reading:
 
 
 def _folder_columns(scan: Scan, stored: StoredFiles) -> frozenset[str]:
-    """Names of folders that stand for columns."""
+    """Names of folders that are columns."""
     has_folders = scan.extract is None and scan.kind is SourceKind.PARQUET
     if not has_folders or dict(scan.options).get("hive_partitions") is False:
         return frozenset()

@@ -1,7 +1,7 @@
-"""Differences beside their groups' keys: what is counted at once, what is written when stored.
+"""Differences with references to their groups' keys: counted immediately, written when stored.
 
-Every difference costs a few numbers here. Its texts are made later, and only for the places that a
-store chooses, since a report shows few of many.
+Every difference needs a few numbers here. Texts are made later, and only for the chosen places,
+because a report shows few of many differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from datarecs_kernel.columns import Flags, Numbers
 from datarecs_kernel.whole_units import Integers, Units, times, unit_texts
 
 NOBODY = -1
-"""Stands for the index of a source where there is none."""
+"""Index that means no source."""
 KINDS = tuple(DifferenceClass)
-"""By their numbers in columns."""
+"""Classes by their numbers in columns."""
 _PERCENT_PLACES = 6
-"""To which percent are cut."""
+"""Digits after the point of percentages; more digits are truncated."""
 
 
 class SourceTexts(NamedTuple):
-    """Texts of one source, and in which rows it has one; a text may be NULL."""
+    """Texts of one source, and the rows with a text; a text may be NULL."""
 
     source: int
     texts: pa.Array
@@ -33,7 +33,7 @@ class SourceTexts(NamedTuple):
 
 
 By = tuple[SourceTexts, ...]
-"""Of the sources that have some, in ascending order."""
+"""Texts per source with texts, in ascending order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +42,21 @@ class WrittenTexts:
 
     values: By = ()
     raw: By = ()
-    """Before rules, where one changed the value."""
+    """Texts before rules, if a rule changed the value."""
     deltas: By = ()
-    """Other minus reference, where both can be subtracted."""
+    """Other minus reference, if both have a difference."""
     percents: By = ()
 
 
 class Texts(Protocol):
-    """What makes the texts of differences, by their places."""
+    """Makes the texts of differences, by their places."""
 
     def written(self, at: Numbers) -> WrittenTexts: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """Groups that some source lacks, or one measure of groups that every source has."""
+    """Groups missing in a source, or one measure of matched groups."""
 
     measure: str
     groups: Numbers
@@ -66,7 +66,7 @@ class Differences:
     """Places in `KINDS`."""
     within: Flags
     odd: Numbers
-    """Indexes of the odd sources, or NOBODY."""
+    """Index of the odd one out, or NOBODY."""
     sizes: pa.Array
     """The doubles nearest to the largest |delta|, in its order; NULL without deltas."""
     texts: Texts
@@ -80,7 +80,7 @@ class Differences:
 
 
 class NoTexts:
-    """Of differences that have no values: of a class alone."""
+    """Texts of differences without values, only with a class."""
 
     def written(self, at: Numbers) -> WrittenTexts:  # noqa: ARG002 - the same whatever the places
         return WrittenTexts()
@@ -88,12 +88,12 @@ class NoTexts:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Numbers of rows, where they are the values."""
+    """Texts of differences with row counts as values."""
 
     sizes: Numbers
     """By difference and source."""
     reference: int | None = None
-    """Other numbers are subtracted from its number; None where some source has no row."""
+    """Index of the reference for deltas; None if a source has no row."""
 
     def written(self, at: Numbers) -> WrittenTexts:
         sizes = self.sizes[at]
@@ -123,7 +123,7 @@ def no_sizes(rows: int) -> pa.Array:
 
 
 def changes_of(units: Sequence[Units], reference: int) -> dict[int, Units]:
-    """Other minus reference where both can be subtracted, by index of the other source."""
+    """Other minus reference if both have a difference, by index of the other source."""
     base, has_base = units[reference]
     return {
         index: Units(np.where(known & has_base, numbers - base, 0), known & has_base)
@@ -133,13 +133,13 @@ def changes_of(units: Sequence[Units], reference: int) -> dict[int, Units]:
 
 
 def largest_change(changes: Mapping[int, Units]) -> Units:
-    """The largest |delta| of each place, and whether there is one."""
+    """The largest |delta| of each place, and whether one exists."""
     sizes = reduce(np.maximum, (np.abs(each.numbers) for each in changes.values()))
     return Units(sizes, reduce(np.logical_or, (each.known for each in changes.values())))
 
 
 def delta_texts(changes: Mapping[int, Units], scale: int) -> By:
-    """Deltas as they are stored, from units of 10^-scale."""
+    """Deltas in stored form, from units of 10^-scale."""
     return tuple(
         SourceTexts(index, unit_texts(change, scale), known)
         for index, (change, known) in changes.items()
@@ -147,7 +147,7 @@ def delta_texts(changes: Mapping[int, Units], scale: int) -> By:
 
 
 def percent_texts(changes: Mapping[int, Units], base: Integers) -> By:
-    """Percent of |base|, cut to six places; none for base 0."""
+    """Percent of |base|, truncated to six places; none for base 0."""
     size = np.abs(base)
     return tuple(
         SourceTexts(
@@ -158,6 +158,6 @@ def percent_texts(changes: Mapping[int, Units], base: Integers) -> By:
 
 
 def _percents(changes: Integers, base: Integers) -> Integers:
-    """In units of their places, cut towards zero; of base 0 whatever it is."""
+    """Percentages in units of their places, truncated towards zero; undefined for base 0."""
     sizes = times(np.abs(changes), 100 * 10**_PERCENT_PLACES) // np.maximum(base, 1)
     return sizes * np.sign(changes)

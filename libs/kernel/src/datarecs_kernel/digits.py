@@ -1,7 +1,7 @@
-"""Numbers as texts, read as digits and exponents of ten: exact whatever their length.
+"""Numbers as texts, read as digits and exponents of ten: exact for every length.
 
-Texts without an exponent and with few digits, which nearly all are, are cast as they stand; the
-rest is taken apart by a pattern.
+Texts without an exponent and with few digits, the usual case, are cast directly; the others are
+parsed with a pattern.
 """
 
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from datarecs_kernel.columns import Flags, Numbers, flags_of
 from datarecs_kernel.whole_units import Integers
 
 INT64_DIGITS = 18
-"""That 64 bits always hold, with room for a difference."""
+"""Digits that always fit in 64 bits, also for a difference."""
 _WRITTEN = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<fraction>\d*)[eE]?\+?(?P<exponent>-?\d*)$"
 _POWERS = 10 ** np.arange(INT64_DIGITS + 1)
 
 
 class Digits(NamedTuple):
-    """Digits times ten to the exponent; 0 where there is no finite number."""
+    """Digits times ten to the exponent; 0 if the text is not a finite number."""
 
     digits: Integers
     widths: Numbers
-    """How many digits; none of 0."""
+    """Number of digits; 0 for zero."""
     exponents: Numbers
     known: Flags
 
@@ -39,7 +39,7 @@ def read_digits(texts: pa.Array, *, longest: int = INT64_DIGITS) -> Digits:
 
     Args:
         texts: decimal, with an exponent or without.
-        longest: characters of a text without exponent that has no more than 18 digits for sure.
+        longest: maximum length of a text without exponent that certainly has at most 18 digits.
     """
     has_letters = pc.match_substring_regex(texts, "[a-zA-Z]")
     is_short = pc.and_not(pc.less_equal(pc.binary_length(texts), longest), has_letters)

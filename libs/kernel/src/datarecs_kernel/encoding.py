@@ -1,7 +1,7 @@
 """Canonical values in DuckDB's SQL: number texts, their order, and encodings c1.
 
-The bytes of core's `canonical` for every form. Each function takes SQL and gives SQL; NULL stays
-NULL in texts and orders, and is the encoded NULL in encodings.
+The bytes of core's `canonical` for every form. Each function takes and returns SQL; NULL stays NULL
+in texts and orders, and is the encoded NULL in encodings.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _DAYS = "-719162 AND 2932896"
 """The years 1 to 9999."""
 _ASCII = 128
 _ERAS = 20_000
-"""Of 400 years, added so that all days that are reckoned with are positive."""
+"""Days of a number of 400-year cycles, added so that all computed days are positive."""
 _ERA_DAYS = 146_097
 _DAYS_TO_1970 = 719_468
-"""From 0000-03-01, where core's `date_of` begins to count as well."""
+"""Days from 0000-03-01, the origin of core's `date_of`."""
 _DIGITS, _COMPLEMENT = "'0123456789'", "'9876543210'"
 
 
@@ -33,7 +33,7 @@ def plain_number(written: str) -> str:
 
 
 def number_text(form: Form, value: str) -> str:
-    """The canonical text of a number; of a time that of its count."""
+    """The canonical text of a number; for a time, of its count."""
     written = f"CAST({value} AS VARCHAR)"
     match form.kind:
         case FormKind.NUMBER:
@@ -71,7 +71,7 @@ def date_text(days: str) -> str:
 
 
 def _far_date(days: str) -> str:
-    """As core's `date_of` reckons, over days that are made positive first."""
+    """The algorithm of core's `date_of`, with days shifted to positive values."""
     counted = f"({days} + {_DAYS_TO_1970 + _ERAS * _ERA_DAYS})"
     of_era = f"({counted} % {_ERA_DAYS})"
     year_of_era = f"(({of_era} - {of_era} // 1460 + {of_era} // 36524 - {of_era} // 146096) // 365)"
@@ -108,7 +108,7 @@ def encoded(form: Form, payload: str, broken: str | None = None) -> str:
     Args:
         form: of the value.
         payload: column of `payload_of`, since it is read three times.
-        broken: column of payloads of INVALID values, where there may be some.
+        broken: column of payloads of INVALID values, if there may be any.
     """
     whole = f"coalesce({_tagged(tag_of(form), payload)}, {_ENCODED_NULL})"
     if broken is None:
@@ -117,7 +117,7 @@ def encoded(form: Form, payload: str, broken: str | None = None) -> str:
 
 
 def encoded_tuple(parts: Sequence[str]) -> str:
-    """Encodings after one another, behind their count."""
+    """The count of encodings, followed by the encodings."""
     return " || ".join([blob(len(parts).to_bytes(2)), *parts])
 
 
@@ -130,7 +130,7 @@ def _tagged(tag: Tag, payload: str) -> str:
 
 
 def number_order(written: str) -> str:
-    """Sorts canonical texts of any numbers by value, as strings: -Inf lowest, NaN highest."""
+    """The sort key, as string, of canonical texts of numbers: -Inf lowest, NaN highest."""
     size = _size_key(f"ltrim({written}, '-')")
     below = f"'1' || translate({size}, {_DIGITS}, {_COMPLEMENT}) || '~'"
     return (

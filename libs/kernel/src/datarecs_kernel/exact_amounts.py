@@ -1,8 +1,9 @@
-"""Values of all sources as integers of one scale: exact whatever their form and size.
+"""Values of all sources as integers of one scale: exact for every form and size.
 
-Integers, decimals and times are that already. A double stands for its shortest decimal, and a bare
-numeric for its text: both are read as digits and an exponent, and places that need alike many
-digits share a scale, so that nearly all of them fit 64 bits.
+Integers, decimals and times have this form. A double means its shortest decimal, and numeric
+without
+precision its text: both are read as digits and an exponent. Places with a similar number of digits
+share a scale, so nearly all of them fit in 64 bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +21,15 @@ from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.whole_units import Integers, Units, units_of, written_units
 
 _SCALES = 16
-"""Of doubles with at most 15 digits, from 0 on."""
+"""Scales of doubles with at most 15 digits, from 0."""
 _SAMPLE = 1_024
-"""Places by which the scale of doubles is chosen."""
+"""Number of sampled places that determine the scale of doubles."""
 _LONGEST = 30
-"""Characters of a double without exponent: at most 17 of them are digits that count."""
+"""Characters of a double without exponent: at most 17 are significant digits."""
 _NARROW_SCALE = 24
-"""Up to which places are counted apart by their scale."""
+"""Limit up to which places are grouped by their scale."""
 _WIDE_DIGITS = 40
-"""Before and after the point: beyond them integers are long, so such places are counted apart."""
+"""Digits before and after the point; places with more digits are a separate part."""
 
 Column = TypeVar("Column", Integers, Flags)
 
@@ -37,12 +38,12 @@ class Amounts(NamedTuple):
     """Some places, and the amounts of every source there in units of 10^-scale."""
 
     at: Numbers | None
-    """None for all places."""
+    """Indexes of the places; None for all."""
     scale: int
     units: Sequence[Units]
 
     def of(self, column: Column) -> Column:
-        """A column of all places at these."""
+        """Select these places from a column of all places."""
         return column if self.at is None else column[self.at]
 
 
@@ -57,7 +58,7 @@ def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
 
 
 def joined(parts: Sequence[Amounts], columns: Sequence[pa.Array]) -> pa.Array:
-    """One column of all places, from a column of each part."""
+    """One column of all places, from one column per part."""
     if parts[0].at is None:
         return columns[0]
     places = np.concatenate([each.at for each in parts if each.at is not None])

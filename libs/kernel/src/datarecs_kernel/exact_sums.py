@@ -1,7 +1,7 @@
-"""Sums in DuckDB's SQL that are exact whatever their size.
+"""Sums in DuckDB's SQL that are exact for every size.
 
-DuckDB ends a query with an error where a sum outgrows 38 digits on the way, so numbers of many
-digits are added up in parts, which no number of rows fills.
+DuckDB ends a query with an error if an intermediate sum exceeds 38 digits, so numbers with many
+digits are added in parts that cannot overflow for any number of rows.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from datarecs_core.values import EXACT
 from datarecs_kernel.forms import Form, FormKind
 
 PART_DIGITS = 28
-"""Decimals of so many digits can be added ten thousand million times in 38."""
+"""10^10 decimals with this many digits can be added within 38 digits."""
 HALF = 10**19
-"""Cuts an integer of 38 digits into two."""
+"""Divides an integer of 38 digits into two parts."""
 _PIECES = {"hi": (0, 19), "lo": (0, 0), "f1": (1, -19), "f2": (1, -38)}
-"""Of a number's text: before or behind the point, and the power of ten of its last digit."""
+"""A piece of a number's text: before or after the point, and the power of its last digit."""
 _PIECE_DIGITS = 19
 
 
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 def parts_of(form: Form, value: str) -> tuple[Part, ...]:
-    """What is added up of finite numbers of a form; NaN and infinities add nothing."""
+    """The summands of finite numbers of a form; NaN and infinities add nothing."""
     if form.kind is FormKind.INTEGER or 0 < form.precision <= PART_DIGITS:
         return (Part(value, 0),)
     if form.kind is FormKind.DECIMAL and form.scale <= PART_DIGITS:
@@ -38,7 +38,7 @@ def parts_of(form: Form, value: str) -> tuple[Part, ...]:
 
 
 def halves_of(units: str) -> tuple[Part, ...]:
-    """What is added up of integers of up to 38 digits (HUGEINT)."""
+    """The summands of integers of up to 38 digits (HUGEINT)."""
     return (Part(f"{units} // {HALF}", len(str(HALF)) - 1), Part(f"{units} % {HALF}", 0))
 
 
@@ -52,12 +52,12 @@ def read_sum(parts: Sequence[Part], sums: Sequence[int | Decimal | None]) -> Dec
 
 
 def large_weight(form: Form) -> int:
-    """The power of ten that `large_part` counts, of decimals with more than 28 digits."""
+    """The power of ten of the unit of `large_part`, for decimals with more than 28 digits."""
     return PART_DIGITS - form.scale
 
 
 def large_part(form: Form, value: str) -> str:
-    """How many whole 10^28 units of the last digit a decimal has: an integer of ten digits."""
+    """The number of whole 10^28 units of the last digit in a decimal: an integer of ten digits."""
     whole = f"CAST(trunc({value}) AS HUGEINT) // {10 ** large_weight(form)}"
     return f"CASE WHEN {_is_small(form, value)} THEN 0 ELSE CAST({whole} AS BIGINT) END"
 

@@ -1,7 +1,7 @@
 """Fingerprints of rows and their sums per bucket in DuckDB: the bytes of core's `fingerprints`.
 
-Rows are encoded and hashed where they are read; what leaves DuckDB are at most 4,096 sums a source.
-A sum of 128 bits is two sums of 64, each of which a HUGEINT holds for any number of rows.
+Rows are encoded and hashed in DuckDB, which returns at most 4,096 sums per source. A sum of 128
+bits is two sums of 64 bits; a HUGEINT holds each of them for any number of rows.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from datarecs_kernel.layout import Layout, MeasureLayout
 from datarecs_kernel.settling import SinkPlan
 
 _LIMB_DIGITS = FINGERPRINT_BYTES
-"""Hexadecimal ones of half a fingerprint."""
+"""Hexadecimal digits of half a fingerprint."""
 _MODULUS = 2 ** (8 * FINGERPRINT_BYTES)
 _HEAD = 5
 """Bytes of an encoding before its payload."""
@@ -61,11 +61,11 @@ def seal(
     """`proof: rows`: sums of fingerprints by source and bucket.
 
     Args:
-        connection: a database in which nothing else runs meanwhile.
+        connection: a database without concurrent queries.
         plan: of the stage.
         layout: of the rows that are hashed (`layout.hashed` of a digest stage, `sealing_layout` of
-            one that compares rows); of a stage whose functions collapse rows its own, since the
-            results of groups are hashed there.
+            one that compares rows). For a stage with functions that aggregate rows it is the
+            stage's layout, because the results of groups are hashed.
         relations: per source, in the columns of that layout; each is read once.
     """
     if layout.stage.collapses:
@@ -109,7 +109,7 @@ def _of_relations(layout: Layout, relations: Sequence[str]) -> list[_Hashed]:
 
 
 def _of_groups(layout: Layout, index: int) -> _Hashed:
-    """Results of one source, which has as many rows as groups."""
+    """Results of one source, one row per group."""
     named = sorted(layout.compared, key=lambda each: each.plan.name)
     return _Hashed(
         relation=GROUPS,
@@ -145,7 +145,7 @@ def _result(measure: MeasureLayout, index: int, source: str) -> _Part:
 
 
 def _strict(measure: MeasureLayout, part: _Part, source: str) -> _Part:
-    """A NaN that equals nothing is INVALID of its own source."""
+    """A NaN that equals nothing is an INVALID value of its source."""
     if measure.plan.rules.nan is not NanRule.UNEQUAL or not part.form.is_number:
         return part
     payload = blob(encode(invalid(source, NAN))[_HEAD:])
@@ -158,7 +158,7 @@ def _strict(measure: MeasureLayout, part: _Part, source: str) -> _Part:
 def _bucket_sums(
     connection: Connection, key: bytes, sources: Sequence[_Hashed]
 ) -> tuple[BucketSum, ...]:
-    """By source and bucket."""
+    """Sums by source and bucket."""
     return tuple(
         BucketSum(
             source=index,
@@ -177,7 +177,7 @@ def bucket_number(encoded_key: str, key: bytes) -> str:
 
 
 def key_hash(encoded_key: str, key: bytes) -> str:
-    """SQL of core's `fingerprints.key_hash`, from the same."""
+    """SQL of core's `fingerprints.key_hash`, from the same arguments."""
     return f"unhex(left({_hashed_key(encoded_key, key)}, {2 * KEY_HASH_BYTES}))"
 
 

@@ -1,9 +1,9 @@
-"""A first reading of row stages, which leaves the rows that may differ to the exact part.
+"""The first reading of row stages: find the rows that may differ, for the exact comparison.
 
-Every row is hashed once, and per bucket of keys the weighted hashes of all sources are added up. A
-bucket in which the sum vanishes holds the same rows in every source; its rows are counted and read
-no more. What is closed is believed only if numbers without any hash agree: rows, NULL keys and
-exact totals. Otherwise, and where too much is left, the exact part reads everything.
+Every row is hashed once, and the weighted hashes of all sources are added per bucket of keys. If
+the sum is zero, the bucket has the same rows in every source (it is closed); its rows are counted
+and not read again. Closed buckets are accepted only if numbers without hashes agree: rows, NULL
+keys and exact totals. Otherwise, or if too many rows remain, the exact comparison reads everything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,40 +34,40 @@ _NONE: Hashes = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """When a first reading pays, and what it is checked against."""
+    """When a first reading is worthwhile, and the numbers that check it."""
 
     tallies: Sequence[SourceTally]
-    """Of all rows of each source; no hash took part in them."""
+    """Counts of all rows of each source, computed without hashes."""
     fewest_rows: int = FEWEST_ROWS
     most_open: float = 0.5
-    """Share of the rows above which a second reading of them costs more than it saves."""
+    """Share of rows above which a second reading of them costs more than it saves."""
     most_hashes: int = MOST_HASHES
-    """Of keys, that are held at a time."""
+    """Maximum number of key hashes in memory."""
     hashes: RowHashes | None = None
-    """None draws them."""
+    """Random seeds; None generates them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """What a first reading leaves."""
+    """The result of a first reading."""
 
     relations: tuple[str, ...]
-    """Per source: a table of the rows that may differ, with all of its columns."""
+    """Per source: a table of the rows that may differ, with all columns."""
     equal_groups: int
-    """All others: keys that every source has once, with equal values."""
+    """Number of the other keys: each occurs once in every source, with equal values."""
 
 
 @contextmanager
 def narrowed(
     connection: Connection, layout: Layout, relations: Sequence[str], saving: Saving
 ) -> Iterator[Narrowed | None]:
-    """Read every row once, and those that may differ a second time; drop their tables in the end.
+    """Read every row once, and rows that may differ a second time; drop the tables at the end.
 
     Args:
-        connection: with the relations; nothing else runs in it meanwhile.
+        connection: with the relations, without concurrent queries.
         layout: of a stage that pairs rows.
-        relations: one per source: the rows that are compared.
-        saving: how.
+        relations: one per source: the compared rows.
+        saving: limits and checks of the reading.
 
     Yields:
         None where all rows must be compared exactly.
@@ -87,13 +87,13 @@ class _Reading:
         self.saving, self.keys = saving, layout.key_names
         self.hashes = saving.hashes or drawn_hashes(len(relations))
         self.rows = [_compared_rows(layout, each) for each in saving.tallies]
-        # Keys of closed buckets are the same in all sources; those of this one are counted.
+        # Closed buckets have the same keys in all sources; the keys of this source are counted.
         self.smallest = min(layout.sources, key=lambda at: self.rows[at])
 
     @property
     def can_save(self) -> bool:
         layout = self.layout
-        # Of a measure that is not comparable every group is a difference.
+        # If a measure is not comparable, every group is a difference.
         all_compared = len(layout.compared) == len(layout.measures)
         return bool(layout.keys) and all_compared and sum(self.rows) >= self.saving.fewest_rows
 
@@ -116,7 +116,7 @@ class _Reading:
     def _added(self) -> tuple[Sums, Hashes]:
         """Sums of all rows of all sources, and the sorted key hashes of the smallest.
 
-        Of a source with very many rows only the first share of its key hashes.
+        For a source with very many rows, only the first share of its key hashes.
         """
         sums, keys = Sums(_bucket_bits(max(self.rows))), [_NONE]
         bits = self._share_bits
@@ -140,7 +140,7 @@ class _Reading:
         return (turns - 1).bit_length()
 
     def _open_repeated(self, sums: Sums, is_open: Flags, keys: Hashes) -> int:
-        """Open the buckets of keys that repeat; how many keys of the smallest source do not."""
+        """Open the buckets of repeated keys; count the single keys of the smallest source."""
         relation, bits = self.relations[self.smallest], self._share_bits
         single = 0
         for share in range(2**bits):
@@ -165,7 +165,7 @@ class _Reading:
             self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {_table(source)} AS {rows}")
 
     def _equal_groups(self) -> int | None:
-        """Groups of closed buckets; None where sources disagree on them without any hash."""
+        """Number of groups in closed buckets; None if counts of the sources disagree."""
         numbers = {
             self._closed(source, tally(self.connection, self.layout, source, _table(source)))
             for source in self.layout.sources
@@ -198,15 +198,15 @@ def _compared_rows(layout: Layout, counted: SourceTally) -> int:
 
 
 def _bucket_bits(rows: int) -> int:
-    """For two to four buckets a row: fewer equal rows lie beside one that differs."""
+    """Bits for two to four buckets per row, so few equal rows share an open bucket."""
     return min(max(rows.bit_length() + 1, 1), _MOST_BITS)
 
 
 def _open_share(is_open: Flags, rows: int) -> float:
-    """Of the rows of a source, about, if those that differ lie anywhere.
+    """Estimated rows of a source in open buckets, if differences are evenly distributed.
 
-    Of `rows / buckets` rows in a bucket a share that differs leaves it closed as often as no such
-    row falls in it; the others of open buckets come on top.
+    A bucket of `rows / buckets` rows stays closed only if it contains no row that differs; an open
+    bucket also contains equal rows.
     """
     share = float(is_open.mean())
     if share >= 1 or not rows:

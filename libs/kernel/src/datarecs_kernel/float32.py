@@ -1,4 +1,4 @@
-"""The float32 nearest to exact numbers, for values that are equal at single precision alone."""
+"""The float32 nearest to exact numbers, for values that are equal only at single precision."""
 
 from fractions import Fraction
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from datarecs_kernel.whole_units import Integers, doubles_of
 
 _BEYOND = 2.0**128
-"""Where the float32 after the largest one would lie."""
+"""The value of the float32 after the largest one, if it existed."""
 
 
 def nearest_float32(numbers: Integers, scale: int) -> NDArray[np.float32]:
-    """The nearest to so many units of 10^-scale, ties to even; infinite beyond the largest.
+    """The float32 nearest to units of 10^-scale, ties to even; infinite above the largest.
 
-    A double in between rounds twice, which goes wrong only where it lies in the middle of two
+    Rounding through a double rounds twice, which is wrong only if the double is midway between two
     float32: there the exact number decides.
     """
     doubles = doubles_of(numbers, scale)

@@ -1,8 +1,8 @@
-"""The column types in which sources meet: one per dimension or measure, injective and exact.
+"""The common column types of all sources: one per dimension or measure, injective and exact.
 
 Two values of a form are equal in SQL exactly when they are canonically equal, so grouping and
-comparing need no encoding. Times are numbers of days or microseconds; numbers whose types share no
-decimal of 38 digits meet as their canonical text.
+comparing need no encoding. Times are numbers of days or microseconds; numbers of types without a
+common decimal of 38 digits are compared as canonical text.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class FormKind(StrEnum):
     INTEGER = "integer"
     DECIMAL = "decimal"
     DOUBLE = "double"
-    """Shortest decimals, which only Python writes."""
+    """Shortest decimals; only Python can write them."""
     NUMBER = "number"
     """Canonical text of a number."""
     TEXT = "text"
@@ -30,14 +30,14 @@ class FormKind(StrEnum):
     ARRAY = "array"
     STRUCT = "struct"
     MAP = "map"
-    """Payloads of canonical encodings, which have the canonical order; only Python writes them."""
+    """Payloads of canonical encodings, in canonical order; only Python can write them."""
     DATE = "date"
     """Days since 1970."""
     TIME = "time"
     INSTANT = "instant"
     LOCAL = "local"
-    """Microseconds since midnight or 1970, like TIME and INSTANT; a decimal where some source's are
-    finer."""
+    """Microseconds since midnight or 1970, like TIME and INSTANT; a decimal if a source has finer
+    values."""
 
 
 _SQL_TYPES = {
@@ -96,14 +96,14 @@ MICROS_DIGITS = 6
 _FINER = 3
 """Digits of a microsecond, down to nanoseconds."""
 _MOMENT_DIGITS = 19
-"""Of microseconds in 64 bits."""
+"""Digits of microseconds in 64 bits."""
 _INT_DIGITS = 20
-"""Of the widest integer there is, an unsigned one of 64 bits."""
+"""Digits of the widest integer, an unsigned one of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form with its digits, which decimals and times finer than microseconds have."""
+    """A form with digits, used by decimals and by times finer than microseconds."""
 
     kind: FormKind
     precision: int = 0
@@ -150,11 +150,11 @@ def decimal(precision: int, scale: int) -> Form:
 
 
 def form_of(types: Sequence[CanonicalType], *, wide_integers: bool = False) -> Form | None:
-    """The form in which columns of these types meet; None when there is none.
+    """The common form of columns of these types; None if there is none.
 
     Args:
         types: comparable ones, after casts, one per source.
-        wide_integers: some integer column holds unsigned ones of 64 bits.
+        wide_integers: an integer column has unsigned values of 64 bits.
     """
     first = types[0]
     if not first.is_number:
@@ -180,7 +180,7 @@ def _exact(types: Sequence[CanonicalType]) -> Form:
 
 
 def _digits(kind: CanonicalType) -> tuple[int, int] | None:
-    """Digits before and after the point; None where values decide."""
+    """Digits before and after the point; None if they depend on the values."""
     if kind.kind is TypeKind.INT:
         return _INT_DIGITS, 0
     if kind.precision is None or kind.scale is None:
@@ -189,9 +189,9 @@ def _digits(kind: CanonicalType) -> tuple[int, int] | None:
 
 
 def summed_form(types: Sequence[CanonicalType]) -> Form:
-    """In which a sum or average over such columns is added up: always a decimal.
+    """The form of sums and averages over such columns: always a decimal.
 
-    Floats and bare numerics are added at 18 places, as floats are by definition.
+    Floats and numerics without precision are added with 18 places, as defined for floats.
     """
     form = form_of(types)
     if form is not None and form.kind is FormKind.DECIMAL:

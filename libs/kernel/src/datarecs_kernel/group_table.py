@@ -1,6 +1,6 @@
-"""One table of all groups: a row per key, with every source's rows and results beside each other.
+"""One table of all groups: a row per key, with the rows and results of every source.
 
-Each source is grouped by itself and read once; the groups meet in full joins, which spill.
+Each source is grouped separately and read once; the groups are joined in full joins, which spill.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ GROUPS = "compared_groups"
 def group_table(
     connection: Connection, layout: Layout, relations: Sequence[str]
 ) -> Iterator[tuple[Aggregate, ...]]:
-    """Make the table of a stage whose functions collapse rows, and drop it in the end."""
+    """Create the table of a stage with functions that aggregate rows, and drop it at the end."""
     aggregates = _aggregates(layout, in_parts=False)
     try:
         _store(connection, _query(layout, relations, aggregates))
     except duckdb.OutOfRangeException:
-        # Some sum has outgrown 38 digits, maybe only on the way.
+        # A sum has exceeded 38 digits, possibly only an intermediate one.
         aggregates = _aggregates(layout, in_parts=True)
         _store(connection, _query(layout, relations, aggregates))
     try:
@@ -59,13 +59,13 @@ def _query(
     query = f"SELECT * REPLACE ({', '.join(counts)}) FROM ({_joined(layout.key_names, parts)})"
     if layout.keys or layout.always_present:
         return query
-    # Without keys DuckDB makes a group of no rows as well.
+    # Without keys DuckDB also returns a group for no rows.
     return f"{query} WHERE {' OR '.join(f'n{index} > 0' for index in layout.sources)}"
 
 
 @contextmanager
 def stored_groups(connection: Connection, query: str) -> Iterator[None]:
-    """Keep the result of a query as the table of groups."""
+    """Store the result of a query as the table of groups."""
     _store(connection, query)
     try:
         yield
@@ -95,9 +95,9 @@ def grouped_rows(layout: Layout) -> str:
 
 
 def open_groups(layout: Layout) -> str:
-    """Condition: the group is not wholly equal, or holds what equals nothing."""
+    """Condition: the group is not fully equal, or has a value that equals nothing."""
     if len(layout.compared) < len(layout.measures):
-        # What is not comparable differs in every matched group.
+        # A measure that is not comparable differs in every matched group.
         return "TRUE"
     tests = [] if layout.always_present else [f"n{index} = 0" for index in layout.sources]
     for measure in layout.compared:
@@ -106,7 +106,7 @@ def open_groups(layout: Layout) -> str:
 
 
 def unequal(layout: Layout, measure: MeasureLayout) -> Iterator[str]:
-    """Conditions over a group's row, one of which holds where a measure differs somewhere."""
+    """Conditions over a group's row; at least one is true if a measure differs."""
     letters = "vx" if measure.may_be_invalid else "v"
     for letter in letters:
         first, *others = (f"{letter}{measure.index}_{index}" for index in layout.sources)
@@ -153,7 +153,7 @@ def _named(plain: Sequence[str], columns: Columns) -> str:
 
 
 def _joined(keys: Sequence[str], parts: Sequence[str]) -> str:
-    """The groups of all sources by key; `n<source>` is NULL where a source lacks one."""
+    """The groups of all sources by key; `n<source>` is NULL if the group is missing in a source."""
     whole, *others = parts
     for index, other in enumerate(others, start=1):
         if not keys:

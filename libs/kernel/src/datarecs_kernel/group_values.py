@@ -1,4 +1,4 @@
-"""Numbers of the groups that a source made itself, in the columns of `partials`."""
+"""Numbers of the groups that a source computed, in the columns of `partials`."""
 
 from datarecs_core.comparison.planning.plan import InputPlan
 from datarecs_core.comparison.planning.scan import GROUP_ROWS, Partial, Scan
@@ -14,7 +14,7 @@ _COUNTED = frozenset({Role.PRESENCE, Role.AMOUNT})
 
 
 def group_values(layout: Layout, scan: Scan, part: Part) -> dict[str, str]:
-    """SQL of what stands behind each group of a source, by name."""
+    """SQL of the numbers of each group of a source, by name."""
     made = {WEIGHT: part.partials[GROUP_ROWS].sql}
     for measure in layout.compared:
         plan = measure.plan.inputs[scan.index]

@@ -1,6 +1,6 @@
-"""Aggregate, counts and digest stages: groups are made and compared in DuckDB.
+"""Aggregate, counts and digest stages: groups are computed and compared in DuckDB.
 
-What is wholly equal is counted there and never leaves it; open groups are judged as they stream.
+Fully equal groups are only counted there; open groups are streamed and judged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ from datarecs_kernel.storing import Stores
 def compare_groups(
     connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
 ) -> Counted:
-    """Compare a stage whose functions collapse rows, or which adds up fingerprints.
+    """Compare a stage with functions that aggregate rows, or that adds fingerprints.
 
     Args:
-        connection: a database in which nothing else runs meanwhile.
+        connection: a database without concurrent queries.
         plan: of the stage.
         relations: per source, in the columns of the layout's rows; each is read once.
-        attempt: names what is written.
+        attempt: part of the names of written files.
     """
     if plan.layout.hashed is not None:
         buckets = bucket_table(connection, plan.layout.hashed, plan.key, relations)
@@ -48,7 +48,7 @@ def compare_groups(
 def _compared(
     connection: Connection, plan: SinkPlan, aggregates: Sequence[Aggregate], attempt: str
 ) -> Counted:
-    """What the table of groups holds, counted, judged and stored."""
+    """Count, judge and store the groups of the table."""
     stores = Stores(plan, attempt, connection)
     _add_equal(connection, plan.layout, stores.counted)
     _add_sums(connection, aggregates, stores.counted)
@@ -74,7 +74,7 @@ def _add_equal(connection: Connection, layout: Layout, counted: Counted) -> None
     sources, stage = layout.sources, layout.stage
     is_repeated = [f"n{index} > 1" for index in sources]
     if stage.type is not StageType.ROW:
-        is_repeated = ["FALSE" for _ in sources]  # Their groups are no keys that may repeat.
+        is_repeated = ["FALSE" for _ in sources]  # Their groups are not keys that may repeat.
     sums = [f"sum(n{index})" for index in sources]
     query = (
         f"SELECT {', '.join([*is_repeated, *sums])}, count(*) FROM {GROUPS} "

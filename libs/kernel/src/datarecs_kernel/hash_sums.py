@@ -1,6 +1,6 @@
-"""Arithmetic on the hashes of rows and keys, with numpy: what differs, and which keys repeat.
+"""Arithmetic on the hashes of rows and keys, with numpy: which buckets differ, which keys repeat.
 
-Apart from the kernel, which reads and hashes, because nothing here knows a column or a file.
+Separate from reading and hashing because this module uses no columns and no files.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Sums:
         self._sums = np.zeros(1 << bits, np.uint64)
 
     def bucket(self, keys: Hashes) -> npt.NDArray[np.intp]:
-        """The upper bits of the key's hash; the type in which numpy takes positions as they are."""
+        """The upper bits of the key's hash, in the type that numpy uses for positions."""
         return (keys >> np.uint64(HASH_BITS - self.bits)).view(np.intp)
 
     def add(self, keys: Hashes, rows: Hashes, weight: int) -> None:
@@ -36,16 +36,16 @@ class Sums:
 
 
 def repeated(hashes: Hashes) -> tuple[int, Hashes]:
-    """Of sorted hashes: how many occur once, and the others, each told once and in order."""
+    """The number of hashes that occur once, and the distinct repeated ones; both sorted."""
     again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     first, behind = (np.searchsorted(hashes, again, place) for place in ("left", "right"))
     return len(hashes) - int((behind - first).sum()), again
 
 
 def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
-    """Weights that add up to 0 modulo 2^64, from one draw per source but the last.
+    """Weights with the sum 0 modulo 2^64, from one random number per source except the last.
 
-    All but the last are odd: a row that one source alone has cannot vanish unless its hash is 0.
+    All but the last are odd: a row of only one source cannot cancel unless its hash is 0.
     """
     first = [draw % 2**HASH_BITS | 1 for draw in draws[: sources - 1]]
     return (*first, -sum(first) % 2**HASH_BITS)

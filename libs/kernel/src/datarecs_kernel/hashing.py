@@ -1,4 +1,4 @@
-"""SHA-256 of columns of bytes, by DuckDB: several threads, and no Python object per row."""
+"""SHA-256 of columns of bytes, in DuckDB: several threads, and no Python object per row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,12 +25,12 @@ _CHUNK = 2**14
 """Rows that one thread hashes at a time."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SHOWN_BYTES = 8
-"""Of the hash of a masked text."""
+"""Digits of the hash of a masked text."""
 
 
 @contextmanager
 def hashing_connection(threads: int | None = None) -> Iterator[Connection]:
-    """A database for expressions over columns; it holds nothing and spills nothing."""
+    """A database for expressions over columns; it stores nothing and spills nothing."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -46,8 +46,8 @@ def computed(connection: Connection, columns: dict[str, pa.Array], sql: str) -> 
     """An expression over columns, row by row in their order.
 
     Args:
-        connection: any; it need not keep the order of rows.
-        columns: of one length, at least one of them.
+        connection: any; it need not preserve the order of rows.
+        columns: at least one, all of the same length.
         sql: the expression.
     """
     rows = len(next(iter(columns.values())))

@@ -1,8 +1,7 @@
-"""Open groups are judged here, batch by batch, as they pass by.
+"""Judge open groups, batch by batch, as they stream.
 
-Which rows of a group meet is decided here; `measures` and `repeated` say what their values are to
-each other. Everything is counted at once, in columns; what is stored of differences is made of them
-by `storing`.
+This module pairs the rows of a group; `measures` and `repeated` compare their values. Everything is
+counted immediately, in columns; `storing` makes the stored rows of differences from them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,19 +30,19 @@ from datarecs_kernel.whole_units import summed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGroups:
-    """Groups with everything that is stored of them."""
+    """Groups with their stored data."""
 
     keys: pa.RecordBatch
     """Key columns, one row per group."""
     differs: Flags
     repeated: Flags
-    """Some source has the key several times, as `repeated_in` has it."""
+    """Sources with several rows for the key, in the form of `repeated_in`."""
     differences: Sequence[Differences]
-    """Of rows of `keys`; differences within tolerances only where the stage stores them."""
+    """Differences of rows of `keys`; those within tolerances only if the stage stores them."""
 
 
 class Judge:
-    """Takes the rows of open groups."""
+    """Judges the rows of open groups."""
 
     def __init__(
         self,
@@ -58,9 +57,9 @@ class Judge:
         Args:
             layout: of the stage.
             key: the tenant's, for masks.
-            columns: names in the batches to come.
-            counted: takes all numbers.
-            shape: how groups stand in rows; None as in `shape_of`.
+            columns: names in the batches that follow.
+            counted: receives all numbers.
+            shape: how rows represent groups; None as in `shape_of`.
         """
         self.layout, self.stage, self.counted = layout, layout.stage, counted
         self.shape, names = shape or shape_of(layout), frozenset(columns)
@@ -72,7 +71,7 @@ class Judge:
         self._units = UnitCounter(layout, self._measures, counted, self.shape)
 
     def add(self, rows: pa.RecordBatch) -> JudgedGroups | None:
-        """Take rows; the groups that are complete now."""
+        """Add rows; return the groups that are now complete."""
         groups = self._batches.add(rows)
         return None if groups is None else self._judged(groups)
 
@@ -89,7 +88,7 @@ class Judge:
                 unlike |= other != groups.sizes[:, 0]
             unlike &= everywhere
         if self.stage.type is StageType.CUSTOM_SQL:
-            # Keys of a query must be unique: refused when all is counted.
+            # Keys of a query must be unique: refused after everything is counted.
             missing, unlike = (groups.sizes != 1).any(axis=1), np.zeros_like(everywhere)
         differences = [
             *self._missing(groups, np.flatnonzero(missing)),
@@ -124,7 +123,7 @@ class Judge:
             )
 
     def _matched(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
-        """Groups with as many rows of every source."""
+        """Groups with the same number of rows in every source."""
         if not len(at):
             return
         places = self._places(groups, at)
@@ -135,7 +134,7 @@ class Judge:
                 yield differences
 
     def _places(self, groups: OpenGroups, at: Numbers) -> Places:
-        """Where rows meet: a row for every source, or one that holds the values of all."""
+        """The places: a row per source, or one row with the values of all sources."""
         sources = self.layout.sources
         if self.shape is Shape.WIDE:
             return Places(rows=[at] * len(sources), groups=at, matched=at)
@@ -184,7 +183,7 @@ class Judge:
             self.counted.grouped[index] += size
 
     def _common_odds(self, groups: int, differences: Sequence[Differences]) -> Numbers:
-        """By group the source that all its breaks name; NOBODY where they name none, or several."""
+        """Per group, the odd one out of all its breaks; NOBODY if there is not exactly one."""
         if len(self.layout.sources) < MIN_SOURCES_FOR_ODD:
             return np.full(groups, NOBODY)
         most, least = np.full(groups, NOBODY), np.full(groups, len(self.layout.sources))
@@ -194,7 +193,7 @@ class Judge:
         return np.where(most == least, most, NOBODY)
 
     def _count_alone(self, groups: OpenGroups, missing: Flags) -> None:
-        """The finite amounts of every source in groups that another lacks, by presence."""
+        """The finite amounts of every source in groups missing in another source, by presence."""
         for mask in np.unique(groups.masks[missing]).tolist():
             chosen = groups.masks == mask
             at = np.flatnonzero(chosen[groups.group_of_row])
@@ -220,7 +219,7 @@ class Judge:
 
 
 def odd_presence(masks: Numbers, sources: int) -> Numbers:
-    """The one source alone in having or in lacking a group, of three or more; NOBODY else."""
+    """The only source with, or without, a group, of three or more sources; else NOBODY."""
     odd = np.full(len(masks), NOBODY)
     if sources >= MIN_SOURCES_FOR_ODD:
         everywhere = (1 << sources) - 1
@@ -230,9 +229,9 @@ def odd_presence(masks: Numbers, sources: int) -> Numbers:
 
 
 def repeated_in(stage: StagePlan, sizes: Numbers) -> Numbers:
-    """Bits of the sources that have a key several times; asked where rows have keys.
+    """Bits of the sources with several rows for a key; called only if rows have keys.
 
-    Of rows per source, or per group and source.
+    Takes rows per source, or per group and source.
     """
     bits = np.zeros(sizes.shape[:-1], np.int64)
     if stage.type in (StageType.ROW, StageType.CUSTOM_SQL) and sizes.max(initial=0) > 1:
@@ -241,7 +240,7 @@ def repeated_in(stage: StagePlan, sizes: Numbers) -> Numbers:
 
 
 def added(form: Form, values: Values, copies: Numbers) -> Decimal:
-    """The sum of finite values, each as often as it has copies."""
+    """The sum of finite values, each multiplied by its copies."""
     total = Decimal(0)
     for part in amounts_of(form, [values]):
         (units,) = part.units

@@ -1,7 +1,7 @@
-"""What a stage means in columns: its keys and measures, their forms, roles and companions.
+"""A stage as columns: its keys and measures, their forms, roles and companions.
 
-Made once per stage from the plan and from how the sources deliver; every later step reads names and
-types here. What this engine does not cover is refused here, before any row is read.
+Created once per stage from the plan and the columns of the sources; every later step reads names
+and types here. Plans that this engine does not support are refused here, before any row is read.
 """
 
 from collections.abc import Sequence
@@ -46,44 +46,44 @@ _ABSENT = frozenset({TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
 _SUM_DIGITS = 10
-"""By which a sum is widened: as many digits as rows a group may have."""
+"""Digits by which a sum is widened, for the maximum number of rows of a group."""
 
 
 class Columns(Protocol):
-    """How the columns of a source stand in what is delivered."""
+    """How the files of a source store its columns."""
 
     @property
     def checked(self) -> frozenset[str]:
-        """Logical columns whose INVALID values stand beside them."""
+        """Logical columns with a companion of INVALID values."""
 
     @property
     def wide(self) -> frozenset[str]:
-        """Integer columns that hold unsigned numbers of 64 bits."""
+        """Integer columns with unsigned numbers of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainColumns:
-    """How columns stand that hold values alone: what the kernel reads."""
+    """Columns with only values, without companions: the input of the kernel."""
 
     checked: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
 
 
 class Role(StrEnum):
-    """What a column is prepared for."""
+    """The purpose of a prepared column."""
 
     KEY = "key"
     VALUE = "value"
     CHOICE = "choice"
     """Input of `min` and `max`."""
     AMOUNT = "amount"
-    """Input of `sum` and `avg`: a decimal, with a state where sources hold NaN or infinities."""
+    """Input of `sum` and `avg`: a decimal, with a state if sources have NaN or infinities."""
     PRESENCE = "presence"
     """Input of `count`: TRUE or NULL."""
     DISTINCT = "distinct"
-    """Input of `count_distinct`: compared inside one source only."""
+    """Input of `count_distinct`: compared only within one source."""
     HASHED = "hashed"
-    """Part of a fingerprint, key or value: in a form that SQL can encode."""
+    """Part of a fingerprint, key or value, in a form that SQL can encode."""
 
 
 _ROLES = {
@@ -102,21 +102,21 @@ class Field:
     """A key part or the input of a measure, prepared in the same way in every source."""
 
     name: str
-    """Of its column: `k0`, `m0`; companions add one letter."""
+    """Name of its column: `k0`, `m0`; companions add one letter."""
     label: str
-    """As the job calls it."""
+    """Its name in the job."""
     role: Role
     inputs: tuple[InputPlan | None, ...]
     rules: Rules
     form: Form
     python: tuple[bool, ...]
-    """Per source: SQL cannot prepare it."""
+    """Per source, whether it needs Python because SQL cannot prepare it."""
     may_be_invalid: bool
-    """A companion `<name>x` holds payloads of INVALID values."""
+    """Whether a companion `<name>x` has payloads of INVALID values."""
     stateful: bool = False
-    """A companion `<name>z` says what an amount is besides a number."""
+    """Whether a companion `<name>z` has the state of an amount."""
     changes: bool = False
-    """Companions `<name>r` and `<name>q` hold the text before rules and what sorts it."""
+    """Whether companions `<name>r` and `<name>q` have the text before rules and its sort key."""
 
     @property
     def payload(self) -> str:
@@ -149,15 +149,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureLayout:
-    """One measure: what it is made of, and the form of what is compared."""
+    """One measure: its inputs, and the form of the compared values."""
 
     plan: MeasurePlan
     field: Field | None
-    """None for counts of rows and for what is not comparable."""
+    """None for counts of rows and for measures that are not comparable."""
     result: Form
     may_be_invalid: bool
     changes: bool
-    """A text before rules travels with each compared value."""
+    """Whether each compared value has a text before rules."""
 
     @property
     def index(self) -> int:
@@ -166,13 +166,13 @@ class MeasureLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A stage in columns."""
+    """A stage as columns."""
 
     stage: StagePlan
     keys: tuple[Field, ...]
     measures: tuple[MeasureLayout, ...]
     hashed: "Layout | None" = None
-    """Of the rows behind the fingerprints, in a digest stage."""
+    """Layout of the rows that are hashed, in a digest stage."""
 
     @property
     def of_rows(self) -> "Layout":
@@ -185,7 +185,7 @@ class Layout:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """Every source but the reference."""
+        """Every source except the reference."""
         return tuple(index for index in self.sources if index != self.stage.reference)
 
     @property
@@ -207,19 +207,19 @@ class Layout:
 
     @property
     def pairs_rows(self) -> bool:
-        """Rows of a key are compared one by one, as multisets where there may be several."""
+        """Whether rows of a key are compared one by one; several rows are compared as multisets."""
         return self.stage.pairs_rows
 
     @property
     def always_present(self) -> bool:
-        """One group that every source has, with or without rows."""
+        """Whether there is one group in every source, with or without rows."""
         return self.stage.always_present
 
 
 def layout_of(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
-    """The layout of a stage over sources as they are delivered."""
+    """The layout of a stage over the columns of its sources."""
     if stage.hashed is not None:
-        # Buckets and their sums are made here, whatever columns the sources have.
+        # Buckets and their sums are computed here, for any columns of the sources.
         made = [PlainColumns() for _ in delivered]
         plain = layout_of(replace(stage, hashed=None), made)
         return replace(plain, hashed=_hashed(stage, stage.hashed, delivered))
@@ -231,7 +231,7 @@ def layout_of(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
 
 
 def sealing_layout(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
-    """Of the rows of a stage that compares rows, as a digest stage would hash them."""
+    """The layout of the rows of a row stage, in the form that a digest stage hashes."""
     return _hashed(stage, hashed_rows(stage.dimensions, stage.measures), delivered)
 
 
@@ -270,7 +270,7 @@ def keys_of(
 
 
 def compared_measures(layout: Layout) -> list[tuple[MeasureLayout, Field]]:
-    """What is compared and has a column, in the canonical order of names."""
+    """The compared measures with a column, in the canonical order of names."""
     named = sorted(layout.compared, key=lambda each: each.plan.name)
     return [(each, each.field) for each in named if each.field is not None]
 
@@ -281,10 +281,10 @@ def compared_fields(layout: Layout) -> list[Field]:
 
 
 def check_covered(stage: StagePlan) -> None:
-    """Refuse what this engine does not do; nothing has been read yet.
+    """Refuse plans that this engine does not support; nothing has been read yet.
 
     Raises:
-        NotCoveredError: with the stage and the field that asks for it.
+        NotCoveredError: with the stage and the field.
     """
     scope = stage.scope.dimensions if stage.scope else ()
     named: list[tuple[str, Sequence[InputPlan | None]]] = [
@@ -299,7 +299,7 @@ def check_covered(stage: StagePlan) -> None:
                 raise NotCoveredError(stage=stage.name, field=label, what=what)
     for measure in stage.measures:
         _check_rounding(stage, measure)
-    # A scope's own `where` was looked at with its stage: both read the same scans, that one first.
+    # The `where` of a scope is checked with its stage: both read the same scans, that one first.
     for column in (column for scan in stage.scans for column in scan.columns):
         if column.type.is_finer and column.name in named_columns(stage.where):
             what = f"a condition over {column.type}, times finer than a microsecond,"
@@ -321,7 +321,7 @@ def _check_rounding(stage: StagePlan, plan: MeasurePlan) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """What a field is made from."""
+    """The input of a field."""
 
     name: str
     label: str
@@ -384,14 +384,14 @@ def _meeting(use: _Use, types: Sequence[CanonicalType], *, wide: bool) -> Form:
 
 
 def rounded(form: Form, places: int | None) -> Form:
-    """The form of what is left of its values once rounded."""
+    """The form of its values after rounding."""
     if form.kind is not FormKind.DECIMAL or places is None or places >= form.scale:
         return form
     return decimal(form.precision - form.scale + 1 + places, places)
 
 
 def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
-    """Casts, maps, JSON, Unicode rules, and what SQL cannot write or round: floats, nested ones."""
+    """Whether it has casts, maps, JSON, Unicode rules, or floats and nested values to write."""
     rules, kind = use.rules, plan.result
     if plan.mapped or plan.cast is not None or kind.kind is TypeKind.JSON:
         return True
@@ -417,7 +417,7 @@ def _may_be_invalid(plan: InputPlan, delivered: Columns) -> bool:
 
 
 def _is_plain(plan: InputPlan, form: Form) -> bool:
-    """Whether every value of an amount is a number that the form holds."""
+    """Whether every value of an amount is a number of the form."""
     kind = plan.result
     if kind.is_float or (kind.kind is TypeKind.DECIMAL and kind.scale is None):
         return False
@@ -429,7 +429,7 @@ def _is_plain(plan: InputPlan, form: Form) -> bool:
 
 
 def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
-    """Whether the text of a value may differ from its text as delivered."""
+    """Whether the text of a value may differ from its text in the source."""
     beside_nan = replace(rules, nan=STRICT.nan)
     return beside_nan != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
 
@@ -478,5 +478,5 @@ def _result(plan: MeasurePlan, field: Field) -> Form:
 
 
 def total_form(form: Form) -> Form:
-    """Of the sum of an amount's values."""
+    """The form of the sum of an amount's values."""
     return decimal(min(MAX_DIGITS, form.precision + _SUM_DIGITS), form.scale)

@@ -1,6 +1,6 @@
-"""What measures say of groups that every source has, once it is known which of their rows meet.
+"""Compare the measures of matched groups, after their rows are paired.
 
-Columns all the way: equality and tolerances (`agreeing`) are counted for all groups at once. Texts
+All data are columns: equality and tolerances (`agreeing`) are counted for all groups at once. Texts
 are made of the same rows later, for the few groups that are stored.
 """
 
@@ -40,7 +40,7 @@ from datarecs_kernel.whole_units import unit_key
 
 
 class Columns(NamedTuple):
-    """Of one source: values, payloads when INVALID, texts before rules."""
+    """Columns of one source: values, payloads of INVALID values, texts before rules."""
 
     value: str
     payload: str | None
@@ -53,18 +53,18 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Rows of all sources that meet, place by place; a group's places stand next to each other."""
+    """Paired rows of all sources, per place; the places of a group are consecutive."""
 
     rows: Sequence[Numbers]
     """Per source."""
     groups: Numbers
     """Of each place."""
     matched: Numbers
-    """All groups that are compared; of some every row may have cancelled."""
+    """All compared groups; in some of them all rows may have cancelled."""
 
 
 class _Cells(NamedTuple):
-    """Places at which the sources differ."""
+    """The places where the sources differ."""
 
     rows: pa.RecordBatch
     places: Sequence[Numbers]
@@ -85,13 +85,13 @@ class MeasureJudge:
         key: bytes,
         shape: Shape,
     ) -> None:
-        """For batches with columns of these names; the key is the tenant's."""
+        """Create it for batches with columns of these names; `key` is the tenant's."""
         self.stage, self.plan, self.form, self.key = layout.stage, measure.plan, measure.result, key
         self.columns = columns_of(layout, measure, names, shape)
         self.flag = f"d{measure.index}" if f"d{measure.index}" in names else None
-        """A column that says where the measure differs."""
+        """Name of the column that marks where the measure differs."""
         self.is_lossless = self.form.kind is FormKind.DOUBLE and not layout.pairs_rows
-        """Texts before rules are such as `canonical.lossless` writes."""
+        """Whether texts before rules have the form of `canonical.lossless`."""
         self.has_deltas = self.plan.mask is None and self.plan.subtractable
         self.agreement = Agreement(
             self.plan, self.form, sources=len(layout.sources), reference=self.stage.reference
@@ -100,12 +100,12 @@ class MeasureJudge:
     def judge(
         self, rows: pa.RecordBatch, places: Places, tally: MeasureTally
     ) -> Differences | None:
-        """What is stored of groups in which sources differ.
+        """The differences to store of groups where sources differ.
 
         Args:
             rows: of open groups.
-            places: which of them meet.
-            tally: of the measure; counts the groups.
+            places: the paired rows.
+            tally: counts of the measure; updated with the groups.
         """
         if not self.columns:
             return self._not_comparable(places.matched, tally)
@@ -148,7 +148,7 @@ class MeasureJudge:
         return cells.take(at), places.groups[at]
 
     def _has_equal_amounts(self, rows: pa.RecordBatch, places: Places, groups: Numbers) -> bool:
-        """Whether some place of these groups has a delta of 0, beside those that differ."""
+        """Whether a place of these groups has a delta of 0, in addition to those that differ."""
         if not self.plan.subtractable or places.groups is places.matched:
             return False
         cells = _Cells(rows, places.rows).take(np.flatnonzero(np.isin(places.groups, groups)))
@@ -160,7 +160,7 @@ class MeasureJudge:
         )
 
     def _unequal_in_place(self, rows: pa.RecordBatch, groups: Numbers) -> tuple[_Cells, Numbers]:
-        """The same where a group is the row of its number: nothing is copied that is equal."""
+        """The same if the group number is the row number: equal rows are not copied."""
         if self.flag is None:
             differs = self.agreement.differs([each.of(rows) for each in self.columns])
         else:
@@ -205,7 +205,7 @@ class MeasureJudge:
 
 
 class _MeasureTexts:
-    """Texts of the places that differences show."""
+    """Texts of the places of the differences."""
 
     def __init__(self, judge: MeasureJudge, cells: _Cells) -> None:
         self.judge, self.cells = judge, cells
@@ -238,7 +238,7 @@ class _MeasureTexts:
         return _joined_by(parts, deltas), _joined_by(parts, percents)
 
     def _raw(self, cells: _Cells, after: Sequence[pa.Array]) -> By:
-        """Texts before rules, where those after them are others."""
+        """Texts before rules, if those after rules differ from them."""
         raw = []
         for index, (columns, places) in enumerate(
             zip(self.judge.columns, cells.places, strict=True)
@@ -277,7 +277,7 @@ def _joined_by(parts: Sequence[Amounts], written: Sequence[By]) -> By:
 
 
 def _kinds(judged: Judgements, values: Sequence[Values], runs: Runs) -> Numbers:
-    """By group the first class that fits all of its places outside."""
+    """Per group, the first class that fits all of its places outside."""
     within = judged.within
     fits = (
         (DifferenceClass.WITHIN, runs.all_of(within)),
@@ -294,7 +294,7 @@ def _kinds(judged: Judgements, values: Sequence[Values], runs: Runs) -> Numbers:
 def columns_of(
     layout: Layout, measure: MeasureLayout, names: frozenset[str], shape: Shape
 ) -> tuple[Columns, ...]:
-    """Per source; none where the measure is not comparable."""
+    """Columns per source; none if the measure is not comparable."""
 
     def present(name: str) -> str | None:
         return name if name in names else None

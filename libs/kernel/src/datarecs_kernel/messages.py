@@ -1,7 +1,7 @@
-"""Rows on their way between tasks: messages of Arrow to the partition where their keys meet.
+"""Rows sent between tasks: Arrow messages to the partition of their keys.
 
-A message holds hundreds or thousands of rows of one source for one partition, in the columns of its
-relation. DuckDB says which partition a key belongs to, so all tasks need the same release of it.
+A message has hundreds or thousands of rows of one source for one partition, in the columns of its
+relation. DuckDB computes the partition of a key, so all tasks need the same release of DuckDB.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,16 +16,16 @@ from datarecs_kernel.relations import relation_columns
 from datarecs_kernel.scopes import bucket_of
 
 MESSAGE_BYTES = 2**21
-"""Of a message, about; who carries them holds some at a time."""
+"""Approximate bytes of a message; the transport has several in memory at a time."""
 
 
 def partition_of(layout: Layout, key: bytes, partitions: int) -> str:
-    """SQL of the number of the partition in which all rows of a key meet.
+    """SQL of the number of the partition for all rows of a key.
 
     Args:
         layout: of the stage.
         key: the tenant's, for buckets.
-        partitions: how many.
+        partitions: the number of partitions.
     """
     if layout.hashed is not None:
         return f"{bucket_of(layout.hashed.keys, key)} % {partitions}"
@@ -36,7 +36,7 @@ def partition_of(layout: Layout, key: bytes, partitions: int) -> str:
 
 
 def write_messages(rows: pa.RecordBatch, source: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a source as messages to the partitions that their first column names."""
+    """The rows of a source as messages; their first column is the partition number."""
     numbers = rows.column(0).to_numpy()
     order = np.argsort(numbers, kind="stable")
     numbers, rows = numbers[order], rows.select(rows.schema.names[1:]).take(pa.array(order))
@@ -74,7 +74,7 @@ def receive_rows(
 
 
 class _Tables:
-    """Tables that take many rows at a time."""
+    """Tables that receive many rows at a time."""
 
     def __init__(self, connection: Connection, layout: Layout) -> None:
         self._connection = connection

@@ -1,6 +1,6 @@
-"""Open groups as columns: batches cut where groups end, with rows per source and presence.
+"""Open groups as columns: batches divided at group ends, with rows per source and presence.
 
-Rows of a group come next to each other, so only the last group of a batch has to wait for the next.
+Rows of a group are consecutive, so only the last group of a batch must wait for the next batch.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from datarecs_kernel.columns import Numbers
 from datarecs_kernel.layout import Layout
 
 OPEN, FIRST, WEIGHT = "is_open", "is_first", "weight"
-"""Columns: the group is not wholly equal; its first row; how many groups a row that is not open
-tells of."""
+"""Columns: the group is not fully equal; its first row; the number of groups that a row of equal
+groups counts."""
 
 
 class Shape(StrEnum):
-    """How groups stand in rows."""
+    """How rows represent groups."""
 
     TUPLES = "tuples"
     """One row per tuple of values, with its copies in source i in column `c<i>`; the rows of a
-    group come next to each other. Values stand in the columns of the layout's fields."""
+    group are consecutive. Values are in the columns of the layout's fields."""
     WIDE = "wide"
     """One row per group: `v<measure>_<source>`, payloads `x…`, texts before rules `r…`, and
     optionally `d<measure>`, whether the measure differs
@@ -32,7 +32,7 @@ class Shape(StrEnum):
 
 
 def shape_of(layout: Layout) -> Shape:
-    """As groups stand where nobody says otherwise: tuples where rows are compared."""
+    """The default shape of groups: tuples if rows are compared."""
     return Shape.TUPLES if layout.pairs_rows else Shape.WIDE
 
 
@@ -48,7 +48,7 @@ class OpenGroups:
     masks: Numbers
     """Presence."""
     is_wide: bool
-    """Every group is one row."""
+    """Whether every group is one row."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -71,14 +71,14 @@ class OpenGroups:
 
 
 class GroupBatches:
-    """Cuts batches of rows where groups end; rows of the last group wait for the next batch."""
+    """Divides batches of rows at group ends; rows of the last group wait for the next batch."""
 
     def __init__(self, layout: Layout, shape: Shape) -> None:
         self.layout, self.shape = layout, shape
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> OpenGroups | None:
-        """The groups that are whole now."""
+        """Add rows; return the groups that are now complete."""
         if self.shape is Shape.WIDE:
             return self._grouped(batch, np.arange(batch.num_rows)) if batch.num_rows else None
         starts = np.flatnonzero(batch.column(FIRST).to_numpy(zero_copy_only=False))

@@ -1,8 +1,9 @@
-"""Groups that a source made itself: a relation of them, and how its rows are merged.
+"""Groups that a source computed: a relation of them, and how its rows are merged.
 
-Such a relation has the key columns, `dst`, `pw` rows of the source behind each row, and per measure
-`p<measure>n` values that are not NULL and `p<measure>v` what the source's own function made of
-them. Rows that rules make one group are merged: counts and sums add up, minima have a minimum.
+Such a relation has the key columns, `dst`, `pw` (the number of source rows of each row), and per
+measure `p<measure>n` (the number of values that are not NULL) and `p<measure>v` (the result of the
+source's function). Rows that rules map to one group are merged: counts and sums are added, and the
+minimum of minima is taken.
 """
 
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ WEIGHT = "pw"
 
 
 class PartialAggregate(Aggregate):
-    """One measure of a source that gives groups."""
+    """One measure of a source that returns groups."""
 
     def collected(self) -> Columns:
         field, name = self.measure.field, self._name
         if field is None:
             return {name: rows_of(WEIGHT)}
         numbers, value = partial_names(self.measure)
-        # Only columns without INVALID values are grouped by their source.
+        # A source groups only columns without INVALID values.
         columns = {f"{name}_x": "CAST(NULL AS BLOB)"} if field.may_be_invalid else {}
         if field.role is Role.PRESENCE:
             return columns | {name: rows_of(numbers)}
@@ -40,7 +41,7 @@ class PartialAggregate(Aggregate):
 
     @property
     def _is_plain(self) -> bool:
-        """A sum that the source could not hold is an overflow as well."""
+        """A sum that exceeds the type of the source is an overflow as well."""
         return False
 
     def _sum_form(self, field: Field) -> Form:
@@ -51,22 +52,22 @@ class PartialAggregate(Aggregate):
 
 
 def delivers_groups(stage: StagePlan, source: int) -> bool:
-    """Whether the scan of a source is one of groups, so that its relation holds them."""
+    """Whether the scan of a source returns groups, so its relation contains groups."""
     return stage.scans[source].groups is not None
 
 
 def rows_of(weights: str) -> str:
-    """Aggregation: how many rows, or values, are behind these weights."""
+    """Aggregation: the number of rows, or values, from these weights."""
     return f"CAST(coalesce(sum({weights}), 0) AS BIGINT)"
 
 
 def partial_names(measure: MeasureLayout) -> tuple[str, str]:
-    """The columns of a measure: how many values, and what was made of them."""
+    """The columns of a measure: the number of values, and their result."""
     return f"p{measure.index}n", f"p{measure.index}v"
 
 
 def partial_columns(layout: Layout) -> Iterator[tuple[str, Form]]:
-    """Name and form of what a relation of groups has beside its keys and `dst`."""
+    """Name and form of the columns of a relation of groups, except its keys and `dst`."""
     yield WEIGHT, INTEGER
     for measure in layout.compared:
         field, (numbers, value) = measure.field, partial_names(measure)

@@ -1,7 +1,7 @@
 """Values that SQL cannot prepare, by columns of Arrow: casts, maps, Unicode, JSON, written floats.
 
-The rules of core are applied to every distinct value once; the columns that come out are those of
-a layout. DuckDB's functions call this (`value_functions`).
+The rules of core are applied once to every distinct value; the resulting columns are those of a
+layout. DuckDB's functions call this (`value_functions`).
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ from datarecs_kernel.layout import Field, Role
 from datarecs_kernel.sort_keys import sort_key_of
 
 AMBIGUOUS = "dst"
-"""Column: values that an offset change made ambiguous."""
+"""Column: number of values that are ambiguous because of an offset change."""
 _MOST_KNOWN = 100_000
-"""Distinct values of a column that are remembered; then it begins anew."""
+"""Limit of cached distinct values of a column; above it the cache is emptied."""
 _LONGEST_KNOWN = 4096
-"""Characters or bytes of a value that is worth remembering."""
+"""Maximum characters or bytes of a cached value."""
 
 
 class _Cell(NamedTuple):
@@ -59,11 +59,11 @@ class ColumnInput:
     plan: InputPlan
     source: str
     base: Form
-    """In which the delivered value comes."""
+    """The form of the input value."""
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
-        """Name and type of what is made, `dst` last."""
+        """Name and type of the result columns, `dst` last."""
         field = self.field
         made = [(field.name, native(field.form))]
         if field.may_be_invalid:
@@ -76,15 +76,15 @@ class ColumnInput:
 
 
 class ColumnPreparation:
-    """Prepares a column, batch by batch; several threads may call it at once."""
+    """Prepares a column, batch by batch; several threads may call it at the same time."""
 
     def __init__(self, column: ColumnInput) -> None:
         self._column = column
-        # DuckDB's threads are new to Python at each call, so nothing can be kept by thread.
+        # DuckDB's threads are new to Python at each call, so thread-local data is not possible.
         self._idle: list[_Cells] = []
 
     def prepared(self, values: pa.Array, payloads: pa.Array) -> dict[str, pa.Array]:
-        """The columns of the field and `dst`, of delivered values and payloads of INVALID ones."""
+        """The columns of the field and `dst`, from values and payloads of INVALID values."""
         try:
             cells = self._idle.pop()
         except IndexError:
@@ -105,14 +105,14 @@ def _names(field: Field) -> tuple[str, ...]:
 
 
 class _Made(NamedTuple):
-    """Cells of a batch: the distinct ones, and which of them stands where."""
+    """Cells of a batch: the distinct ones, and their index per row."""
 
     distinct: list[_Cell]
     places: np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class _Cells:
-    """What is known of a column; one thread at a time uses it."""
+    """The cache of a column; one thread uses it at a time."""
 
     def __init__(self, column: ColumnInput) -> None:
         self._column, self._field = column, column.field
@@ -181,7 +181,7 @@ class _Cells:
 
 @cache
 def zone_of(zone: str) -> ZoneInfo:
-    """From the locked tables, whatever the system has."""
+    """From the pinned time zone tables, not from those of the system."""
     place = files("tzdata").joinpath("zoneinfo", *zone.split("/"))
     with place.open("rb") as table:
         return ZoneInfo.from_file(table, zone)

@@ -1,7 +1,7 @@
 """Ranks of groups: `core.comparison.results.differences.group_rank` as SQL over key columns.
 
-The rank chooses which of too many differences are stored. It is the first 64 bits of the MD5 of
-the key's parts, written without dictionaries or encodings, so that it costs less than a join.
+The rank decides which of too many differences are stored. It is the first 64 bits of the MD5 of the
+key's parts, written without dictionaries or encodings, so it costs less than a join.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def ranks_of(connection: Connection, keys: Sequence[Field], rows: pa.RecordBatch
 def rank_sql(keys: Sequence[Field]) -> str:
     """The rank of a row, from its key columns."""
     written = " || ".join(_part(field) for field in keys)
-    # The bytes of MD5 are a number whose first byte is the lowest.
+    # The bytes of MD5 are a number with the lowest byte first.
     return f"CAST(md5_number({written}) & {_LOW_BITS} AS UBIGINT)"
 
 
@@ -52,7 +52,7 @@ def _part(field: Field) -> str:
 
 
 def _text(form: Form, column: str) -> str:
-    """What core writes of a value; NULL of NULL."""
+    """The text that core writes for a value; NULL of NULL."""
     match form.kind:
         case FormKind.TEXT | FormKind.JSON:
             return f"strlen({column}) || ':' || {column}"
@@ -67,10 +67,10 @@ def _text(form: Form, column: str) -> str:
 
 
 def _decimal_text(form: Form, column: str) -> str:
-    """Without zeros at the end, and with one before the point."""
+    """A decimal without trailing zeros, and with a digit before the point."""
     written = f"CAST({column} AS VARCHAR)"
     if form.scale == form.precision:
-        # DuckDB writes `.50` where the type has no digit before the point.
+        # DuckDB writes `.50` if the type has no digit before the point.
         sign = f"if({column} < 0, '-0', '0')"
         written = f"{sign} || ltrim({written}, '-')"
     return f"rtrim(rtrim({written}, '0'), '.')"

@@ -1,6 +1,6 @@
-"""What a failure of DuckDB says of the sources whose relations it read.
+"""Find the source that caused a failure of DuckDB.
 
-DuckDB's own messages quote values and paths; what people are told names source and file alone.
+DuckDB's messages quote values and paths; user-visible messages name only source and file.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ from datarecs_kernel.size_limits import too_large
 from datarecs_kernel.stored_files import StoredFiles, reader_of
 
 DatabaseError = duckdb.Error
-"""Whatever DuckDB fails with."""
+"""Errors of DuckDB."""
 _GONE = ("No files found", "No such file", "Cannot open file", "Could not read")
 _NAMELESS = ("don't know what type", "likely corrupted", "TProtocolException", "Invalid data")
-"""What DuckDB says of a damaged file without its name."""
+"""Parts of DuckDB's messages about a damaged file that do not name it."""
 
 
 def has_invalid_text(failure: duckdb.Error) -> bool:
-    """Whether a text is no UTF-8: `delivered` with `check_texts` reads such a source."""
+    """Whether a text is not UTF-8: `delivered` with `check_texts` reads such a source."""
     return REFUSED_TEXT in str(failure)
 
 
 def reading_failure(
     connection: Connection, failure: duckdb.Error, layout: Layout, sources: Sequence[Delivered]
 ) -> DatarecsError | None:
-    """What is wrong with a source; None where the failure is about something else.
+    """The error of a source; None if the failure has another cause.
 
     Args:
-        connection: in which the relations are.
+        connection: with the relations.
         failure: of reading them.
         layout: of the relations.
         sources: in the order of the plan.
@@ -57,7 +57,7 @@ def reading_failure(
 
 
 def _is_readable(connection: Connection, stored: StoredFiles, file: PinnedFile) -> bool:
-    """Reads every page of the file, which only a failed run has to."""
+    """Read every page of the file; only after a failure."""
     reader = reader_of(stored, [file])
     try:
         connection.execute(f"FROM {reader} SELECT bit_xor(hash(COLUMNS(*)))")
@@ -67,7 +67,7 @@ def _is_readable(connection: Connection, stored: StoredFiles, file: PinnedFile) 
 
 
 def _of_file(message: str, stored: StoredFiles, file: PinnedFile) -> SourceFailedError:
-    code, what = RunDetail.CORRUPT_SOURCE, "is no readable Parquet file; deliver it again"
+    code, what = RunDetail.CORRUPT_SOURCE, "is not a readable Parquet file; deliver it again"
     if any(sign in message for sign in _GONE):
-        code, what = RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"
+        code, what = RunDetail.SNAPSHOT_LOST, "was removed after it was pinned"
     return SourceFailedError(code, stored.source, f"{file.path} {what}")

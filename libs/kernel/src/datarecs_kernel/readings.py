@@ -1,7 +1,7 @@
 """What a stage reads, and its relations: for one task that reads everything, or for a share of it.
 
-One value says which scans there are at each recheck, what limits their rows, and how texts are
-read. Whoever reads makes relations of it here, so no rule has a second form.
+One value defines the scans of each recheck, the limits of their rows, and how texts are read. All
+readers create their relations here, so each rule exists once.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Reading:
     key: bytes
     """The tenant's, for buckets."""
     check_texts: bool
-    """Texts of files may be no UTF-8, which takes another way of reading."""
+    """Whether files may have text that is not UTF-8, which needs another reader."""
     scope_files: tuple[str, ...] = ()
     """Keys of the groups to which the stage is limited."""
     recheck_files: tuple[tuple[str, ...], ...] = ()
@@ -45,7 +45,7 @@ class Reading:
 
     @property
     def is_limited(self) -> bool:
-        """Whether rows that a source delivers may be no rows of the stage."""
+        """Whether some rows of a source may not belong to the stage."""
         return self.plan.where is not None or self.plan.scope is not None
 
 
@@ -55,12 +55,12 @@ def read_sources(
     """The sources at each recheck.
 
     Args:
-        connection: in which relations of them will be made.
+        connection: for the relations over these sources.
         reading: of a stage.
-        shares: what is read of each; None is all.
+        shares: the part of each to read; None is all.
 
     Raises:
-        SourceFailedError: a file is gone, damaged, or has other columns than were pinned.
+        SourceFailedError: a file is missing, damaged, or has other columns than the pin.
     """
     if reading.plan.catalogue is not None:
         return [list_columns(reading.plan)]
@@ -79,7 +79,7 @@ def read_sources(
 
 
 def columns_of(rechecks: Rechecks) -> tuple[PlainColumns, ...]:
-    """How the columns of each source stand in any of its rechecks."""
+    """How each source stores its columns, over all of its rechecks."""
     return tuple(
         PlainColumns(
             checked=frozenset().union(*(each.checked for each in reads)),
@@ -96,7 +96,7 @@ def create_relations(
     rechecks: Rechecks,
     columns: Sequence[PlainColumns],
 ) -> list[str]:
-    """What stands after FROM, one per source, in the columns of `relation_columns`.
+    """The FROM text per source, with the columns of `relation_columns`.
 
     Args:
         connection: of the rechecks.
@@ -110,7 +110,7 @@ def create_relations(
     scopes = _stage_scope(reading, columns)
     relations = []
     for index in layout.sources:
-        # What delivers groups has judged its rows itself.
+        # A source that returns groups has filtered its rows itself.
         where = () if delivers_groups(plan, index) else conditions
         parts = [
             create_relation(
@@ -167,7 +167,7 @@ def _stage_scope(reading: Reading, columns: Sequence[PlainColumns]) -> tuple[Sco
 def _recheck_scopes(
     reading: Reading, recheck: int, columns: Sequence[PlainColumns]
 ) -> tuple[Scope, ...]:
-    """The groups whose last recheck this is: they differed before it, not before the next one."""
+    """The groups with this as their last recheck: they differed before it, not before the next."""
     if len(reading.scans) == 1:
         return ()
     groups = reading.plan.groups_of_rows

@@ -1,11 +1,11 @@
-"""What the kernel refuses: plans before it reads, and sources that it cannot read."""
+"""Errors of the kernel: plans that it does not support, and sources that it cannot read."""
 
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 
 
 class NotCoveredError(DatarecsError):
-    """A plan asks for what this engine does not do; said before anything is read."""
+    """The engine does not support a field of the plan; raised before anything is read."""
 
     code = RunDetail.COMPARISON_FAILED
 

@@ -1,6 +1,6 @@
-"""Values that SQL prepares in columns that need Python for others: texts in ASCII, UUIDs of texts.
+"""Prepare regular values in SQL in columns that need Python: ASCII texts, UUIDs of texts.
 
-A function in Python costs some microseconds per distinct value; most texts need none.
+A Python function takes some microseconds per distinct value; most texts do not need it.
 """
 
 from dataclasses import dataclass, replace
@@ -18,18 +18,18 @@ _UUID_PATTERN = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """SQL of the values that need no Python."""
+    """SQL of the values that do not need Python."""
 
     condition: str
-    """TRUE for them; FALSE or NULL for the others."""
+    """TRUE for these values; FALSE or NULL for the others."""
     columns: dict[str, str]
-    """Of the field, by name."""
+    """SQL columns of the field, by name."""
 
 
 def regular_values(field: Field, plan: InputPlan, base: BaseColumn) -> Regular | None:
-    """The values of a column that SQL prepares; None where it prepares none.
+    """The values of a column that SQL prepares; None if it prepares none.
 
-    No Unicode form changes ASCII, and its small letters are its folded ones.
+    Unicode normalisation does not change ASCII, and its case folding is lower case.
     """
     if plan.mapped or base.form.kind is not FormKind.TEXT:
         return None
@@ -42,7 +42,7 @@ def regular_values(field: Field, plan: InputPlan, base: BaseColumn) -> Regular |
 
 
 def _uuids(field: Field, base: BaseColumn) -> Regular | None:
-    """Of texts that a cast to UUID reads; others are INVALID."""
+    """Texts with a valid cast to UUID; others are INVALID."""
     if field.form.kind is not FormKind.UUID or field.role not in {Role.KEY, Role.VALUE}:
         return None
     rules = replace(field.rules, null=NullAs.KEEP)  # NULL needs Python
@@ -54,7 +54,7 @@ def _uuids(field: Field, base: BaseColumn) -> Regular | None:
 
 
 def _regular(field: Field, base: BaseColumn, columns: dict[str, str], *, condition: str) -> Regular:
-    """With the text before rules."""
+    """Add the text before rules."""
     if field.changes:
         columns[field.raw] = text_of(base.form, base.value)
         columns[field.raw_order] = sort_key(base.form, base.value)

@@ -1,8 +1,8 @@
 """Sources of a stage as relations: views in which every source has the columns of a layout.
 
-A view reads the pinned files whenever it is read, in the form in which sources meet; rows are
-those that pass the filter of the source, the conditions of the stage and its scope. Of a source
-that gave groups they are its groups, with numbers behind their keys.
+A view reads the pinned files at each query, in the common form of the sources; its rows are those
+that pass the filter of the source, the conditions of the stage and its scope. For a source that
+returns groups the rows are its groups, with numbers after their keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,11 +41,11 @@ def create_relation(
     """Create the view of one source and return its name.
 
     Args:
-        connection: in which the view and its functions live.
-        layout: of the rows; `relation_columns` says which columns there are.
+        connection: for the view and its functions.
+        layout: of the rows; `relation_columns` lists the columns.
         source: of the layout's stage.
         conditions: of the stage and of its scope, over logical columns; None is no condition.
-        scopes: what limits the rows besides; those of the same fields are of the same groups.
+        scopes: further limits of the rows; scopes with the same fields have the same groups.
 
     Raises:
         SourceFailedError: a condition says more than compare.
@@ -89,7 +89,7 @@ def _distinct(fields: Iterable[tuple[Field, ...]]) -> Iterable[Field]:
 
 
 def rows_behind_filter(connection: Connection, source: Delivered) -> int:
-    """Rows of a source that pass its own filter; without one its footers know them."""
+    """Number of rows of a source that pass its filter; without a filter from the footers."""
     counted = 0
     for part in source.parts:
         where = passing_sql(connection, source, part)
@@ -102,7 +102,7 @@ def rows_behind_filter(connection: Connection, source: Delivered) -> int:
 def passing_sql(
     connection: Connection, source: Delivered, part: Part, conditions: Sequence[str | None] = ()
 ) -> str:
-    """What rows of a part must fulfil, as a WHERE clause; empty without a condition.
+    """The conditions of the rows of a part as a WHERE clause; empty without a condition.
 
     Raises:
         SourceFailedError: a condition says more than compare.
@@ -128,7 +128,7 @@ class _Making:
 
     @property
     def _partials(self) -> list[tuple[str, str]]:
-        """Name and SQL type of what stands behind groups."""
+        """Name and SQL type of the numbers of groups."""
         if not delivers_groups(self.layout.stage, self._index):
             return []
         return [(label, form.sql_type) for label, form in partial_columns(self.layout)]
@@ -142,7 +142,7 @@ class _Making:
         return self.source.scan.index
 
     def columns_of(self, inner: str) -> str:
-        """SELECT of the fields' columns and `dst` from what `part` gives."""
+        """SELECT of the fields' columns and `dst` from the columns of `part`."""
         columns: dict[str, str] = {}
         ambiguous = []
         for field in self.fields:
@@ -160,7 +160,7 @@ class _Making:
 
     @property
     def nothing(self) -> str:
-        """Of a source without files: no rows in the columns of a part."""
+        """The part of a source without files: its columns without rows."""
         kinds = []
         for field in self.fields:
             if self._in_python(field):
@@ -191,7 +191,7 @@ class _Making:
         return f"SELECT {selected or 'NULL AS nothing'} FROM {part.table}{where}"
 
     def _structure(self, field: Field, plan: InputPlan, base: BaseColumn) -> str:
-        """The columns of a field in one: from SQL for regular values, else from its function."""
+        """The columns of a field in one structure: SQL for regular values, else its function."""
         call = f"{self._function(field)}({base.value}, {base.payload})"
         regular = regular_values(field, plan, base)
         if regular is None:
@@ -233,7 +233,7 @@ class _Making:
 
 
 def _made(field: Field) -> str:
-    """Column of `part`: the structure that a function gives."""
+    """Column of `part`: the structure that a function returns."""
     return f"made_{field.name}"
 
 

@@ -1,8 +1,8 @@
-"""Groups that every source has, some with several rows: which of their rows meet.
+"""Pair the rows of matched groups with several rows.
 
-What every source has cancels, the rest meets in canonical order; all groups of a batch at once, by
-counts of equal rows and never by copies. Apart from `measures` because only here rows must be
-ordered before values can meet.
+Rows that every source has cancel, the others are paired in canonical order; all groups of a batch
+at once, by counts of equal rows and never by copies. Separate from `measures` because only here
+rows must be sorted before their values are compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,15 +41,15 @@ class RepeatedKeys:
         self._counts = Agreement(ROWS_MEASURE, INTEGER, sources=sources, reference=reference)
 
     def meet(self, rows: pa.RecordBatch, groups: Numbers) -> tuple[list[Numbers], Numbers]:
-        """Which rows meet after equal ones have cancelled.
+        """Pair the rows that remain after equal ones have cancelled.
 
         Args:
-            rows: of groups that have as many rows in every source, with their copies.
-            groups: of each row; equal ones next to each other.
+            rows: of groups with the same number of rows in every source, with their copies.
+            groups: of each row; rows of a group are consecutive.
 
         Returns:
             Per source the row at each place, and the group of each place. Copies of the same rows
-            that meet are one place.
+            that are paired are one place.
         """
         values, before = self._ranks(rows)
         order = np.lexsort((*before[::-1], *values[::-1], groups))
@@ -57,14 +57,14 @@ class RepeatedKeys:
         copies = np.stack([_numbers(rows, name) for name in self._copies], axis=1)[order]
         left = _cancelled(copies, starts, self._is_strict(rows)[order])
         ends = np.cumsum(left, axis=0)
-        # As many copies are left of a group in every source, so places count alike in all of them.
+        # Every source has the same number of remaining copies of a group, so places are aligned.
         places = np.unique(ends)
         places = places[places > 0]
         met = [order[np.searchsorted(each, places)] for each in ends.T]
         return met, groups[met[0]]
 
     def _ranks(self, rows: pa.RecordBatch) -> tuple[list[Numbers], list[Numbers]]:
-        """What sorts rows: their values, and where these are equal their texts before rules."""
+        """The sort keys of rows: their values, and if these are equal their texts before rules."""
         values, before = [], []
         for _, field in self._ordered:
             payloads = rows.column(field.payload) if field.payload in rows.schema.names else None
@@ -82,12 +82,12 @@ class RepeatedKeys:
         return strict
 
     def unlike(self, groups: Numbers, sizes: Numbers, counted: Counted) -> Iterator[Differences]:
-        """What is stored of groups with other numbers of rows in some source: nothing is paired.
+        """The differences to store of groups with different numbers of rows: nothing is paired.
 
         Args:
             groups: their places.
             sizes: rows per group and source.
-            counted: where they are counted.
+            counted: updated with the groups.
         """
         stage, many = self.layout.stage, len(groups)
         judged = self._counts.judge([Values(pa.array(each)) for each in sizes.T])
@@ -111,7 +111,7 @@ class RepeatedKeys:
 
 
 def _starts(columns: Sequence[Numbers]) -> Numbers:
-    """Where sorted rows begin to be others."""
+    """The first row of each run of equal sorted rows."""
     is_new = np.zeros(len(columns[0]), np.bool_)
     is_new[:1] = True
     for each in columns:
@@ -120,12 +120,12 @@ def _starts(columns: Sequence[Numbers]) -> Numbers:
 
 
 def _cancelled(copies: Numbers, starts: Numbers, strict: Flags) -> Numbers:
-    """Copies by row and source that are left once equal rows have cancelled, the first ones first.
+    """Copies per row and source that remain after equal rows have cancelled; first copies first.
 
     Args:
         copies: of sorted rows, by source.
         starts: first row of each run of equal rows.
-        strict: rows that equal no other one; all of a run or none.
+        strict: rows that are not equal to any row; all rows of a run or none.
     """
     common: Numbers = np.add.reduceat(copies, starts).min(axis=1)
     common[strict[starts]] = 0
@@ -141,7 +141,7 @@ def _numbers(rows: pa.RecordBatch, name: str) -> Numbers:
 
 
 def _value_ranks(form: Form, values: Values) -> Numbers:
-    """In canonical order: NULL, values, INVALID values; equal values have one rank."""
+    """Ranks in canonical order: NULL, values, INVALID values; equal values have one rank."""
     plain = values.plain
     if form.kind is FormKind.NUMBER:
         plain = number_orders(plain)
@@ -153,7 +153,7 @@ def _value_ranks(form: Form, values: Values) -> Numbers:
 
 
 def _ranks(column: pa.Array) -> Numbers:
-    """From 1 on; 0 of NULL."""
+    """Ranks from 1; 0 for NULL."""
     ranks: Numbers = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     if column.null_count:
         ranks[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0

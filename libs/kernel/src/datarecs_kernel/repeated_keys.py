@@ -1,8 +1,8 @@
-"""Keys that some source has more than once, found by 64 bits of each key.
+"""Find keys that occur more than once in a source, by 64 bits of each key.
 
-A join of keys that occur once is one row a key; a key that repeats would make products, so its rows
-go another way (`rows`). A hash that two keys share only sends more rows that way: nothing is
-decided by it.
+A join of keys that occur once gives one row per key; a repeated key would give products, so its
+rows are handled separately (`rows`). If two keys share a hash, only more rows are handled that way;
+the result does not change.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from datarecs_kernel.database import Connection
 
 Hashes = NDArray[np.uint64]
 MOST_HASHES = 2**25
-"""Held at a time: 256 MiB. More rows are read in several turns, each with its share of hashes."""
+"""Hashes in memory: 256 MiB. More rows are read in several passes, each for a share of hashes."""
 _BATCH_ROWS = 200_000
 _HASH_BITS = 64
 _NONE: Hashes = np.zeros(0, np.uint64)
@@ -24,7 +24,7 @@ _NONE: Hashes = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedKeys:
-    """Hashes of the keys that repeat, and the rows of each source whose keys do not."""
+    """Hashes of repeated keys, and the number of rows of each source with single keys."""
 
     hashes: Hashes
     single_rows: tuple[int, ...]
@@ -44,8 +44,8 @@ def repeated_keys(
         connection: with the relations.
         relations: one per source.
         keys: columns; at least one.
-        rows: of all relations together, about.
-        most_hashes: that are read at a time.
+        rows: approximate number over all relations.
+        most_hashes: maximum number to read at a time.
     """
     bits = ((rows - 1) // most_hashes).bit_length()
     parts = [_of_share(connection, relations, keys, (share, bits)) for share in range(2**bits)]
@@ -68,7 +68,7 @@ def _of_share(
 def sorted_hashes(
     connection: Connection, relation: str, keys: Sequence[str], share: tuple[int, int]
 ) -> Hashes:
-    """Of all rows, or of those whose upper `share[1]` bits are `share[0]`."""
+    """Hashes of all rows, or only those with the upper `share[1]` bits equal to `share[0]`."""
     at, bits = share
     hashed = key_hash(keys)
     where = f" WHERE {hashed} >> {_HASH_BITS - bits} = {at}" if bits else ""
@@ -80,7 +80,7 @@ def sorted_hashes(
 
 
 def _count(sorted_hashes: Hashes, wanted: Hashes) -> int:
-    """How many of them are wanted."""
+    """The number of hashes."""
     first = np.searchsorted(sorted_hashes, wanted)
     last = np.searchsorted(sorted_hashes, wanted, side="right")
     return int((last - first).sum())
@@ -92,7 +92,7 @@ def key_hash(keys: Sequence[str]) -> str:
 
 
 def register_hashes(connection: Connection, name: str, hashes: Hashes) -> None:
-    """A table of them with the one column `h`."""
+    """A table of hashes with one column `h`."""
     connection.register(f"{name}_array", pa.table({"h": hashes}))
     connection.execute(f"CREATE TEMP TABLE {name} AS FROM {name}_array")
     connection.unregister(f"{name}_array")

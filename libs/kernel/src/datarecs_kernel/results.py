@@ -1,4 +1,4 @@
-"""From what tasks counted to StageResults, in exactly the terms of the oracle."""
+"""Convert the counts of tasks to StageResults, exactly as the oracle does."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def stage_results(
 
     Raises:
         SumOverflowError: a sum needs more than 38 digits.
-        DuplicateKeysError: repeated keys under `duplicates: error`.
+        DuplicateKeysError: repeated keys with `duplicates: error`.
     """
     stage = layout.stage
     if counted.candidates:
@@ -88,7 +88,7 @@ def _excluded(stage: StagePlan, tally: SourceTally) -> int:
 
 
 def _closure(stage: StagePlan, tally: SourceTally, grouped: int) -> Closure:
-    """Rows in groups were counted in the groups, the others before them."""
+    """Row counts: rows in groups from the groups, the others from the tallies."""
     return Closure(
         extracted=tally.extracted,
         grouped=grouped,
@@ -133,7 +133,7 @@ def _counts(layout: Layout, counted: Counted, tallies: Sequence[SourceTally]) ->
 
 
 class _Measures:
-    """Measures over the matched groups."""
+    """Results of the measures over the matched groups."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _Measures:
         return self.tallies[index].faults.get(plan.index, MeasureFaults())
 
     def hidden(self) -> list[list[bool]]:
-        """By measure and source whether there are values that are no numbers."""
+        """By measure and source, whether there are values that are not numbers."""
         return [
             [self._faults(each.plan, index).hides_total for index in self.layout.sources]
             for each in self.layout.measures

@@ -1,7 +1,7 @@
-"""SQL of the hashes by which a first reading tells rows apart, seeded per run in every value.
+"""SQL of the hashes of a first reading, with a seed per run in every value.
 
-Apart from the reading because what makes a hash trustworthy is decided here: DuckDB's `hash` takes
-no seed, and its last argument is only XORed in.
+Separate from the reading because this module ensures the quality of the hash: DuckDB's `hash` has
+no seed, and its last argument is only combined by XOR.
 """
 
 import secrets
@@ -18,9 +18,9 @@ from datarecs_kernel.repeated_keys import key_hash
 
 _SALT_BITS = 63
 _BLOCK_BYTES = 8
-"""Of a text, that DuckDB's hash takes at a time."""
+"""Bytes of a text that DuckDB's hash processes at a time."""
 _WIDE_DIGITS = 18
-"""Above it DuckDB XORs the hashes of two halves of a decimal."""
+"""Digits above which DuckDB combines the hashes of two halves of a decimal by XOR."""
 _TEXTS = frozenset({FormKind.TEXT, FormKind.JSON, FormKind.NUMBER})
 _BYTES = frozenset({FormKind.BINARY, FormKind.UUID})
 
@@ -36,7 +36,7 @@ class RowHashes:
     """Per source (`weights_for`)."""
 
     def columns(self, layout: Layout, source: int) -> tuple[str, str]:
-        """Of the key, and of key and compared values; equal rows of all sources are equal."""
+        """Hashes of the key, and of key and compared values; equal rows have equal hashes."""
         fields = (*layout.keys, *compared_fields(layout))
         values = [sql for each in fields for sql in self._seeded(each)]
         return key_hash(layout.key_names), self._hash([*values, *_unequal_values(layout, source)])
@@ -56,13 +56,13 @@ class RowHashes:
         return [value, *payload]
 
     def _hash(self, values: Sequence[str]) -> str:
-        """Without the outer hash the last value is only XORed in, and swapped ones cancel."""
+        """Without the outer hash the last value is only XORed, and swapped values cancel."""
         return f"hash(hash({self.salt}::UBIGINT, {', '.join(values)}))"
 
 
 def drawn_hashes(sources: int) -> RowHashes:
     """New seeds."""
-    # Where a text begins inside a block is part of the seed.
+    # The offset of a text inside a block is part of the seed.
     letters = _BLOCK_BYTES + secrets.randbelow(_BLOCK_BYTES)
     return RowHashes(
         salt=secrets.randbits(_SALT_BITS),
@@ -72,7 +72,7 @@ def drawn_hashes(sources: int) -> RowHashes:
 
 
 def _unequal_values(layout: Layout, source: int) -> list[str]:
-    """What is unlike in every source where a row holds a NaN that equals nothing."""
+    """A value that differs per source if a row has a NaN that equals nothing."""
     unequal = [
         is_nan(field.form, field.name)
         for measure, field in compared_measures(layout)

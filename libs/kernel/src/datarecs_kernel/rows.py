@@ -1,9 +1,9 @@
 """Row stages: full joins of keys that occur once in every source, counted tuples of all others.
 
-Every group of unique keys is one row of the join, with the columns of each source beside each
-other; rows whose compared values are all not distinct are only counted. Rows of a key that repeats
-are counted per (key, tuple) and source, so that duplicates never make a product. What differs is
-streamed to the judge; nothing is held per differing row.
+Every group of a unique key is one row of the join, with the columns of each source; rows with equal
+compared values are only counted. Rows of a repeated key are counted per (key, tuple) and source, so
+duplicates never make a product. Rows that differ are streamed to the judge; memory does not grow
+with their number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,10 +43,10 @@ def compare_rows(
         plan: of the stage.
         relations: one per source, in the columns of the layout.
         attempt: names the files that are written.
-        saving: of a first reading; without one every row is compared exactly.
+        saving: of a first reading; without it every row is compared exactly.
 
     Raises:
-        duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
+        duckdb.Error: a relation cannot be read, or memory or disk is full.
     """
     stores, rows = Stores(plan, attempt, connection), _Rows(connection, plan, relations)
     if saving is None:
@@ -96,7 +96,7 @@ class _Rows:
         return f"(SELECT r.* FROM {relation} r {kind} JOIN {_REPEATED} t ON {hashed} = t.h)"
 
     def _judge_single(self, stores: Stores, relations: Sequence[str], keys: RepeatedKeys) -> None:
-        """Groups of one row per source: those that differ one by one, all others as a number."""
+        """Groups of one row per source: groups that differ one by one, all others as a number."""
         wide = WideGroups(self.layout, relations)
         sink = SinkTask(stores, wide.columns, Shape.WIDE)
         opened = [0 for _ in relations]
@@ -141,7 +141,7 @@ class WideGroups:
 
     @property
     def query(self) -> str:
-        """Of groups that some source lacks, or in which a measure differs."""
+        """Condition: the group is missing in a source, or a measure differs."""
         sizes = [f"coalesce(n{at}, 0) AS n{at}" for at in self.layout.sources]
         names = [name for at in self.layout.sources for _, name in self._values(at)]
         differ = {
@@ -153,12 +153,12 @@ class WideGroups:
         lacking = [f"n{at} = 0" for at in self.layout.sources]
         is_open = " OR ".join([*lacking, *differ])
         if len(self.layout.compared) < len(self.layout.measures):
-            is_open = "TRUE"  # something of every group is not comparable
+            is_open = "TRUE"  # a measure of every group is not comparable
         inner = f"SELECT {columns} FROM ({self._joined()})"
         return f"SELECT {', '.join(self.columns)} FROM ({inner}) WHERE {is_open}"
 
     def _values(self, at: int) -> Iterator[tuple[str, str]]:
-        """Column of a source's relation, and what it is called beside the other sources'."""
+        """Column of a source's relation, and its name in the joined row."""
         for measure, field in self._measures:
             yield field.name, f"v{measure.index}_{at}"
             if field.may_be_invalid:
@@ -172,7 +172,7 @@ class WideGroups:
         return f"SELECT {columns} FROM {self._relations[at]}"
 
     def _joined(self) -> str:
-        """Keys of all sources, one source joined to the others at a time."""
+        """Keys of all sources, joined one source at a time."""
         first, *others = self.layout.sources
         joined, names = self._source(first), self._names(first)
         on = " AND ".join(f"l.{key} IS NOT DISTINCT FROM r.{key}" for key in self.keys)
@@ -207,7 +207,7 @@ class Tuples:
 
     @property
     def statements(self) -> list[str]:
-        """What makes the tables that the query reads."""
+        """Statements that create the tables of the query."""
         return [
             f"CREATE OR REPLACE TEMP TABLE tuples AS {self._tuples()}",
             f"CREATE OR REPLACE TEMP TABLE groups AS {self._groups()}",
@@ -237,13 +237,13 @@ class Tuples:
         return f"SELECT {', '.join([*self._names, *copies])} FROM ({rows}){by}"
 
     def _groups(self) -> str:
-        """Rows per source, the first tuple, and whether some tuple is not in every source alike."""
+        """Rows per source, the first tuple, and whether copies of a tuple differ by source."""
         sizes = [f"CAST(sum(c{at}) AS BIGINT) AS n{at}" for at in self.layout.sources]
         if not self._before:
             return self._grouped(
                 "tuples", [*sizes, f"{self._is_open()} AS {OPEN}", "min(rowid) AS start"]
             )
-        # Values that were equal only before their rules, or only after them, are several tuples.
+        # Values that are equal only before, or only after, their rules are several tuples.
         first = self._grouped("tuples", [*sizes, "min(rowid) AS start"])
         values = ", ".join(name for name in self._names if name not in self._before)
         summed = ", ".join(f"sum(c{at}) AS c{at}" for at in self.layout.sources)
@@ -266,7 +266,7 @@ class Tuples:
             if measure.plan.rules.nan is NanRule.UNEQUAL
         ]
         if stage.duplicates is DuplicatePolicy.ERROR:
-            # Keys that occur several times are named, so none of them is told as a number.
+            # Keys that occur several times are listed, so none of them is only counted.
             unequal += [f"sum(c{at}) > 1" for at in self.layout.sources]
         return f"({' OR '.join(unequal)})"
 

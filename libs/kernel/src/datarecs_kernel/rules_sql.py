@@ -1,7 +1,7 @@
-"""Map, cast and rules of a column in DuckDB's SQL, where they can be said in it.
+"""Map, cast and rules of a column in DuckDB's SQL, if SQL can express them.
 
 Order: trim, empty, null, round or precision, as `core.comparison.values.normalizing` applies them.
-What comes out is equal across sources exactly when it is canonically equal.
+Results are equal across sources exactly when they are canonically equal.
 """
 
 from datarecs_core.comparison.planning.rules import Rules
@@ -46,7 +46,7 @@ def columns_of(field: Field, base: BaseColumn) -> dict[str, str]:
 
 
 def nulls_of(field: Field) -> dict[str, str]:
-    """Of a source that has no such column."""
+    """Columns of a source without this field."""
     return {name: _typed("NULL", kind) for name, kind in field.columns}
 
 
@@ -70,7 +70,7 @@ def _value(field: Field, base: BaseColumn) -> str:
 
 
 def _on_result(field: Field, base: BaseColumn, inside: str) -> str:
-    """After `null` and `round`, in the field's form."""
+    """The value after `null` and `round`, in the field's form."""
     whole = _in_form(base.form, _rounded(base.form, inside, field.rules), field.form)
     if field.rules.null is NullAs.KEEP:
         return whole
@@ -80,7 +80,7 @@ def _on_result(field: Field, base: BaseColumn, inside: str) -> str:
 
 
 def _rounded(form: Form, value: str, rules: Rules) -> str:
-    """A decimal alone has digits to lose."""
+    """Round a decimal; other values have no digits to round."""
     if rules.round is None or form.kind is not FormKind.DECIMAL or rules.round >= form.scale:
         return value
     return f"round_even({value}, {rules.round})"
@@ -98,14 +98,14 @@ def _on_input(form: Form, value: str, rules: Rules) -> str:
 def _trimmed(value: str, rules: Rules) -> str:
     if rules.trim is not Trim.NONE:
         trimmed = f"{_TRIMS[rules.trim]}({value}, {sql_text(WHITE_SPACE)})"
-        # Looking at both ends is several times faster than trimming what needs no trimming.
+        # Checking both ends is several times faster than trimming text that needs no trimming.
         ends = (f"{value}[{at}] BETWEEN '!' AND '~'" for at in (1, -1))
         value = f"CASE WHEN {' AND '.join(ends)} THEN {value} ELSE {trimmed} END"
     return f"nullif({value}, '')" if rules.empty is EmptyText.NULL else value
 
 
 def _cut_moment(form: Form, value: str, rules: Rules) -> str:
-    """With so many digits of the second; truncation goes to the earlier moment."""
+    """A time with this many digits of the second; truncated to the earlier time."""
     digits = MICROS_DIGITS + form.scale - (rules.precision or 0)
     unit = 10**digits
     counted, kind = value, "BIGINT"
@@ -133,7 +133,7 @@ def _in_form(form: Form, value: str, wanted: Form) -> str:
 
 
 def _lossless(form: Form, value: str) -> str:
-    """A text that only equal values share."""
+    """A text that is the same only for equal values."""
     if form.kind in {FormKind.BINARY, FormKind.UUID}:
         return f"hex({value})"
     return f"CAST({value} AS VARCHAR)"

@@ -1,7 +1,7 @@
-"""The rows of a stage that a report may show, kept small while batches pass.
+"""The rows of a stage that a report may show, limited while batches stream.
 
-Per measure and class as many of the largest and of the smallest break ids as the plan asks for; the
-final choice among all tasks' candidates is core's.
+Per measure and class the number of largest rows and smallest break ids that the plan declares; core
+makes the final choice among the candidates of all tasks.
 """
 
 from itertools import product
@@ -14,7 +14,7 @@ _RANKED = ["break_id", _SIZE]
 _BY_ID = [("break_id", "ascending")]
 _BY_SIZE = [(_SIZE, "descending"), ("break_id", "ascending")]
 _SLACK = 4
-"""By how much candidates may outgrow their number before they are cut."""
+"""Factor by which candidates may exceed their number before they are reduced."""
 
 
 class BestRows:
@@ -28,7 +28,7 @@ class BestRows:
         return bool(self._best_by_class)
 
     def see(self, rows: pa.RecordBatch) -> None:
-        """Take stored rows."""
+        """Add stored rows."""
         if not self._per_class:
             return
         measures, classes = rows.column("measure"), rows.column("class")
@@ -37,7 +37,7 @@ class BestRows:
             self._add(name, rows, pc.indices_nonzero(is_match))
 
     def _add(self, name: tuple[str, str], rows: pa.RecordBatch, at: pa.Array) -> None:
-        """Only what is chosen is copied with all of its columns."""
+        """Reduce to the chosen rows; only these are copied with all columns."""
         best_rows = rows.take(at.take(self._best(rows.select(_RANKED).take(at))))
         known = pa.Table.from_batches([best_rows])
         if name in self._best_by_class:
@@ -52,7 +52,7 @@ class BestRows:
         return pa.concat_tables(self._best_by_class.values())
 
     def _best(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """Places of the smallest ids and of the largest sizes."""
+        """Positions of the smallest ids and of the largest sizes."""
         large = pc.indices_nonzero(pc.is_valid(rows.column(_SIZE)))
         by_size = pc.select_k_unstable(rows.take(large), self._per_class, _BY_SIZE)
         by_id = pc.select_k_unstable(rows, self._per_class, _BY_ID)

@@ -1,7 +1,7 @@
-"""Groups of another pass to which rows are limited: of a scope, and those that were read again.
+"""Limit rows to groups of another pass: those of a scope, and those that are read again.
 
-The keys of differing groups lie in files since a pass wrote them; rows are chosen by a join with
-them alone, so that any number of groups may differ.
+A pass writes the keys of groups that differ to files; rows are selected by a join with these files,
+so any number of groups may differ.
 """
 
 from collections.abc import Sequence
@@ -22,25 +22,25 @@ _PARTS = "part-*.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Groups of an earlier pass that rows have to be in, or must not be in."""
+    """Groups of an earlier pass that rows must be in, or must not be in."""
 
     fields: tuple[Field, ...]
     """The dimensions of those groups over this stage's sources; no other field has their names."""
     files: Sequence[str]
     """Parquet with one row per group, in the columns of a key: `k0`, `k0x`, `k1`."""
     bucket_key: bytes | None = None
-    """The tenant's key, where the groups are buckets of these dimensions, of the role HASHED."""
+    """The tenant's key, if the groups are buckets of these dimensions, with the role HASHED."""
     is_excluded: bool = False
-    """Rows of all other groups are meant."""
+    """Select the rows of all other groups."""
 
 
 def group_files(directory: Path) -> tuple[str, ...]:
-    """The files that a pass left there."""
+    """The files that a pass wrote there."""
     return tuple(map(str, sorted(directory.glob(_PARTS))))
 
 
 def limit_rows(rows: str, scope: Scope) -> str:
-    """SQL of the rows whose key is that of a group, NULL and INVALID values included."""
+    """SQL of the rows with the key of a group, with NULL and INVALID values."""
     if not scope.files:
         return rows if scope.is_excluded else f"(FROM {rows} WHERE FALSE)"
     groups = f"read_parquet([{', '.join(map(sql_text, scope.files))}], hive_partitioning=false)"
@@ -53,7 +53,7 @@ def _same_group(scope: Scope) -> str:
         return f"{bucket_of(scope.fields, scope.bucket_key, 'r.')} = g.k0"
     labels = {f"k{label[1:]}": label for field in scope.fields for label, _ in field.columns}
     stored = pq.read_schema(scope.files[0]).names
-    # Only one of both may have columns of INVALID values; where the other has some, nothing meets.
+    # If only one of both has a column of INVALID values, its INVALID values match nothing.
     tests = [
         f"r.{label} IS NOT DISTINCT FROM g.{name}" if name in stored else f"r.{label} IS NULL"
         for name, label in labels.items()
@@ -83,9 +83,9 @@ def encoded_key(fields: Sequence[Field], prefix: str = "") -> str:
 def list_keys(
     directory: Path, fields: Sequence[Field], most: int
 ) -> list[tuple[str | None, ...]] | None:
-    """The keys that a pass left there, as canonical text, at most so many.
+    """The keys that a pass wrote there, as canonical text, up to a limit.
 
-    None for more of them, and where one has no canonical form.
+    None above the limit, and if a key has no canonical form.
     """
     files = group_files(directory)
     if sum(pq.read_metadata(file).num_rows for file in files) > most:

@@ -1,7 +1,7 @@
 """The end of a stage's candidates: the choice over all tasks, then ids, digests and Parquet parts.
 
-One call where one task held all groups. Where there were several, `stage_cut` says once for all of
-them what is stored, and `write_chosen` may run in as many tasks as there are files.
+One call if one task had all groups. With several tasks, `stage_cut` decides once for all of them
+which rows are stored, and `write_chosen` may run in one task per file.
 """
 
 from collections.abc import Sequence
@@ -33,25 +33,25 @@ from datarecs_kernel.written import Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """What a task needs to know."""
+    """The settings of a task."""
 
     layout: Layout
     key: bytes
     directory: str
     """Of the stage's parts; exists."""
     scope_directory: str | None
-    """Where keys of differing groups go; None when no stage asks for them."""
+    """Folder for keys of groups that differ; None if no stage needs them."""
 
 
 def settle(plan: SinkPlan, counted: Counted, connection: Connection | None = None) -> Counted:
-    """Store what may be stored of the candidates of all tasks; their files are gone then.
+    """Store the chosen candidates of all tasks and remove their files.
 
-    Changes nothing where tasks did so themselves.
+    No effect if the tasks have already done this.
 
     Args:
         plan: of the stage.
         counted: of all tasks.
-        connection: for expressions over columns; without one there will be one.
+        connection: for expressions over columns; created if None.
     """
     if not counted.candidates:
         return replace(counted, truncated=counted.stored < counted.differences)
@@ -63,7 +63,7 @@ def settle(plan: SinkPlan, counted: Counted, connection: Connection | None = Non
 
 
 def stage_cut(plan: SinkPlan, counted: Counted, connection: Connection) -> Cut | None:
-    """Which candidates of all tasks are stored; None when all of them are."""
+    """Which candidates of all tasks are stored; None if all are."""
     layout, caps = plan.layout, plan.layout.stage.caps
     if counted.differences <= caps.max_rows:
         return None
@@ -79,10 +79,10 @@ def stage_cut(plan: SinkPlan, counted: Counted, connection: Connection) -> Cut |
 
 
 def write_chosen(plan: SinkPlan, name: str, cut: Cut | None, connection: Connection) -> Counted:
-    """Write a part from a file of candidates, which is gone then.
+    """Write a part from a file of candidates, and remove that file.
 
     Returns:
-        Only what is said of stored rows: their number, digest, part and samples.
+        Only the counts of stored rows: their number, digest, part and samples.
     """
     layout, caps = plan.layout, plan.layout.stage.caps
     directory = Path(plan.directory)
@@ -108,7 +108,7 @@ def write_chosen(plan: SinkPlan, name: str, cut: Cut | None, connection: Connect
 
 
 def with_stored(counted: Counted, written: Sequence[Counted]) -> Counted:
-    """The numbers of all tasks, with what is stored of their candidates."""
+    """The numbers of all tasks, with their stored candidates."""
     stored = Counted(counted.sources)
     for each in written:
         stored.add(each)

@@ -1,7 +1,7 @@
-"""Shares of a stage's files for tasks: of nearly the same size, every row in exactly one of them.
+"""Shares of a stage's files for tasks: of similar size, every row in exactly one of them.
 
-A file that is larger than a task's part is cut by numbers of its rows, of which DuckDB reads only
-the row groups that hold them.
+A file that is larger than a task's share is divided by row numbers; DuckDB reads only the row
+groups with these rows.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from datarecs_kernel.delivered import Delivered, FilePiece, Share
 from datarecs_kernel.readings import Rechecks, Shares
 
 SMALLEST_BYTES = 2**23
-"""Of a part of a file: less is read sooner than a task begins."""
+"""Minimum bytes of a part of a file: a smaller part is read faster than a task starts."""
 _CUT = 2
 _ENDLESS = 2**63 - 1
 
@@ -27,11 +27,11 @@ class _Piece:
 
 
 def shares_of(rechecks: Rechecks, tasks: int) -> tuple[Shares, ...]:
-    """What each task reads; the same files and number give the same shares.
+    """The share of each task; the same files and number give the same shares.
 
     Args:
-        rechecks: whole, as `read_sources` gives them.
-        tasks: at most so many, at least one.
+        rechecks: complete, as `read_sources` returns them.
+        tasks: the maximum number, at least 1.
     """
     total = sum(
         file.size_bytes for sources in rechecks for each in sources for file in _files(each)
@@ -57,7 +57,7 @@ def _files(source: Delivered) -> tuple[PinnedFile, ...]:
 
 
 def _pieces(source: Delivered, part: int) -> Iterator[tuple[int, FilePiece]]:
-    """Pieces of the files of a source, with their sizes."""
+    """Parts of the files of a source, with their sizes."""
     for number, file in enumerate(_files(source)):
         rows = file.rows or 0
         cuts = min(-(-file.size_bytes // part), rows)
@@ -65,7 +65,7 @@ def _pieces(source: Delivered, part: int) -> Iterator[tuple[int, FilePiece]]:
             yield file.size_bytes, FilePiece(file=number)
             continue
         edges = [rows * at // cuts for at in range(cuts + 1)]
-        # The last one has all that follow, however many rows were pinned.
+        # The last part has all following rows, independent of the pinned number.
         edges[-1] = _ENDLESS
         for first, after in pairwise(edges):
             yield file.size_bytes // cuts, FilePiece(file=number, rows=(first, after))

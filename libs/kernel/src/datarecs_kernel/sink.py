@@ -1,6 +1,6 @@
 """Groups of one task: counted, judged, stored, a batch at a time.
 
-What is wholly equal was told as numbers before; open groups are judged.
+Fully equal groups arrive as numbers; open groups are judged.
 """
 
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ from datarecs_kernel.storing import Stores
 
 
 class SinkTask:
-    """Groups that stand in one shape."""
+    """Groups of one shape."""
 
     def __init__(self, stores: Stores, columns: Sequence[str], shape: Shape | None = None) -> None:
-        """Of rows of these columns; `shape` says how groups stand in them, None as `shape_of`."""
+        """`columns` are those of the rows; `shape` is the shape of groups, None as `shape_of`."""
         self.stores, layout = stores, stores.layout
         self.judge = Judge(layout, stores.plan.key, columns, stores.counted, shape)
         self.sizes = [f"n{index}" for index in layout.sources]
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take rows of groups, open ones and numbers of equal ones."""
+        """Add rows of groups: open ones, and numbers of equal ones."""
         is_open = batch.column(OPEN)
         self._count(batch.select([*self.sizes, WEIGHT]).filter(pc.invert(is_open)))
         self._store(self.judge.add(batch.filter(is_open)))
 
     def take_open(self, batch: pa.RecordBatch) -> None:
-        """Take rows of groups that are not wholly equal."""
+        """Add rows of groups that are not fully equal."""
         self._store(self.judge.add(batch))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Limits of values and keys in DuckDB's SQL: what `core.comparison.values.sizes` says of rows.
+"""Limits of values and keys in DuckDB's SQL: the rules of `core.comparison.values.sizes`.
 
-Reading a value above its limit raises; what that error means is written into it, and nothing of
-the value. Values count as their source delivers them, keys as rows are grouped by them.
+Reading a value above its limit raises an error that names the limit and does not contain the value.
+The size of a value is that in its source, the size of a key is that after rules.
 """
 
 import re
@@ -22,7 +22,7 @@ _REPORTED = re.compile(r"datarecs:too-large:(\d+):(key|[0-9a-f]*)")
 
 
 def limited_base(base: BaseColumn, scan: Scan, column: str) -> BaseColumn:
-    """A text or binary column whose values above the limit raise."""
+    """A text or binary column that raises an error for values above the limit."""
     name = column.encode().hex()
     size = "strlen" if base.form.kind is FormKind.TEXT else "octet_length"
     value = _limited(base.value, f"{size}({base.value})", scan, name)
@@ -39,7 +39,7 @@ def _limited(value: str, size: str, scan: Scan, name: str) -> str:
 
 
 def limited_key(layout: Layout, scan: Scan, columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a relation, of which the first of the key raises where the key is too large.
+    """The columns of a relation; the first key column raises an error if the key is too large.
 
     Args:
         layout: of the rows.
@@ -71,7 +71,7 @@ def _error(scan: Scan, what: str) -> str:
 
 
 def too_large(failure: BaseException, layout: Layout) -> DatarecsError | None:
-    """Which limit a failure of DuckDB is about; None for any other failure."""
+    """The limit that caused a failure of DuckDB; None for another cause."""
     reported = _REPORTED.search(str(failure))
     if reported is None:
         return None

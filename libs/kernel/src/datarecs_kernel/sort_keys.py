@@ -1,6 +1,6 @@
-"""The sort keys of `canonical` in Python: strings whose order is the canonical one.
+"""The sort keys of `canonical` in Python: strings that sort in canonical order.
 
-What SQL and Python both sort must be sorted alike, so the two stand as close as they can.
+SQL and Python must sort in the same order, so the two versions are as similar as possible.
 """
 
 from decimal import Decimal
@@ -11,9 +11,9 @@ from datarecs_core.documents import decimal_text
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 _SPECIAL = {"-Inf": "0", "0": "2", "Inf": "4", "NaN": "5"}
 VALID, BROKEN = "v", "x"
-"""Begin what sorts texts before rules: INVALID comes last."""
+"""Prefixes of the sort keys of texts before rules: INVALID comes last."""
 KEY_SHIFT, KEY_DIGITS = 1000, 4
-"""Added to the exponent with which a size key begins, and the digits that gives."""
+"""Offset of the exponent at the start of a size key, and its number of digits."""
 
 
 def size_key_of(size: Decimal) -> str:
@@ -25,7 +25,7 @@ def size_key_of(size: Decimal) -> str:
 
 
 def size_of(key: str) -> Decimal:
-    """The number behind a size key."""
+    """The number of a size key."""
     if key == "0":
         return Decimal(0)
     exponent, digits = int(key[:KEY_DIGITS]) - KEY_SHIFT, key[KEY_DIGITS:]
@@ -42,7 +42,7 @@ def number_order_of(number: Decimal) -> str:
 
 
 def sort_key_of(value: Value) -> str | None:
-    """`canonical.sort_key`, behind what tells valid from INVALID; None for NULL."""
+    """`canonical.sort_key` after the prefix for valid or INVALID; None for NULL."""
     match value.tag, value.content:
         case Tag.NULL, _:
             return None

@@ -1,8 +1,8 @@
 """How each source writes the keys of stored differences, where cast or rules change them.
 
-Read after the differences of a stage are stored, because few keys differ and only their spellings
-are of interest: tasks write those of their rows to files, and one step writes the stored parts once
-more with the column `raw_keys`. Texts are those of the oracle; digest and proof do not know them.
+Read after the differences of a stage are stored, because only the spellings of the few keys that
+differ are needed: tasks write those of their rows to files, and one step rewrites the stored parts
+with the column `raw_keys`. Texts are those of the oracle; digest and proof do not include them.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ _BATCH_ROWS = 50_000
 _SCHEMA = pa.schema(
     [("key_hash", pa.binary()), ("s", pa.int32()), ("parts", pa.list_(pa.string()))]
 )
-"""Of a file of spellings: a key, a source, and the parts of the key as this source writes them."""
+"""Columns of a file of spellings: a key, a source, and the key parts as this source writes them."""
 
 
 def spelled_sources(stage: StagePlan) -> frozenset[int]:
-    """Sources in which map, cast or rules may change a part of the key."""
+    """Sources where map, cast or rules may change a part of the key."""
     if stage.catalogue is not None:
         return frozenset()
     return frozenset(
@@ -48,7 +48,7 @@ def spelled_sources(stage: StagePlan) -> frozenset[int]:
 
 
 def spelling_layout(stage: StagePlan, sources: Sequence[Columns]) -> Layout:
-    """Of rows with their keys alone, each in a form that SQL encodes, beside its delivered text."""
+    """Layout of rows with only their keys, each in a form that SQL encodes, and its source text."""
     fields = keys_of(stage.dimensions, sources, "k", role=Role.HASHED)
     keys = tuple(
         replace(
@@ -85,9 +85,9 @@ def write_spellings(
 
     Args:
         connection: of the relations.
-        stored: keys that matter.
+        stored: the keys to look up.
         layout: `spelling_layout`.
-        relations: per source, whole or shares.
+        relations: per source, complete or shares.
         place: of the file.
     """
     connection.register("stored_keys", stored.hashes())
@@ -121,12 +121,12 @@ def _spellings(hashes: pa.Array, source: int, written: Sequence[pa.Array]) -> pa
 def write_raw_keys(
     connection: Connection, sink: SinkPlan, counted: Counted, files: Sequence[str], attempt: str
 ) -> Counted:
-    """The same numbers; parts and samples now say how each source writes the key.
+    """The same numbers, with the spellings of each source in parts and samples.
 
     Args:
-        connection: a database in which nothing else runs meanwhile.
+        connection: a database without concurrent queries.
         sink: of the stage.
-        counted: whose parts are stored.
+        counted: with stored parts.
         files: of spellings.
         attempt: names the new part.
     """
@@ -185,7 +185,7 @@ def _by_key(files: Sequence[str]) -> str:
 def _raw_keys(
     connection: Connection, sources: Sequence[str], batch: pa.RecordBatch
 ) -> pa.ChunkedArray:
-    """By source, where it does not write the key just as it is stored."""
+    """Spelling by source, if it differs from the stored key."""
     rows = batch.select(["key_hash", "key_text"])
     connection.register("stored_rows", rows.append_column("place", pa.array(range(len(rows)))))
     names = f"[{', '.join(map(sql_text, sources))}]"

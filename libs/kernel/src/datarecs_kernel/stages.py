@@ -1,4 +1,4 @@
-"""One stage, or one part of its groups, from relations to numbers: what every feeder calls."""
+"""Compare one stage, or a part of its groups, from relations to numbers; called by all feeders."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from datarecs_kernel.tallies import SourceTally, tally
 
 
 def _ignore(_rows: int) -> None:
-    """Nobody wants to know."""
+    """Default without progress reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +28,17 @@ class Attempt:
     """One try at the groups of some relations."""
 
     name: str
-    """In the names of the files that are written."""
+    """Part of the names of the written files."""
     is_whole: bool = True
-    """No other groups belong to the stage; else `settle` chooses what is stored, once all are
-    counted."""
+    """Whether these are all groups of the stage; else `settle` chooses the stored rows after all
+    groups are counted."""
     on_rows: Callable[[int], None] = _ignore
-    """Takes the numbers of rows that were read, each row twice in all."""
+    """Called with numbers of rows read; each row is reported twice in total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAnswer:
-    """What the kernel counted; differences wait for `settle` in the files that `counted` names."""
+    """The counts of the kernel; differences wait for `settle` in the files that `counted` names."""
 
     counted: Counted
     tallies: tuple[SourceTally, ...]
@@ -51,7 +51,7 @@ class StageAnswer:
             _add_tally(mine, its)
 
     def written(self) -> str:
-        """As JSON, without the rows that were read before any condition."""
+        """The answer as JSON, without the number of rows before conditions."""
         return json.dumps([self.counted.written(), [_tally_values(each) for each in self.tallies]])
 
 
@@ -61,16 +61,16 @@ def compare_stage(
     relations: Sequence[str],
     attempt: Attempt,
 ) -> StageAnswer:
-    """Compare the groups of these relations; strategy `narrow` reads them once before.
+    """Compare the groups of these relations; strategy `narrow` has an additional first reading.
 
     Args:
         connection: with the relations.
         plan: of the stage.
-        relations: one per source, in the columns of the layout's rows; they hold whole groups.
-        attempt: at it.
+        relations: one per source, in the columns of the layout's rows; with complete groups.
+        attempt: the settings of this attempt.
 
     Raises:
-        duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
+        duckdb.Error: a relation cannot be read, or memory or disk is full.
     """
     layout = plan.layout
     tallies = []
@@ -89,7 +89,7 @@ def compare_stage(
 
 
 def saving_of(strategy: StrategyChoice, tallies: Sequence[SourceTally]) -> Saving | None:
-    """None where every row is compared at once; a job that forces `narrow` narrows any size."""
+    """None if every row is compared at once; a job that declares `narrow` uses it for any size."""
     if strategy.chosen is not Strategy.NARROW:
         return None
     is_forced = strategy.requested is Strategy.NARROW
@@ -97,7 +97,7 @@ def saving_of(strategy: StrategyChoice, tallies: Sequence[SourceTally]) -> Savin
 
 
 def read_answer(written: str) -> StageAnswer:
-    """What `StageAnswer.written` wrote."""
+    """Read the output of `StageAnswer.written`."""
     counted, tallies = json.loads(written)
     return StageAnswer(
         counted=read_counted(counted, len(tallies)),

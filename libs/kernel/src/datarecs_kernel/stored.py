@@ -1,7 +1,7 @@
 """Stored differences: their Parquet columns (spec comparison 9.2), writing and reading them.
 
-`key_text` and `key_encoded` stand beside the typed key, so that a row says everything a report, an
-exporter or a later judgement needs, masked and INVALID keys included.
+`key_text` and `key_encoded` are stored with the typed key, so a row has all data for a report, an
+exporter or a later judgement, also for masked and INVALID keys.
 """
 
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ REPEATED = [
     *("stage", "measure", "outcome", "class", "presence", "odd_one_out"),
     *(f"{label}.key_value.key" for label in _MAPS),
 ]
-"""Columns of few values, which files say once; ids, keys and texts are other ones in nearly every
+"""Columns of few values, stored with dictionaries; ids, keys and texts differ in nearly every
 row."""
 
 
 def schema_of(layout: Layout) -> pa.Schema:
-    """Of every part of the stage."""
+    """Schema of every part of the stage."""
     return pa.schema(
         [
             ("break_id", pa.string()),
@@ -56,12 +56,12 @@ def schema_of(layout: Layout) -> pa.Schema:
 
 
 def with_raw_key_column(schema: pa.Schema) -> pa.Schema:
-    """Of parts that also hold the key as each source writes it."""
+    """Schema of parts that also contain the key as each source writes it."""
     return schema.append(pa.field("raw_keys", _TEXTS))
 
 
 def _key_field(layout: Layout) -> list[tuple[str, pa.DataType]]:
-    """None without dimensions: Parquet has no struct without members."""
+    """None without dimensions, because Parquet has no struct without members."""
     members = [(field.label, _key_type(layout, field)) for field in layout.keys]
     return [("key", pa.struct(members))] if members else []
 
@@ -73,14 +73,14 @@ def _key_type(layout: Layout, field: Field) -> pa.DataType:
 
 
 def _is_text(layout: Layout, field: Field) -> bool:
-    """Masked keys have no other form; UUIDs and some times none that every reader knows."""
+    """Text for masked keys, and for UUIDs and times without a type that all readers support."""
     plan, form = layout.stage.dimensions[layout.keys.index(field)], field.form
     written = {FormKind.UUID, FormKind.TIME} | ENCODED
     return plan.mask is not None or form.is_finer or form.kind in written
 
 
 def typed_keys(layout: Layout, columns: pa.RecordBatch, texts: pa.Array) -> pa.StructArray:
-    """Column `key` of groups, from their key columns and their texts as they are stored."""
+    """Column `key` of groups, from their key columns and their stored texts."""
     struct = schema_of(layout).field("key").type
     arrays = []
     for at, field in enumerate(layout.keys):
@@ -102,7 +102,7 @@ def native_of(layout: Layout, label: str) -> pa.DataType:
 
 
 def differences_of(table: pa.Table | pa.RecordBatch) -> Iterator[Difference]:
-    """The differences that stored rows tell of, exactly."""
+    """The differences of stored rows, exactly."""
     for row in table.to_pylist():
         yield Difference(
             break_id=row["break_id"],
@@ -127,13 +127,13 @@ def differences_of(table: pa.Table | pa.RecordBatch) -> Iterator[Difference]:
 def read_differences(location: Path) -> Iterator[Difference]:
     """Every stored difference of a stage, part by part."""
     for part in sorted(location.glob("part-*.parquet")):
-        # Never a whole part as Python's values: it may hold a million rows, or long ones.
+        # Never a whole part as Python values: it may have a million rows, or long ones.
         for batch in pq.ParquetFile(part).iter_batches(_READ_ROWS):
             yield from differences_of(batch)
 
 
 class Part:
-    """A Parquet file that exists once something is written to it."""
+    """A Parquet file that is created at the first write."""
 
     def __init__(self, directory: Path, attempt: str, schema: pa.Schema) -> None:
         self.path, self.schema = directory / f"part-{attempt}.parquet", schema
@@ -149,7 +149,7 @@ class Part:
         self._writer.write(rows)
 
     def close(self) -> list[str]:
-        """Names of the files that were written: one or none."""
+        """Names of the written files: one or none."""
         if self._writer is None:
             return []
         self._writer.close()

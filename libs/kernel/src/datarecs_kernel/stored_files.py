@@ -1,7 +1,7 @@
-"""The Parquet files that hold the rows of a scan: where they are, and which columns DuckDB sees.
+"""The Parquet files with the rows of a scan: their paths, and their columns in DuckDB.
 
 Files are grouped by their columns, so that each group is read by position: DuckDB matches the
-names of several files without regard to case, which is not what a name means here.
+names of several files without regard to case, but names here are case-sensitive.
 """
 
 import re
@@ -21,7 +21,7 @@ from datarecs_kernel.refusals import SourceFailedError
 
 _NO_COLUMNS = "Need at least one non-root column"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The folder of rows whose value is NULL."""
+"""Name of the folder for rows with the value NULL."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -41,16 +41,16 @@ class FileGroup:
 
     files: tuple[PinnedFile, ...]
     table: str
-    """What stands after FROM."""
+    """SQL after FROM."""
     columns: Mapping[str, StoredColumn]
-    """By their names in the files. One that stands twice is absent: nobody can name it."""
+    """Columns by their names in the files, without names that occur twice."""
     has_row_numbers: bool = False
-    """The table has a column `file_row_number`, by which DuckDB skips parts of a file."""
+    """Whether the table has a column `file_row_number`, with which DuckDB skips parts of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFiles:
-    """Files that exist with the sizes that were pinned."""
+    """Files that exist with their pinned sizes."""
 
     source: str
     root: Path
@@ -62,7 +62,7 @@ class StoredFiles:
 
     @property
     def pinned_rows(self) -> int | None:
-        """Rows that the pin promises; None where a file promises nothing."""
+        """Number of rows in the pin; None if it is unknown for a file."""
         counts = [file.rows for file in self.files]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -74,7 +74,7 @@ class StoredFiles:
 
 
 def folder_values(path: str) -> dict[str, str | None]:
-    """What the folders of a path stand for, by name; the innermost of a name counts."""
+    """The values of the folders of a path, by name; for a repeated name the innermost."""
     parts = (part.partition("=") for part in path.split("/")[:-1])
     return {
         name: None if value == _NO_VALUE else value for name, sign, value in parts if sign and name
@@ -86,14 +86,14 @@ def stored_files(scan: Scan, numbers: Sequence[int] | None = None) -> StoredFile
 
     Args:
         scan: of a stage.
-        numbers: of the files that are read, by their place in the list; None is all of them.
+        numbers: positions of the files to read in the list; None is all.
 
     Raises:
-        SourceFailedError: a file is gone or has another size; the scan has no files.
+        SourceFailedError: a file is missing or has another size; the scan has no files.
     """
     place = scan.extract or scan.pin
     if not isinstance(place, Extract | FileList):
-        message = f"{scan.kind} is compared from an extract, and there is none"
+        message = f"{scan.kind} is compared from an extract, but there is none"
         raise SourceFailedError(RunDetail.SOURCE_UNSUPPORTED, scan.source, message)
     root = Path(
         unquote(urlsplit(place.root).path) if place.root.startswith("file:") else place.root
@@ -105,7 +105,7 @@ def stored_files(scan: Scan, numbers: Sequence[int] | None = None) -> StoredFile
             raise SourceFailedError(
                 RunDetail.SNAPSHOT_LOST,
                 scan.source,
-                f"{file.path} is gone or has another size since it was pinned",
+                f"{file.path} was removed or changed its size after it was pinned",
             )
     return StoredFiles(source=scan.source, root=root, files=files)
 
@@ -114,7 +114,7 @@ def file_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGroup,
     """The files by their columns, in the order of the first of each group.
 
     Raises:
-        SourceFailedError: a file is no readable Parquet file.
+        SourceFailedError: a file is not a readable Parquet file.
     """
     if not stored.files:
         return ()
@@ -131,7 +131,7 @@ def file_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGroup,
 
 
 def _schemas(connection: Connection, stored: StoredFiles) -> dict[str, tuple[Any, ...]]:
-    """By path, every element of its schema."""
+    """Every element of the schema, by path."""
     element = "[name, duckdb_type, coalesce(num_children, 0)::VARCHAR, coalesce(logical_type, '')]"
     rows = _rows(
         connection,
@@ -165,7 +165,7 @@ def _group(
 
 
 def _top_names(schema: tuple[Any, ...]) -> list[str]:
-    """Names of the columns; members of nested ones are passed over."""
+    """Names of the columns, without members of nested ones."""
     names, at = [], 1
     while at < len(schema):
         names.append(schema[at][0])
@@ -177,25 +177,25 @@ def _top_names(schema: tuple[Any, ...]) -> list[str]:
 
 
 def reader_of(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
-    """What reads these files, after FROM."""
-    # Statistics leave NaN out, and DuckDB would fold comparisons of floats by them.
+    """The FROM text that reads these files."""
+    # Statistics exclude NaN, and DuckDB would simplify comparisons of floats with them.
     return f"read_parquet({_paths(stored, files)}, hive_partitioning=false, can_have_nan=true)"
 
 
 def _paths(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
-    """As a list in SQL, without anything that DuckDB would take for a pattern."""
+    """The paths as a list in SQL, with the pattern characters of DuckDB escaped."""
     paths = (str(stored.root / file.path) for file in files)
     plain = (sql_text(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
     return f"[{', '.join(plain)}]"
 
 
 def has_unclear_paths(stored: StoredFiles) -> bool:
-    """Whether a path has a backslash beside a bracket, for which DuckDB's patterns have no word."""
+    """Whether a path has a backslash next to a bracket, which DuckDB's patterns cannot express."""
     return any(_PATTERN.search(path) and "\\" in path for path in stored.paths)
 
 
 def _without_columns(stored: StoredFiles) -> FileGroup:
-    """Files that hold nothing but a number of rows, which DuckDB cannot open."""
+    """Files with only a number of rows, which DuckDB cannot open."""
     rows = stored.pinned_rows
     if rows is None:
         rows = sum(pq.read_metadata(path).num_rows for path in stored.paths)
@@ -219,5 +219,5 @@ def _unreadable(stored: StoredFiles) -> SourceFailedError:
     return SourceFailedError(
         RunDetail.CORRUPT_SOURCE,
         stored.source,
-        "one of its files is no readable Parquet file; deliver it again",
+        "one of its files is not a readable Parquet file; deliver it again",
     )

@@ -1,7 +1,7 @@
-"""What a task keeps of judged groups: counts, candidates in its own files, scope keys.
+"""The output of a task for judged groups: counts, candidates in its files, scope keys.
 
-Every file carries its task's attempt in its name, so a retried task leaves nothing that counts
-twice; what counts goes to the driver as one row of JSON.
+Every file has its task's attempt in its name, so nothing of a retried task counts twice; the result
+goes to the driver as one row of JSON.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ SHOWN_KEYS = 3
 
 
 class Stores:
-    """Of one task's attempt."""
+    """The output of one attempt of a task."""
 
     def __init__(self, plan: SinkPlan, attempt: str, connection: Connection | None = None) -> None:
-        """The connection is for expressions over columns; without one there will be one."""
+        """`connection` is for expressions over columns; created if None."""
         self.plan, self.layout = plan, plan.layout
         self.counted = Counted(len(plan.layout.sources))
         self._candidates = Candidates(plan.layout, Path(plan.directory), attempt)
@@ -43,7 +43,7 @@ class Stores:
         return self._outer_connection or self._closing.enter_context(hashing_connection(threads=1))
 
     def leave(self) -> Counted:
-        """Close the files; what is stored of the candidates is chosen by `settle`."""
+        """Close the files; `settle` chooses the stored candidates."""
         self.counted.candidates = self._candidates.close()
         self.counted.differences = self._candidates.differences
         if self._scope is not None:
@@ -52,7 +52,7 @@ class Stores:
         return self.counted
 
     def add_equal(self, sizes: Sequence[int], groups: int) -> None:
-        """Count groups that are equal everywhere, each with so many rows per source."""
+        """Count groups that are equal in all sources, each with the same rows per source."""
         stage = self.layout.stage
         repeated = int(repeated_in(stage, np.array(sizes)))
         self.counted.groups[stage.everywhere, repeated, False, None] += groups
@@ -60,12 +60,12 @@ class Stores:
             self.counted.grouped[index] += size * groups
 
     def add(self, groups: JudgedGroups) -> None:
-        """Keep what may be stored of open groups."""
+        """Add the differences of open groups as candidates."""
         if self.layout.stage.duplicates is DuplicatePolicy.ERROR and groups.repeated.any():
             writer = Writer(self.layout, self.plan.key, Hasher(self._connection))
             repeated = writer.keys(groups.keys.filter(pa.array(groups.repeated)))
             hashes = {each.hex() for each in repeated.hashes.to_pylist()}
-            # The smallest few, whatever the partitioning.
+            # The smallest hashes, independent of the partitioning.
             self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
             self._scope.write(groups.keys.filter(pa.array(groups.differs)))

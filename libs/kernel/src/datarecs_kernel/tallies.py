@@ -1,7 +1,7 @@
-"""What happened to the rows of each source, counted apart from the groups made of them.
+"""Counts of the rows of each source, separate from the counts of groups.
 
-Rows that passed, NULL keys, INVALID values and the totals of a row stage: a second count of the
-same rows in another way, so that closure can fail when one of them is wrong.
+Rows that passed, NULL keys, INVALID values and the totals of a row stage: a second, independent
+count of the same rows, so that closure fails if one of the counts is wrong.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from datarecs_kernel.layout import Field, Layout, MeasureLayout
 from datarecs_kernel.partials import WEIGHT, delivers_groups
 
 _SPECIAL_BITS = 7
-"""Of an amount's state: NaN and infinities."""
+"""Bits of an amount's state: NaN and infinities."""
 _SPECIAL_TEXTS = "'NaN', 'Inf', '-Inf'"
 
 
@@ -33,7 +33,7 @@ class SourceTally:
     invalid: int = 0
     ambiguous: int = 0
     totals: dict[int, Decimal] = field(default_factory=dict)
-    """By measure, of row stages."""
+    """Totals by measure, of row stages."""
     faults: dict[int, MeasureFaults] = field(default_factory=dict)
     """By measure."""
 
@@ -42,13 +42,13 @@ def tally(connection: Connection, layout: Layout, index: int, relation: str) -> 
     """Count the rows of one source in one scan of the columns that this needs.
 
     Args:
-        connection: a database in which nothing else runs meanwhile.
+        connection: a database without concurrent queries.
         layout: of the stage.
         index: of the source.
         relation: its rows, in the columns of the layout's rows.
 
     Returns:
-        A tally of which `extracted` is the rows that passed: who dropped others knows how many.
+        A tally with the rows that passed as `extracted`; the caller adds the rows it excluded.
     """
     counting = _Tally(layout, index)
     columns = ", ".join(f"{sql} AS {name}" for name, sql in counting.columns.items())
@@ -58,14 +58,14 @@ def tally(connection: Connection, layout: Layout, index: int, relation: str) -> 
 
 
 class _Tally:
-    """What is counted of one source."""
+    """The counts of one source."""
 
     def __init__(self, layout: Layout, index: int) -> None:
         self.layout, self.index = layout, index
         rows, self.delivers_groups = layout.of_rows, delivers_groups(layout.stage, index)
         self.grouped = grouped_rows(rows)
         self.parts = dict(self._totals())
-        # Of a source that delivers groups, measures are no columns of rows.
+        # If a source returns groups, measures are not columns of rows.
         fields = rows.keys if self.delivers_groups else rows.fields
         null = f"FILTER (WHERE {null_key(rows.keys)})"
         invalid = [
@@ -84,7 +84,7 @@ class _Tally:
                 self.columns[f"t{at}_{number}"] = self._filtered(f"sum({part.sql})")
 
     def _weighed(self, condition: str) -> str:
-        """How many rows of the source there are."""
+        """The number of rows of the source."""
         if not self.delivers_groups:
             return f"count(*) {condition}"
         return f"CAST(coalesce(sum({WEIGHT}) {condition}, 0) AS BIGINT)"
@@ -96,7 +96,7 @@ class _Tally:
         return f"count(*) FILTER (WHERE {self.grouped} AND {condition})"
 
     def _direct_measures(self) -> tuple[MeasureLayout, ...]:
-        """Compared measures of the stage; of a digest stage none, whose rows have others."""
+        """Compared measures of the stage; none for a digest stage: its rows have other columns."""
         return () if self.layout.hashed or self.delivers_groups else self.layout.compared
 
     def _totals(self) -> Iterator[tuple[int, tuple[Part, ...]]]:
@@ -117,7 +117,7 @@ class _Tally:
         return columns
 
     def read(self, row: dict[str, Any]) -> SourceTally:
-        """The tally that a row of these columns says."""
+        """The tally from a row of these columns."""
         totals = {
             at: read_sum(parts, [row[f"t{at}_{number}"] for number in range(len(parts))])
             for at, parts in self.parts.items()
@@ -133,7 +133,7 @@ class _Tally:
         )
 
     def _read_faults(self, row: dict[str, Any]) -> Iterator[tuple[int, MeasureFaults]]:
-        """Of the measures that have any."""
+        """Totals of the measures that have any."""
         for measure in self._direct_measures():
             at, smallest = measure.index, row.get(f"p{measure.index}")
             faults = MeasureFaults(
@@ -159,5 +159,5 @@ def _is_infinite(field: Field) -> str:
 
 
 def _raw(payload: bytes) -> bytes:
-    """Behind the source's name."""
+    """The raw bytes of an INVALID value, after the source's name."""
     return cast("tuple[str, bytes]", invalid_of(payload).content)[1]

@@ -1,4 +1,4 @@
-"""Differences as columns before they have ids: what candidates consist of, beside their keys.
+"""Differences as columns before they have ids: the content of candidates, except their keys.
 
 Texts are made here, for chosen rows only; ids, hashes and digests follow for the rows that are
 stored.
@@ -16,7 +16,7 @@ from datarecs_kernel.differing import By, Differences
 from datarecs_kernel.layout import Layout
 
 GROUP, SIZE = "group", "sort_delta"
-"""Row of the group's key beside; the largest |delta| as a double."""
+"""Columns: the row of the group's key; the largest |delta| as a double."""
 TEXTS = pa.map_(pa.string(), pa.string())
 _MAPS = ("values", "raw_values", "deltas", "delta_percent")
 
@@ -91,7 +91,7 @@ def sizes_of(each: Differences) -> NDArray[np.float64]:
 def chosen_rows(
     keys: pa.RecordBatch, rows: pa.RecordBatch, flags: Flags
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Keys and rows of the differences with a flag; groups are numbered anew."""
+    """Keys and rows of the differences with a flag; groups are renumbered."""
     if flags.all():
         return keys, rows
     left = rows.filter(pa.array(flags))

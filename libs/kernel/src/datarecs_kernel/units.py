@@ -1,7 +1,7 @@
-"""Open groups by the currency or unit that their keys name: how many, and the amounts in them.
+"""Open groups by the currency or unit in their keys: their number and amounts.
 
-Groups that are equal everywhere add nothing to a difference, so the open ones are enough. Apart
-from the judge because amounts of two units are never added, whatever is judged.
+Equal groups add nothing to a difference, so open groups are enough. Separate from the judge because
+amounts of two units are never added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,16 +31,16 @@ from datarecs_kernel.waterfalls import fitting
 from datarecs_kernel.whole_units import summed
 
 MOST_SEEN = 5_000
-"""Units of open groups that a task counts apart; of more the column is no unit."""
+"""Maximum number of units that a task counts; with more the column is not a unit."""
 
 
 class UnitCounter:
-    """Counts the groups of one stage by unit as they pass by."""
+    """Counts the groups of one stage by unit while they stream."""
 
     def __init__(
         self, layout: Layout, measures: Sequence[MeasureJudge], counted: Counted, shape: Shape
     ) -> None:
-        """For a stage with `unit_dimensions`; the numbers go into `counted`."""
+        """Create it for a stage with `unit_dimensions`; the numbers are added to `counted`."""
         self.layout, self.counted, self.shape = layout, counted, shape
         self.fields = [layout.keys[at] for at in layout.stage.unit_dimensions]
         self.measures = [each for each in measures if each.columns and each.plan.has_total]
@@ -69,7 +69,7 @@ class UnitCounter:
         self._add_amounts(groups, named, kind_of_group[groups.group_of_row])
 
     def _units(self, groups: OpenGroups) -> tuple[list[str] | None, Numbers]:
-        """Labels, None where one is no word, and the place of each group's."""
+        """Labels, None if one is not a short word, and the label index of each group."""
         columns = groups.first(self.layout.key_names)
         parts = [
             pc.fill_null(
@@ -108,7 +108,7 @@ class UnitCounter:
 def _sums(
     form: Form, values: Values, copies: Numbers, kind_of_row: Numbers
 ) -> Iterator[tuple[int, Decimal]]:
-    """The finite amounts of each kind of row, each as often as it has copies."""
+    """The finite amounts of each kind of row, each multiplied by its copies."""
     for part in amounts_of(form, [values]):
         (units,) = part.units
         kinds, often = part.of(kind_of_row), part.of(copies)
@@ -125,12 +125,12 @@ def _sums(
 def results_by_unit(
     layout: Layout, counted: Counted, hidden: Sequence[Sequence[bool]]
 ) -> tuple[UnitResult, ...]:
-    """One entry per unit with a difference, sorted; none where a unit is no short word.
+    """One entry per unit with a difference, sorted; none if a unit is not a short word.
 
     Args:
         layout: of the stage.
         counted: of all tasks.
-        hidden: by measure and source whether there are values that are no numbers.
+        hidden: by measure and source, whether there are values that are not numbers.
     """
     results = [_result(layout, counted, unit) for unit in sorted(counted.unit_differing)]
     shown = tuple(_hidden(layout, each, hidden) for each in results if _has_difference(each))
@@ -171,7 +171,7 @@ def _is_only_in(mask: int, one: int, other: int) -> bool:
 def _steps(
     plan: MeasurePlan, counted: Counted, unit: str, pair: tuple[int, int]
 ) -> Waterfall | None:
-    """From the reference to the other source."""
+    """The steps from the reference to the other source."""
     base, index = pair
     here = there = changed = Decimal(0)
     for (measure, source, mask, name), amount in counted.unit_amounts.items():
@@ -189,7 +189,7 @@ def _steps(
 
 
 def _has_difference(result: UnitResult) -> bool:
-    """Whether a group differs, or values within tolerance do."""
+    """Whether a group differs, also within tolerance."""
     steps = [one for each in result.measures for one in each.waterfall_by_source]
     moves = any(
         one is None or one.missing_here or one.missing_in_reference or one.changed for one in steps
@@ -198,7 +198,7 @@ def _has_difference(result: UnitResult) -> bool:
 
 
 def _hidden(layout: Layout, result: UnitResult, hidden: Sequence[Sequence[bool]]) -> UnitResult:
-    """The same without the steps of sources, or of a reference, whose totals are unknown."""
+    """The same without the steps of sources, or of a reference, with unknown totals."""
     places = {each.plan.name: each.plan.index for each in layout.measures}
     base = layout.stage.reference
     return UnitResult(

@@ -1,6 +1,6 @@
 """Functions of DuckDB that prepare values in Python, one per column, batch by batch.
 
-DuckDB calls them in any of its threads with Arrow arrays; values that occur again are remembered.
+DuckDB calls them in any of its threads with Arrow arrays; results of repeated values are cached.
 """
 
 import duckdb
@@ -14,7 +14,7 @@ from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput, ColumnPrepar
 
 
 def create_value_function(connection: Connection, name: str, column: ColumnInput) -> None:
-    """A function of a delivered value and the payload of an INVALID one, giving `structure_of`."""
+    """A function of a value and the payload of an INVALID value that returns `structure_of`."""
     preparation = ColumnPreparation(column)
     labels = [label for label, _ in column.columns]
 
@@ -29,13 +29,13 @@ def create_value_function(connection: Connection, name: str, column: ColumnInput
         duckdb.sqltype(structure_of(column)),
         type=ARROW,
         null_handling=SPECIAL,
-        # Else it would be asked again for each member of the structure, and for each test of one.
+        # Else DuckDB would call it again for each member of the structure, and for each test.
         side_effects=True,
     )
 
 
 def structure_of(column: ColumnInput) -> str:
-    """The type of what the function gives, in SQL: the columns of the field, and `dst`."""
+    """The result type of the function in SQL: the columns of the field, and `dst`."""
     members = [f"{label} {duckdb_type(kind)}" for label, kind in column.field.columns]
     return f"STRUCT({', '.join([*members, f'{AMBIGUOUS} INTEGER'])})"
 

@@ -1,7 +1,7 @@
 """Canonical texts of valid values, a column at a time.
 
-The texts of `canonical.canonical_text`, which a test holds against it. Only dates outside the years
-1 to 9999 are written one by one.
+The texts of `canonical.canonical_text`; a test compares both. Only dates outside the years 1 to
+9999 are written one by one.
 """
 
 from decimal import Decimal
@@ -18,7 +18,7 @@ from datarecs_kernel.forms import MICROS_DIGITS, Form, FormKind
 from datarecs_kernel.whole_units import Integers, unit_texts, units_of
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""Of the years 1 and 9999, since 1970."""
+"""Days of the years 1 and 9999, since 1970."""
 _DAY = 86_400
 """Seconds."""
 _UUID_PARTS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
@@ -26,7 +26,7 @@ _UUID_PARTS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
 
 @cache
 def _two_digits() -> pa.Array:
-    """Of minutes and seconds; made once it is needed, since Arrow then looks for pandas."""
+    """Texts of minutes and seconds; created on first use, because Arrow then imports pandas."""
     return pa.array([f"{each:02}" for each in range(60)], pa.string())
 
 
@@ -48,7 +48,7 @@ def valid_texts(form: Form, plain: pa.Array) -> pa.Array:
 
 
 def number_texts(form: Form, plain: pa.Array) -> pa.Array:
-    """Of integers, decimals and times the numbers behind them."""
+    """The numbers of integers, decimals and times."""
     numbers, known = units_of(form, plain)
     return _known(unit_texts(numbers, form.scale), known)
 
@@ -110,7 +110,7 @@ def _dates(days: Numbers) -> pa.Array:
 
 
 def _clock(numbers: Integers, second: int) -> pa.Array:
-    """Time of day, with a fraction where there is one."""
+    """Time of day, with a fraction if there is one."""
     seconds, rest = (each.astype(np.int64) for each in (numbers // second, numbers % second))
     hours = pc.ascii_lpad(pa.array(seconds // 3600).cast(pa.string()), 2, "0")
     minutes, left = (_two_digits().take(pa.array(each)) for each in np.divmod(seconds % 3600, 60))

@@ -1,8 +1,8 @@
-"""The steps from the reference's total to another one, from sums alone.
+"""The steps from the reference's total to another total, from sums only.
 
-The kernel never holds all groups: it has one sum per source and presence mask of the groups that
-some source lacks, and what is left of the gap is values that differ. The steps add up to the gap
-exactly (F15).
+The kernel never has all groups in memory: it has one sum per source and presence mask of the groups
+missing in a source; the rest of the gap comes from values that differ. The sum of the steps is
+exactly the gap (F15).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +14,20 @@ from datarecs_core.comparison.values.translating import fits
 from datarecs_core.values import EXACT
 
 Sums = Mapping[tuple[int, int], Decimal]
-"""Of one measure, by source and presence mask: the finite amounts of the source in the groups that
-have the mask. Matched groups need not be among them."""
+"""Of one measure, by source and presence mask: the finite amounts of the source in the groups with
+the mask. Matched groups may be missing."""
 _NOTHING = Decimal(0)
 
 
 def waterfalls(
     plan: MeasurePlan, alone: Sums, totals: Sequence[Decimal | None], reference: int
 ) -> tuple[Waterfall | None, ...]:
-    """The steps of every source of one measure; None where its total or one of them is unknown.
+    """The steps of every source of one measure; None if its total or a step is unknown.
 
     Args:
-        plan: the measure, for the digits that an amount may have.
-        alone: of groups that some source lacks.
-        totals: by source over all groups; None where unknown or of more than 38 digits.
+        plan: the measure, for the maximum digits of an amount.
+        alone: of groups missing in a source.
+        totals: by source over all groups; None if unknown or of more than 38 digits.
         reference: index.
     """
     base = totals[reference]
@@ -44,7 +44,7 @@ def waterfalls(
 
 
 def _sums(alone: Sums, reference: int, sources: int) -> tuple[list[Decimal], list[Decimal]]:
-    """By source: the reference's amounts that it lacks, its own that the reference lacks."""
+    """By source: reference amounts missing in it, and its amounts missing in the reference."""
     here, there = [_NOTHING] * sources, [_NOTHING] * sources
     for (source, mask), amount in alone.items():
         if source == reference:
@@ -62,7 +62,7 @@ def _lacking(mask: int, sources: int) -> Iterable[int]:
 def fitting(
     plan: MeasurePlan, missing_here: Decimal, missing_in_reference: Decimal, changed: Decimal
 ) -> Waterfall | None:
-    """None where a step has more digits than an amount may have."""
+    """None if a step has more digits than an amount may have."""
     made = Waterfall(
         missing_here=missing_here, missing_in_reference=missing_in_reference, changed=changed
     )

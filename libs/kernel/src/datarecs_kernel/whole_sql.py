@@ -1,7 +1,7 @@
-"""Whole units in DuckDB's SQL: integers of up to 38 digits (HUGEINT) behind decimals.
+"""Whole units in DuckDB's SQL: the integers of up to 38 digits (HUGEINT) of decimals.
 
-Quotients and roundings are half-even and exact, which DuckDB's own are not; every function takes
-SQL and gives SQL, NULL stays NULL.
+Quotients and roundings are half-even and exact, unlike those of DuckDB; every function takes and
+returns SQL, NULL stays NULL.
 """
 
 from datarecs_kernel.encoding import plain_number
@@ -11,7 +11,7 @@ LARGEST = 10**38 - 1
 
 
 def units_of_decimal(value: str) -> str:
-    """The integer behind a decimal of any precision and scale."""
+    """The unscaled integer of a decimal of any precision and scale."""
     return f"CAST(replace(CAST({value} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
@@ -21,7 +21,7 @@ def limited(units: str) -> str:
 
 
 def pointed(units: str, scale: int) -> str:
-    """Digits with so many of them after the point, trailing zeros included."""
+    """Decimal text with `scale` digits after the point, with trailing zeros."""
     digits = f"CAST(abs({units}) AS VARCHAR)"
     sign = f"CASE WHEN {units} < 0 THEN '-' ELSE '' END"
     if not scale:
@@ -32,7 +32,7 @@ def pointed(units: str, scale: int) -> str:
 
 
 def written(units: str, scale: int) -> str:
-    """Canonical text of so many units of 10^-scale."""
+    """Canonical text of a number of units of 10^-scale."""
     return plain_number(f"({pointed(units, scale)})")
 
 
@@ -43,16 +43,16 @@ def divided(units: str, divisor: str) -> str:
 
 
 def rounded_up(quotient: str, rest: str, divisor: str) -> str:
-    """A quotient that is not negative, one more where its rest says so."""
+    """A quotient that is not negative, plus one if its remainder rounds up."""
     above = f"({rest}) > {divisor} - ({rest})"
     even = f"({rest}) = {divisor} - ({rest}) AND ({quotient}) % 2 = 1"
     return f"({quotient}) + CASE WHEN {above} OR ({even}) THEN 1 ELSE 0 END"
 
 
 def average(units: str, count: str, more: int) -> str:
-    """Units by a count, with so many digits more after the point; NULL where 38 do not hold it.
+    """Units divided by a count, with `more` digits after the point; NULL above 38 digits.
 
-    A negative `more` is digits less. NULL for a count of 0.
+    A negative `more` removes digits. NULL for a count of 0.
     """
     many = f"nullif({count}, 0)"
     if more <= 0:

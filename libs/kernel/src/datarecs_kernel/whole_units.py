@@ -1,7 +1,7 @@
-"""Whole units as columns: the integers behind numbers and times, of 64 bits where those hold them.
+"""Whole units as columns: the unscaled integers of numbers and times, of 64 bits if they fit.
 
-What outgrows 64 bits becomes Python's integers in an array of the same shape, so that arithmetic is
-exact whatever the size and its code is one.
+Larger numbers are Python integers in an array of the same shape, so arithmetic is exact for every
+size with the same code.
 """
 
 from math import inf
@@ -17,26 +17,26 @@ from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.sort_keys import KEY_DIGITS, KEY_SHIFT
 
 Integers = NDArray[Any]
-"""Of 64 bits, or Python's."""
+"""An array of 64-bit integers, or of Python integers."""
 _DAY_MICROS = 86_400_000_000
 _ROOM = 2**62
-"""Below it the difference of two numbers has 64 bits as well."""
+"""Limit below which the difference of two numbers fits in 64 bits."""
 _EXACT_DOUBLES = 2**53
 _EXACT_POWERS = 22
-"""Of ten, as a double holds them."""
+"""Powers of ten that a double holds exactly."""
 _SURE_DOUBLES = 10**15
-"""Below it no two decimals, wherever their point stands, are one double."""
+"""Limit of digits below which two different decimals are never the same double."""
 
 
 class Units(NamedTuple):
-    """One number a place, 0 where it is not known: for NULL, and for what no one subtracts."""
+    """One number per place, 0 if it is not known: for NULL and for values without a delta."""
 
     numbers: Integers
     known: Flags
 
 
 def units_of(form: Form, values: pa.Array) -> Units:
-    """The integers behind values of a form; times in microseconds, or finer where the form is."""
+    """The unscaled integers of values of a form; times in microseconds, or finer as the form."""
     known = flags_of(pc.is_valid(values))
     if form.precision:
         numbers = _unscaled(values)
@@ -49,7 +49,7 @@ def units_of(form: Form, values: pa.Array) -> Units:
 
 
 def _unscaled(values: pa.Array) -> Integers:
-    """Without its point a decimal is an integer of 128 bits, the lower half of them first."""
+    """An unscaled decimal is an integer of 128 bits, lower half first."""
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
     chosen = words[values.offset : values.offset + len(values)]
     low, high = chosen[:, 0], chosen[:, 1]
@@ -71,19 +71,19 @@ def times(numbers: Integers, factor: int) -> Integers:
 
 
 def summed(numbers: Integers, often: NDArray[np.int64]) -> int:
-    """The exact sum of numbers, each so often."""
+    """The exact sum of numbers, each multiplied by its count."""
     if largest_of(numbers) * int(often.sum()) < _ROOM:
         return int(numbers @ often)
     return int((numbers.astype(object) * often).sum())
 
 
 def cut_by(numbers: Integers, unit: int) -> Integers:
-    """How many whole units there are, as numbers are floored."""
+    """The number of whole units, floored."""
     return (numbers if unit < _ROOM else numbers.astype(object)) // unit
 
 
 def doubles_of(numbers: Integers, scale: int) -> NDArray[np.float64]:
-    """The nearest doubles of so many units of 10^-scale."""
+    """The doubles nearest to numbers of units of 10^-scale."""
     if largest_of(numbers) < _EXACT_DOUBLES and scale <= _EXACT_POWERS:
         return np.asarray(numbers, np.float64) / float(10**scale)
     power = 10**scale
@@ -98,9 +98,9 @@ def _nearest(number: int, power: int) -> float:
 
 
 def written_units(values: NDArray[np.float64], scale: int) -> tuple[Integers, Flags]:
-    """So many units of 10^-scale, and whether those are what a double is written as.
+    """Doubles as units of 10^-scale, and whether these are their shortest decimals.
 
-    A double has one decimal of at most 15 digits, which then is the shortest that reads back as it.
+    A double has at most one decimal of up to 15 digits; it is then the shortest that reads back.
     A scale is 0 to 15; NaN and infinities have no units.
     """
     with np.errstate(over="ignore", invalid="ignore"):
@@ -110,7 +110,7 @@ def written_units(values: NDArray[np.float64], scale: int) -> tuple[Integers, Fl
 
 
 def unit_texts(numbers: Integers, scale: int) -> pa.Array:
-    """`decimal_text` of so many units of 10^-scale."""
+    """`decimal_text` of numbers of units of 10^-scale."""
     if not scale:
         return _written(numbers)
     digits = pc.ascii_lpad(_written(np.abs(numbers)), scale + 1, "0")
@@ -121,7 +121,7 @@ def unit_texts(numbers: Integers, scale: int) -> pa.Array:
 
 
 def unit_keys(numbers: Integers, scale: int) -> pa.Array:
-    """`sort_keys.size_key_of` so many units of 10^-scale, which are not negative."""
+    """`sort_keys.size_key_of` numbers of units of 10^-scale that are not negative."""
     digits = _written(numbers)
     exponents = pc.add(pc.binary_length(digits), KEY_SHIFT - 1 - scale).cast(pa.string())
     heads = pc.ascii_lpad(exponents, KEY_DIGITS, "0")

@@ -1,7 +1,7 @@
 """Stored rows of differences, made a batch at a time: keys once per group, texts as columns.
 
-The ids, hashes and digest of `core.comparison.differences` byte for byte, without an object per row
-in between; a test holds both against each other.
+The ids, hashes and digest of `core.comparison.differences` byte for byte, without an object per
+row; a test compares both.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from datarecs_kernel.unidentified import GROUP, SIZE, TEXTS
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
 _BYTES, _SHIFTS = np.divmod(np.arange(BREAK_ID_LENGTH) * 5, 8)
 _SHIFTS = 11 - _SHIFTS
-"""Where the five bits of a letter begin, and how far right they move as bits of two bytes."""
+"""Start of the five bits of a letter, and their right shift in two bytes."""
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
-"""What the digest says before a break id: seven values, the first of them a text so long."""
+"""Prefix of the digest before a break id: seven values, the first a text of this length."""
 _MAPS = ("values", "raw_values", "deltas", "delta_percent")
 
 
@@ -38,14 +38,14 @@ _MAPS = ("values", "raw_values", "deltas", "delta_percent")
 class Written:
     rows: pa.RecordBatch
     digest: int
-    """Sum of their hashes."""
+    """Sum of the rows' hashes."""
 
 
 class Writer:
     """Of one stage."""
 
     def __init__(self, layout: Layout, key: bytes, hasher: Hasher) -> None:
-        """The key is the tenant's."""
+        """`key` is the tenant's key."""
         self.layout, self.stage, self.key, self.hasher = layout, layout.stage, key, hasher
         self.schema = schema_of(layout)
         self._sources = pa.array(self.stage.sources, pa.string())
@@ -53,11 +53,11 @@ class Writer:
         self._measures = measure_names(layout)
 
     def keys(self, columns: pa.RecordBatch) -> "GroupKeys":
-        """Of groups, from the layout's key columns."""
+        """Keys of groups, from the layout's key columns."""
         return GroupKeys(self.layout, self.key, columns, self.hasher)
 
     def written(self, keys: "GroupKeys", differences: pa.RecordBatch) -> Written:
-        """Rows for differences of these groups, as `unidentified` has them; there are some."""
+        """Rows for differences of these groups, in the form of `unidentified`; at least one."""
         rows = self._rows(keys, differences)
         return Written(rows=rows, digest=self._digest(rows, self._heads(differences)))
 
@@ -85,7 +85,7 @@ class Writer:
         return pa.RecordBatch.from_arrays(ordered, schema=self.schema)
 
     def _ids(self, keys: "GroupKeys", differences: pa.RecordBatch) -> pa.Array:
-        """`differences.break_id` of each."""
+        """`differences.break_id` of each row."""
         start = b"break" + self.stage.job_uid.bytes
         heads = [start + _encoded_head(self.stage.name, each) for each in self._measures]
         messages = pc.binary_join_element_wise(
@@ -96,7 +96,7 @@ class Writer:
         return _letters(self.hasher.keyed(self.key, messages))
 
     def _heads(self, differences: pa.RecordBatch) -> pa.Array:
-        """What the digest says between break ids and keys: few texts, of rows that are alike."""
+        """The digest's content between break ids and keys: few distinct texts."""
         labels = ("measure", "within", "kind", "presence", "odd")
         columns = [differences.column(label) for label in labels]
         alike = np.zeros(differences.num_rows, np.int64)
@@ -114,7 +114,7 @@ class Writer:
         return pa.array(heads, pa.binary()).take(pa.array(place))
 
     def _digest(self, rows: pa.RecordBatch, heads: pa.Array) -> int:
-        """The sum of the hashes of stored rows, with what is said between ids and keys."""
+        """The sum of the hashes of stored rows, with the content between ids and keys."""
         messages = pc.binary_join_element_wise(
             _ID_HEAD,
             rows.column("break_id").cast(pa.binary()),
@@ -126,7 +126,7 @@ class Writer:
             b"",
         )
         hashes = self.hasher.digests(messages)
-        # Added up four bytes at a time: so many sums of 32 bits do not outgrow 64.
+        # Added four bytes at a time: this number of 32-bit sums fits in 64 bits.
         words = np.ascontiguousarray(hashes).view(">u4").reshape(-1, DIGEST_BYTES // 4)
         parts = words.sum(axis=0, dtype=np.uint64)
         return sum(int(part) << 32 * at for at, part in enumerate(parts[::-1]))
@@ -151,7 +151,7 @@ def _encoded_head(*parts: str | None) -> bytes:
 
 
 class GroupKeys:
-    """Keys of groups in all forms that are stored."""
+    """Keys of groups in all stored forms."""
 
     def __init__(self, layout: Layout, key: bytes, columns: pa.RecordBatch, hasher: Hasher) -> None:
         self.layout, self.key, self.plain, self.hasher = layout, key, columns, hasher
@@ -164,9 +164,9 @@ class GroupKeys:
             encoded.append(encodings(field.form, values, written))
             self.shown.append(hasher.masked(key, dimension.mask, written))
         self.encoded = self._joined(encoded)
-        """`encode_tuple`, before masks."""
+        """`encode_tuple` of the keys, before masks."""
         self.stored = self.encoded
-        """The same as it is stored."""
+        """`encode_tuple` of the keys, as stored."""
         if any(each.mask is not None for each in dimensions):
             self.stored = self._joined([encoded_payloads(Tag.TEXT, each) for each in self.shown])
 
@@ -182,7 +182,7 @@ class GroupKeys:
 
     @cached_property
     def columns(self) -> dict[str, pa.Array]:
-        """By name of the stored column, one row per group."""
+        """Key columns by stored name, one row per group."""
         rows, parts = self.plain.num_rows, len(self.shown)
         every = pa.chunked_array(self.shown, pa.string()).combine_chunks()
         by_row = np.arange(parts * rows).reshape(parts, rows).T.ravel()

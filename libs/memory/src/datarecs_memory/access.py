@@ -1,4 +1,4 @@
-"""Twin of keys, tickets, remembered answers and the audit chain."""
+"""Twin of keys, tickets, stored answers and the audit chain."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -68,7 +68,7 @@ class MemorySocketTickets:
 
 
 class MemoryIdempotencyKeys:
-    """Port IdempotencyKeys. Transactions run one after another, so nobody has to wait for a key."""
+    """Port IdempotencyKeys. Transactions run one after another, so none waits for a key."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

@@ -1,6 +1,6 @@
 """Blobs in a dictionary: the BlobStore of unit tests and of `datarecs compare`.
 
-Its own module because it is a store like the one on disk and passes the same suite.
+A separate module because it is a store like the one on disk and passes the same suite.
 """
 
 import hashlib

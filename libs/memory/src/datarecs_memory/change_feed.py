@@ -1,4 +1,4 @@
-"""Twin of the run feed: transactions come one after another, so what is committed is shown."""
+"""Twin of the run feed: transactions run one after another, so all commits are visible."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -52,7 +52,7 @@ class MemoryChangeFeed:
 
 
 def _lines(state: TenantState) -> list[FeedEntry]:
-    """Every line of the tenant, in the order of the feed."""
+    """Every entry of the tenant, in the order of the feed."""
     lines = (
         FeedEntry(run_id=run_id, job_id=state.runs[run_id].job_id, entry=entry)
         for run_id, history in state.history.items()

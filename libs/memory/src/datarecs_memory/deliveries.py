@@ -1,4 +1,4 @@
-"""Twin of webhook deliveries: kept events, deliveries, the attempt log, endpoint state."""
+"""Twin of webhook deliveries: stored events, deliveries, the attempt log, endpoint state."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,11 +49,12 @@ class MemoryDeliveries:
     def save_state(self, state: EndpointState) -> None:
         self._rows.endpoints[state.endpoint_uid] = state
 
-    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
+    def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
         for uid in endpoints:
             state = self._rows.endpoints[uid]
             claim_at = min(state.next_claim_at or self._scope.now, self._scope.now)
-            self._rows.endpoints[uid] = replace(state, next_claim_at=claim_at)
+            pending = state.pending + added
+            self._rows.endpoints[uid] = replace(state, next_claim_at=claim_at, pending=pending)
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
         rows = self._rows.deliveries

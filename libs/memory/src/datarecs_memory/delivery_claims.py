@@ -12,7 +12,7 @@ MAIL_HOLD = timedelta(seconds=30)
 
 
 def claim_deliveries(store: MemoryStore, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-    """Endpoints to be looked at, the longest due first; the next look is moved."""
+    """Endpoints that are due, the longest due first; their next check is moved."""
     now = store.clock.now()
     with store.writing_all() as states:
         due = sorted(
@@ -28,7 +28,7 @@ def claim_deliveries(store: MemoryStore, limit: int) -> list[tuple[TenantId, Res
 
 
 def claim_mails(store: MemoryStore, limit: int) -> list[tuple[TenantId, UUID]]:
-    """Mails that are due and that no notifier has just claimed, the longest due first."""
+    """Mails that are due and not claimed by a notifier, the longest due first."""
     now = store.clock.now()
     with store.writing_all() as states:
         due = sorted(

@@ -1,7 +1,7 @@
-"""The rows of webhook deliveries and mails of one tenant, as the twin holds them.
+"""The rows of webhook deliveries and mails of one tenant in the twin.
 
-Apart from the repositories, because the store copies them with a transaction and knows nothing
-about their meaning.
+Separate from the repositories, because the store copies them with a transaction, independent of
+their meaning.
 """
 
 from dataclasses import dataclass, field

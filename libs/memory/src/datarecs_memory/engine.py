@@ -1,7 +1,7 @@
 """The Engine port over the oracle: for tests and for small `datarecs compare`.
 
-It reads each source once per run, and once per look, and keeps what later stages are scoped to;
-every number comes from `datarecs_core.comparison.oracle.reference`.
+It reads each source once per run and once per recheck, and stores the scopes of later stages; every
+number comes from `datarecs_core.comparison.oracle.reference`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,16 +22,16 @@ from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.jobs.vocabulary import Strategy
 
 Reader = Callable[[Scan], Iterable[tuple[object, ...]]]
-"""Plain rows of a scan, for instance `Connector.rows`."""
+"""Reads plain rows of a scan, for example `Connector.rows`."""
 Writer = Callable[[StagePlan, Sequence[Difference]], str]
-"""Stores a stage's differences; answers where."""
+"""Stores a stage's differences; returns their location."""
 
 
 class MemoryEngine:
-    """One run over the oracle; at most 100,000 rows a source.
+    """One run over the oracle; at most 100,000 rows per source.
 
     Args:
-        read: delivers the rows of a scan, brought ones where it has an extract; called once per
+        read: returns the rows of a scan, from its extract if it has one; called once per
             source, pin and query.
         key: the tenant's key for break ids, hashes and masks; the published one by default.
         write: stores differences; without it they stay in `differences`.
@@ -94,10 +94,10 @@ class MemoryEngine:
         return done.results
 
     def differing(self, stage: str, most: int) -> None:
-        """None: this engine reads all rows of a source anyway."""
+        """None: this engine always reads all rows of a source."""
 
     def explain(self, plan: StagePlan) -> Explanation:
-        """What the oracle does, which is the same for every stage."""
+        """Describe the work of the oracle, the same for every stage."""
         names = ", ".join(plan.sources)
         text = f"{plan.name}: read {names} once, group and compare in memory, strategy full"
         return Explanation(stage=plan.name, text=text)
@@ -107,12 +107,12 @@ class MemoryEngine:
         return self._done[stage].differences
 
     def _counted(self, plan: StagePlan, outside: Outside) -> list[list[tuple[object, ...]]]:
-        """The rows of each source that count, of the first read and of every look."""
+        """The rows of each source to compare, of the first read and of every recheck."""
         if plan.catalogue is not None:
             return []
         if not plan.rechecks:
             return [self._rows_of(scan) for scan in plan.scans]
-        # A group that is looked at again leaves with all its rows: every one of them is needed.
+        # A rechecked group is replaced with all its rows, so all of them are needed.
         rechecks = [
             [self._rows_of(_whole(scan)) for scan in scans] for scans in counted_rechecks(plan)
         ]
@@ -120,7 +120,7 @@ class MemoryEngine:
         return rows_that_count(plan, rechecks, before, outside)
 
     def _beside(self, plan: StagePlan) -> dict[int, int]:
-        """What sources kept to themselves, of those whose brought rows are read."""
+        """The counts of rows that sources did not return, for sources with an extract."""
         if plan.rechecks or plan.catalogue is not None:
             return {}
         return {
@@ -130,7 +130,7 @@ class MemoryEngine:
         }
 
     def _rows_of(self, scan: Scan) -> list[tuple[object, ...]]:
-        """One row more than allowed is enough to be refused."""
+        """Read at most one row above the limit, which is enough to refuse."""
         place = (scan.index, scan.pin, scan.query, scan.extract is None)
         if place not in self._rows:
             rows: list[tuple[object, ...]] = []
@@ -152,7 +152,7 @@ class MemoryEngine:
 
 
 def _text_bytes(value: object) -> int:
-    """Of texts and binaries, also those inside nested values."""
+    """Bytes of texts and binaries, also inside nested values."""
     match value:
         case str() | bytes():
             return len(value)
@@ -165,13 +165,13 @@ def _text_bytes(value: object) -> int:
 
 
 def _whole(scan: Scan) -> Scan:
-    """To be read by its source again, where only a part of it was brought."""
+    """The scan without its extract, if the extract has only a part of the rows."""
     partial = scan.extract is not None and scan.extract.is_partial
     return replace(scan, extract=None) if partial else scan
 
 
 def _done(choice: StrategyChoice) -> StrategyChoice:
-    """The oracle reads every row, whatever was chosen for an engine."""
+    """The oracle reads every row, for every strategy chosen for an engine."""
     if choice.chosen is Strategy.FULL:
         return choice
     reason = "the oracle answered, which reads every row"

@@ -1,4 +1,4 @@
-"""Twin of the outbox as an archive: what a group can still be told when the log forgot it."""
+"""Twin of the outbox as an archive: events for a group that the log no longer has."""
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta

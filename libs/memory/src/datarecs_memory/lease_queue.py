@@ -1,7 +1,7 @@
 """Twin of the durable queue of runs: leases inside a transaction, and work found across tenants.
 
-What a lease makes of a run is core's decision for the fact AttemptStarted; PostgreSQL repeats it in
-SQL, and the conformance suite holds both to the same outcome.
+Core decides the effect of a lease on a run, for the fact AttemptStarted; PostgreSQL repeats it in
+SQL, and the conformance suite checks that both have the same result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from datarecs_memory.store import MemoryStore, TenantState, Timer
 LEASE_TTL = timedelta(seconds=60)
 RECLAIM_GRACE = timedelta(seconds=5)
 HOLD = timedelta(seconds=30)
-"""How long a claimed run or timer stays with its claimer."""
+"""Duration of a claim of a run or timer."""
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -215,7 +215,7 @@ class MemoryWorkFinder:
     def _most_urgent(
         self, states: Mapping[TenantId, TenantState]
     ) -> tuple[TenantState, Run, Lease] | None:
-        """Tenants with few running runs first, then priority, then who has waited longest."""
+        """Tenants with few running runs first, then by priority, then by waiting time."""
         now = self._store.clock.now()
         waiting = []
         for state in states.values():

@@ -1,4 +1,4 @@
-"""Twin of the mail queue and of what notification rules remember."""
+"""Twin of the mail queue and of the states of notification rules."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -138,7 +138,7 @@ class MemoryMailChoices:
 
 
 class MemoryRuleStates:
-    """Port RuleStates. Transactions run one after another, so nothing else is to be locked."""
+    """Port RuleStates. Transactions run one after another, so nothing must be locked."""
 
     def __init__(self, scope: Scope) -> None:
         self._rows = scope.state.delivery.rule_states

@@ -1,8 +1,8 @@
 """The event log in process: topics, partitions by murmur2 of the key, groups, offsets.
 
 A twin of the Kafka client that passes the same conformance suite, so that consumers and relay can
-be tested without a broker. It also does what a test wants of a broker and cannot order from a real
-one: an outage, a refused topic, an unreadable position, records gone by retention.
+be tested without a broker. It can also simulate failures that a test cannot cause on a real broker:
+an outage, a refused topic, an unreadable position, records removed by retention.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def murmur2(data: bytes) -> int:
 
 @dataclass(slots=True)
 class _Line:
-    """One partition: what was written, and where the log starts now."""
+    """One partition: its records, and the current start of its log."""
 
     records: list[LogRecord] = field(default_factory=list)
     start: int = 0
@@ -59,7 +59,7 @@ class _Group:
 
 
 class MessageLog:
-    """A whole broker and its `LogClient`. Topics are created explicitly, as on ours."""
+    """A whole broker and its `LogClient`. Topics are created explicitly, as on the real one."""
 
     def __init__(self, clock: Clock, topics: Mapping[str, int] = MappingProxyType({})) -> None:
         self.clock = clock
@@ -68,7 +68,7 @@ class MessageLog:
         self._groups: dict[str, _Group] = {}
         self._down = False
         self.polls = 0
-        """How often members asked for records."""
+        """Number of polls of all members."""
         self._refusals: dict[str, NotSent] = {}
         for name, partitions in topics.items():
             self.create(name, partitions=partitions)
@@ -90,7 +90,7 @@ class MessageLog:
     def producer(self) -> "MemoryProducer":
         return MemoryProducer(self)
 
-    # --- what a test orders
+    # --- simulated failures
 
     def create(self, topic: str, *, partitions: int = 3) -> None:
         for number in range(partitions):
@@ -101,7 +101,7 @@ class MessageLog:
         self._down = down
 
     def refuse(self, topic: str, refusal: NotSent | None) -> None:
-        """Answer every send to the topic with this, or take records again."""
+        """Answer every send to the topic with this, or accept records again."""
         if refusal is None:
             self._refusals.pop(topic, None)
         else:
@@ -112,15 +112,15 @@ class MessageLog:
         self._lines[partition].unreadable.add(offset)
 
     def expire(self, partition: Partition, *, before: int) -> None:
-        """Retention takes every record below the offset."""
+        """Remove every record below the offset, as retention does."""
         self._lines[partition].start = max(self._lines[partition].start, before)
 
     def forget_offsets(self, group: str) -> None:
-        """What a broker does to a group that had no member for a week."""
+        """Remove a group's offsets, as a broker does for a group without members for a week."""
         self._groups[group].offsets.clear()
 
     def records(self, topic: str) -> list[LogRecord]:
-        """Everything the topic still holds, partition by partition."""
+        """All records that the topic still has, partition by partition."""
         with self.lock:
             return [
                 record
@@ -141,7 +141,7 @@ class MessageLog:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> LogRecord:
-        """Write a record as any producer of the world may, null headers included."""
+        """Write a record as any producer may, also with null headers."""
         with self.lock:
             where = self._placed(topic, key, partition)
             line = self._lines[where]
@@ -161,7 +161,7 @@ class MessageLog:
 
     def require_up(self) -> None:
         if self._down:
-            raise LogUnavailableError(where=_WHERE, cause="an outage was ordered")
+            raise LogUnavailableError(where=_WHERE, cause="a test simulates an outage")
 
     def refusal(self, topic: str) -> NotSent | None:
         if not self.partitions(topic):
@@ -190,7 +190,7 @@ class MessageLog:
         ]
 
     def share_out(self, group: _Group) -> None:
-        """Deal every subscribed partition to one member, as evenly as topics allow."""
+        """Assign every subscribed partition to one member, as evenly as topics allow."""
         group.owners.clear()
         wanted = sorted({topic for member in group.members for topic in member.topics})
         everything = [where for topic in wanted for where in self.partitions(topic)]
@@ -332,4 +332,4 @@ class MemoryProducer:
         return _Known(Sent(written.partition, written.offset))
 
     def close(self) -> None:
-        """Nothing is held back, so nothing is flushed."""
+        """Nothing is buffered, so nothing is flushed."""

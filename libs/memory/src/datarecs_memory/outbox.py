@@ -1,4 +1,4 @@
-"""Twin of outbox and inbox: encoded in the state's transaction, marked with the effect."""
+"""Twin of outbox and inbox: encoded in the transaction of the state, marked with the effect."""
 
 import zlib
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class MemoryOutbox:
 
     def _queue(self, event_id: EventId, one: EncodedEvent) -> None:
         if one.topic is None:
-            raise ValueError(f"{one.type} travels over HTTP alone and has no outbox row")
+            raise ValueError(f"{one.type} is sent only over HTTP and has no outbox row")
         if one.attributes["tenantid"] != str(self._scope.tenant_id):
             raise ValueError("an event is appended in a transaction of its own tenant")
         row = OutboxRow(

@@ -1,4 +1,4 @@
-"""Twin of the read models: keyset cursors over what is committed."""
+"""Twin of the read models: keyset cursors over committed rows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

@@ -75,7 +75,7 @@ class MemoryResources:
         self._scope.wake()
 
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
-        """Nothing to do: transactions come one after another."""
+        """Nothing to do: transactions run one after another."""
 
     def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
         jobs = sorted(

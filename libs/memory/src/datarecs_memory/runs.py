@@ -12,7 +12,7 @@ from datarecs_memory.store import Timer
 
 
 def number(scope: Scope, run_id: RunId, count: int) -> tuple[range, tuple[int, ...]]:
-    """Take the next numbers of a run: sequences and feed numbers, raising the row's."""
+    """Take the next numbers of a run: sequences and feed numbers; raises those of the row."""
     run = scope.state.runs.get(run_id)
     if run is None:
         raise LookupError(f"run {run_id} is not one of this tenant")
@@ -24,7 +24,7 @@ def number(scope: Scope, run_id: RunId, count: int) -> tuple[range, tuple[int, .
 
 
 def remember(scope: Scope, run_id: RunId, entry: HistoryEntry) -> None:
-    """Store a line whose numbers were taken."""
+    """Store an entry with numbers taken before."""
     scope.state.history[run_id] = (*scope.state.history.get(run_id, ()), entry)
 
 

@@ -11,7 +11,7 @@ WAKE_CHANNEL = "datarecs_wake"
 
 
 class Scope:
-    """What the repositories of one transaction share."""
+    """The shared state of the repositories of one transaction."""
 
     def __init__(
         self, store: MemoryStore, tenant_id: TenantId, state: TenantState, numbers: Sequence[int]
@@ -36,7 +36,7 @@ class Scope:
         self._wake = True
 
     def notify(self) -> None:
-        """After the commit, outside the lock."""
+        """Send notifications after the commit, outside the lock."""
         if self._touched:
             only = next(iter(self._touched)) if len(self._touched) == 1 else None
             self.store.notify(RUN_CHANNEL, "" if only is None else str(only))

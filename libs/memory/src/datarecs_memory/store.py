@@ -1,8 +1,8 @@
-"""Everything the twin of the database holds, and how a transaction gets and gives it back.
+"""All data of the database twin, and its transactions.
 
-Transactions run one after another over copies of one tenant's containers; what they hold is
-immutable, so a copy is shallow and a rollback is forgetting. Apart from the repositories, which see
-a copy and cannot tell.
+Transactions run one after another over copies of one tenant's containers; the items are immutable,
+so a copy is shallow and a rollback discards it. Separate from the repositories, which use a copy
+like the original.
 """
 
 import threading
@@ -35,7 +35,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChange:
-    """One line of the change feed; `body` for DELETED alone."""
+    """One entry of the change feed; `body` only for DELETED."""
 
     rv: int
     resource: Resource
@@ -61,7 +61,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """An outbox row and where it stands."""
+    """An outbox row and its state."""
 
     row: OutboxRow
     shard: int
@@ -73,7 +73,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """Which relay sends a shard, under which epoch, until when."""
+    """The relay that sends a shard, with its epoch and lease end."""
 
     owner: str | None = None
     epoch: int = 0
@@ -122,17 +122,17 @@ class MemoryStore:
     """The database of unit tests and of `datarecs compare`. Safe from several threads."""
 
     def __init__(self, clock: Clock, ids: Ids, *, running_limit: int = 10) -> None:
-        """Hold nothing yet.
+        """Create an empty store.
 
         Args:
-            clock: stands for the database's clock, also for leases and timers.
-            ids: makes event ids and tenants.
+            clock: used as the database's clock, also for leases and timers.
+            ids: creates ids of events and tenants.
             running_limit: runs of one tenant that may hold a lease at once.
         """
         self.clock, self.ids, self.running_limit = clock, ids, running_limit
         self.shards = [Shard() for _ in range(SHARDS)]
         self.relays: dict[str, datetime] = {}
-        """Relays that are alive, and until when they count as such."""
+        """Live relays, and the times until which they are considered alive."""
         self._tenants: dict[TenantId, TenantState] = {}
         self._lock = threading.Lock()
         self._writer: int | None = None
@@ -141,7 +141,7 @@ class MemoryStore:
         self._listeners: list[Listener] = []
 
     def create_tenant(self) -> TenantId:
-        """A tenant without rows; any id is one, this only makes a new id."""
+        """A new tenant id without rows; any other id is also valid."""
         return TenantId(self.ids.new())
 
     def listen(self, listener: Listener) -> None:
@@ -150,7 +150,7 @@ class MemoryStore:
 
     @contextmanager
     def writing(self, tenant: TenantId) -> Iterator[TenantState]:
-        """A copy of the tenant's rows that replaces them when the block ends well."""
+        """A copy of the tenant's rows that replaces them if the block succeeds."""
         with self.alone():
             state = self.committed(tenant).copy()
             yield state
@@ -165,15 +165,15 @@ class MemoryStore:
             self._tenants.update(states)
 
     def committed(self, tenant: TenantId) -> TenantState:
-        """What stands now; not to be changed."""
+        """The committed rows; must not be changed."""
         return self._tenants.get(tenant) or TenantState()
 
     def everything(self) -> dict[TenantId, TenantState]:
-        """All tenants as they stand now; not to be changed."""
+        """The committed rows of all tenants; must not be changed."""
         return dict(self._tenants)
 
     def draw_rv(self, block: int) -> range:
-        """Feed numbers for the transaction that is open; a rollback leaves a gap."""
+        """Feed numbers for the open transaction; a rollback leaves a gap."""
         first = self._last_rv + 1
         self._last_rv += block
         return range(first, first + block)

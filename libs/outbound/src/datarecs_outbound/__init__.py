@@ -1,1 +1,1 @@
-"""Everything we call over the network: webhooks and mail."""
+"""Outgoing calls over the network: webhooks and mail."""

@@ -1,7 +1,7 @@
-"""From a name to a connected socket: resolved once, every answer checked, a checked one dialled.
+"""Resolves a name once, checks every address, and connects a socket to a checked address.
 
-Its own module because it is the only way to a socket for outgoing HTTP: httpcore asks this backend,
-and nothing below it sees a name again. The name lives on in Host, SNI and the certificate check.
+Outgoing HTTP opens sockets only here: httpcore calls this backend, and no code below it uses the
+name again. The name stays in Host, SNI and the certificate check.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from datarecs_core.egress.addresses import Address, Policy, admit
 from datarecs_core.errors.security import AddressBlockedError
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
-"""For connecting to one address, and for the TLS handshake."""
+"""Time limit to connect to one address, and for the TLS handshake."""
 MAX_ADDRESSES_TRIED = 2
 _RESOLVING_THREADS = 32
-"""Names that hang in the resolver hold a thread each; the default executor has a handful."""
+"""A slow lookup blocks one thread each; the default executor has only a few threads."""
 _MAX_PROXY_ANSWER = 16_384
 
 Resolver = Callable[[str, int], Sequence[str]]
-"""(name, port) -> addresses as text, blocking; raises OSError when there is none."""
+"""(name, port) -> addresses as text, blocking; raises OSError if there are none."""
 
 
 def system_resolver(host: str, port: int) -> Sequence[str]:
-    """All A and AAAA answers of the system, in its order."""
+    """All A and AAAA answers of the system's resolver, in its order."""
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return [str(address[0]) for *_, address in answers]
 
 
 class Failure(StrEnum):
-    """Why there is no answer; spelled like the outcomes of an attempt."""
+    """Why there is no answer; with the same words as the outcomes of an attempt."""
 
     TIMEOUT = "TIMEOUT"
     DNS_FAILED = "DNS_FAILED"
@@ -52,7 +52,7 @@ class Failure(StrEnum):
 
 
 class NotDialledError(Exception):
-    """Carries a failure up through httpcore; a value again before it leaves this package."""
+    """Carries a failure through httpcore; this package turns it back into a value."""
 
     def __init__(self, failure: Failure, *, error: str, address_class: str | None = None) -> None:
         super().__init__(error)
@@ -60,44 +60,44 @@ class NotDialledError(Exception):
 
 
 class Stopwatch:
-    """Which phase a call is in, and how long the earlier ones took."""
+    """The current phase of a call, and the durations of the earlier phases."""
 
     def __init__(self) -> None:
         self._begun = self._phase_begun = time.monotonic()
         self._milliseconds: dict[str, int] = {}
         self.phase = "first_byte"
-        """What a call on a connection that stands already waits for first."""
+        """The first phase of a call on an open connection."""
 
     def enter(self, phase: str) -> None:
         now = time.monotonic()
-        if phase != "dns":  # the first phase of a new connection: nothing ended before it
+        if phase != "dns":  # the first phase of a new connection: no phase ended before it
             self._milliseconds[self.phase] = round((now - self._phase_begun) * 1000)
         self.phase, self._phase_begun = phase, now
 
     def phases(self) -> dict[str, int]:
-        """Milliseconds by phase, the current one included, and in all."""
+        """Milliseconds by phase, including the current one, and in total."""
         now = time.monotonic()
         current = {self.phase: round((now - self._phase_begun) * 1000)}
         return self._milliseconds | current | {"total": round((now - self._begun) * 1000)}
 
 
 WATCH: ContextVar[Stopwatch] = ContextVar("WATCH")
-"""The stopwatch of the call that is under way in this task."""
+"""The stopwatch of the current call in this task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialling:
-    """How connections are made."""
+    """The settings of connections."""
 
     policy: Policy
     proxy_url: str | None = None
-    """The operator's proxy, `http://[user:password@]host:port`; it is dialled unchecked and asked
-    to CONNECT to the checked address."""
+    """The operator's proxy, `http://[user:password@]host:port`; its address is not checked, and it
+    gets CONNECT requests for the checked address."""
     resolve: Resolver = system_resolver
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """The network of httpcore, with the guard inside."""
+    """The network backend of httpcore, with the check of addresses."""
 
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling
@@ -184,7 +184,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 class GuardedStream(httpcore.AsyncNetworkStream):
-    """A connected stream that tells a failed handshake from a failed connection."""
+    """A connected stream that distinguishes a failed handshake from a failed connection."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -219,7 +219,7 @@ class GuardedStream(httpcore.AsyncNetworkStream):
 
 
 def _reason(error: BaseException) -> str:
-    """What to tell a tenant: the reason without any address."""
+    """The reason for a tenant, without addresses."""
     root = error
     while root.__cause__ is not None:
         root = root.__cause__

@@ -1,7 +1,7 @@
-"""One outgoing HTTP call: bounded in time and bytes, never followed, its end a value.
+"""One outgoing HTTP call: with limits in time and bytes, without redirects, its end is a value.
 
-Its own module because webhooks, handshakes and whatever else calls a place that a tenant names must
-share one set of limits. What a status means for a delivery is decided in core.
+Webhooks, handshakes and all other calls to addresses of tenants share one set of limits. Core
+decides what a status means for a delivery.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from datarecs_outbound.dialling import (
 )
 
 MAX_BODY_BYTES = 65_536
-"""Of an answer's body; what follows is not read."""
+"""Most bytes of an answer's body; further bytes are not read."""
 IDLE_S = 30.0
-"""How long a connection may wait for the next call; after that its address is checked anew."""
+"""Time that a connection may wait for the next call; then its address is checked again."""
 _GOODBYE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
-    """One request, complete. Host and Content-Length are added; nothing else is."""
+    """One complete request. Only Host and Content-Length are added."""
 
     method: str
     target: Target
@@ -42,18 +42,18 @@ class HttpCall:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     timeout: timedelta = timedelta(seconds=15)
-    """Over everything: name, connection, handshake, request, answer."""
+    """Total time limit: name, connection, handshake, request, answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A status line and headers arrived. Any status; 3xx and 401 are as final as 200."""
+    """A status line and headers arrived, with any status; 3xx and 401 are as final as 200."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
     truncated: bool
-    """The body was longer than the cap, or its end did not come in time."""
+    """The body was longer than the limit, or did not end in time."""
     phases: Mapping[str, int]
     """Milliseconds: dns, connect, tls (of a new connection), first_byte, body, total."""
 
@@ -62,18 +62,17 @@ class Answered:
 class NotAnswered:
     failure: Failure
     phase: str
-    """Where it ended: dns, connect, tls, first_byte."""
+    """The phase of the failure: dns, connect, tls, first_byte."""
     error: str
-    """For people; holds no address a name resolved to."""
+    """For people, without resolved addresses."""
     phases: Mapping[str, int]
     address_class: str | None = None
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """httpx over httpcore over the guarded backend. Raises what httpcore raises.
+    """httpx with httpcore and the checked network backend. Raises the errors of httpcore.
 
-    No redirects, no proxy of the environment, no HTTP/2, no retries: a client that wants any of
-    these would have to build them on top.
+    No redirects, no proxy of the environment, no HTTP/2, no retries.
     """
 
     def __init__(
@@ -122,13 +121,13 @@ class _Body(httpx.AsyncByteStream):
 
 
 class GuardedHttp:
-    """Makes calls side by side on one event loop."""
+    """Makes concurrent calls on one event loop."""
 
     def __init__(self, transport: GuardedTransport) -> None:
         self._transport = transport
 
     async def call(self, call: HttpCall) -> Answered | NotAnswered:
-        """Make the call; every way it can end is a value."""
+        """Make the call; every kind of end is a value."""
         watch = Stopwatch()
         WATCH.set(watch)
         answer: httpx.Response | None = None
@@ -161,7 +160,7 @@ class GuardedHttp:
         )
 
     async def aclose(self) -> None:
-        """Close idle connections; the policy may have changed."""
+        """Close idle connections, because the policy may have changed."""
         await self._transport.aclose()
 
 
@@ -172,13 +171,13 @@ def _request(call: HttpCall) -> httpx.Request:
         call.target.url,
         headers=list(call.headers),
         content=call.body or None,
-        # The path goes out as written: httpx would spell some characters anew.
+        # The path is sent as written: httpx would encode some characters differently.
         extensions={"timeout": {"connect": limit}, "target": call.target.path.encode()},
     )
 
 
 async def _read(answer: httpx.Response, into: bytearray) -> bool:
-    """Read up to the cap; True when there is more."""
+    """Read up to the limit; True if there is more."""
     async for part in answer.stream:  # type: ignore[union-attr]  # always asynchronous here
         into += part[: MAX_BODY_BYTES - len(into) + 1]
         if len(into) > MAX_BODY_BYTES:

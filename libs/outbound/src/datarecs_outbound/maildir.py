@@ -1,7 +1,7 @@
-"""Mail into a maildir: what `datarecs up` uses where no relay is set.
+"""Mail into a maildir: `datarecs up` uses it if no relay is set.
 
-The same port as SMTP, with the same promise: a mail said twice is one file, because its name is
-made of the Message-ID.
+The same port as SMTP, with the same guarantee: a mail sent twice is one file, because its name is
+made from the Message-ID.
 """
 
 import os
@@ -23,7 +23,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class MaildirMailer:
-    """Port Mailer. Folders are made at the first mail."""
+    """Implements the port Mailer. Creates its folders at the first mail."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,16 +48,16 @@ class MaildirMailer:
         return RelayReplied(reply=Reply(stage=Stage.DATA, code=_ACCEPTED, text=f"new/{name}"))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because no connection is open."""
 
 
 def file_name(message_id: str) -> str:
-    """The local part of the Message-ID as a file of its own; `.eml` so that readers open it."""
+    """A file name from the local part of the Message-ID; `.eml` so that mail readers open it."""
     return f"{_UNSAFE.sub('_', message_id.strip('<>').partition('@')[0])}.eml"
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Durable when it returns."""
+    """Write the file durably."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()

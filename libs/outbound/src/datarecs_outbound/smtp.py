@@ -1,7 +1,7 @@
-"""Mail to the one relay over SMTP: one transaction per recipient, TLS before anything of ours.
+"""Mail to the relay over SMTP: one transaction per recipient, TLS before the login and the mail.
 
-Commands are said one by one, so that the commit of the phase fits between RCPT and DATA. Every way
-it can end is a value; classes of replies are decided in core.
+Commands are sent one by one, so that the phase can be committed between RCPT and DATA. Every kind
+of end is a value; core decides the classes of replies.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayAccess:
-    """How the relay is reached; set by the operator alone."""
+    """The address and login of the relay; only the operator sets them."""
 
     host: str
     port: int
     security: str
-    """`starttls` (required, no fallback), `tls`, or `none` for a relay on the loopback."""
+    """`starttls` (required, no fallback), `tls`, or `none` for a relay on loopback."""
     envelope_from: str
     ehlo_name: str | None = None
     username: str | None = None
     password: str | None = None
-    """Said after TLS alone."""
+    """Sent only after TLS."""
     ca_file: Path | None = None
-    """None takes the system's store; the certificate is always checked."""
+    """None: the system's store; the certificate is always checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SmtpLimits:
     command: timedelta = timedelta(seconds=30)
     data: timedelta = timedelta(seconds=120)
     total: timedelta = timedelta(seconds=180)
-    """Over one mail; below its lease."""
+    """Time limit of one mail; below its lease."""
     mails_per_connection: int = 100
     idle: timedelta = timedelta(seconds=30)
     """After this a connection is not used again."""
@@ -67,7 +67,7 @@ class _Client(aiosmtplib.SMTP):
 
 
 class SmtpMailer:
-    """Port Mailer. Belongs to one thread; keeps a connection between mails."""
+    """Implements the port Mailer. For one thread; keeps a connection open between mails."""
 
     def __init__(self, access: RelayAccess, *, limits: SmtpLimits = DEFAULT_LIMITS) -> None:
         self._access, self._limits = access, limits
@@ -123,7 +123,7 @@ class SmtpMailer:
             return RelayReplied(reply=reply, tls_version=version)
 
     async def _named(self, client: _Client, recipient: str, *, international: bool) -> None:
-        """MAIL and RCPT: whom from, whom to."""
+        """Send MAIL and RCPT: the sender and the recipient."""
         timeout = self._limits.command.total_seconds()
         options = ["SMTPUTF8"] if international else []
         encoding = "utf-8" if international else "ascii"
@@ -133,7 +133,7 @@ class SmtpMailer:
         await client.rcpt(recipient, encoding=encoding, timeout=timeout)
 
     async def _connected(self) -> _Client:
-        """The connection that stands, if it still answers, else a new one."""
+        """The open connection if it still answers, else a new one."""
         client = self._client
         idle = time.monotonic() - self._last_used
         if client is not None and (
@@ -173,7 +173,7 @@ class SmtpMailer:
         return client
 
     async def _after_refusal(self, stage: Stage) -> None:
-        """A refused mail leaves the connection usable; a refused connection is closed."""
+        """Handle a refusal: after a refused mail the connection stays usable, else it is closed."""
         if stage in {Stage.CONNECT, Stage.AUTH} or self._client is None:
             await self._hang_up()
             return
@@ -191,7 +191,7 @@ class SmtpMailer:
             await self._hang_up()
 
     async def _hang_up(self) -> None:
-        """The socket is closed when this returns: the loop may not turn again for a long time."""
+        """Close the socket now, because the loop may not run again for a long time."""
         client, self._client = self._client, None
         if client is not None and isinstance(client.transport, asyncio.WriteTransport):
             client.transport.abort()
@@ -223,13 +223,13 @@ def _stage(cause: aiosmtplib.SMTPResponseException) -> Stage:
 
 
 def _shown(text: str) -> str:
-    """What the relay said, fit for a log: one line, printable, cut."""
+    """The relay's reply for a log: one line, printable, cut."""
     line = " ".join(text.split())
     return "".join(one if one.isprintable() else "?" for one in line)[:MAX_TEXT]
 
 
 def _enhanced(text: str) -> str:
-    """The enhanced code alone: what else a relay says to a login may repeat the login."""
+    """Only the enhanced code, because other text of the reply to a login may repeat the login."""
     match = _ENHANCED.match(text)
     return match.group() if match else ""
 

@@ -1,7 +1,7 @@
-"""Webhook attempts side by side: the port WebhookClient over the guarded HTTP call.
+"""Concurrent webhook attempts: implements the port WebhookClient with the guarded HTTP call.
 
-An event loop of its own on one thread, so that the rest of the process stays synchronous; what
-comes back is data, and what it means is decided in core.
+It has an event loop on a separate thread, so that the rest of the process stays synchronous. The
+results are data; core decides their meaning.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ _CLOSE_S = 5.0
 
 
 class GuardedWebhookClient:
-    """Port WebhookClient. `start` and `ended` are called from one thread."""
+    """Implements the port WebhookClient. Call `start` and `ended` from one thread."""
 
     def __init__(self, make_http: Callable[[], GuardedHttp], *, rules: UrlRules) -> None:
-        """Start the loop's thread; nothing is dialled yet.
+        """Start the loop's thread, without a connection.
 
         Args:
-            make_http: called once, inside the event loop that will use it.
-            rules: the URL's form is checked again at each send.
+            make_http: called once, in the event loop that uses it.
+            rules: rules for URLs, which are checked again at each send.
         """
         self._rules = rules
         self._reports: SimpleQueue[WebhookReport] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""The rows of `api_key` inside a tenant; before a tenant is known `work_finder` finds a key."""
+"""The rows of `api_key` of one tenant; `work_finder` finds a key before the tenant is known."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from datarecs_postgres.tables.access import API_KEY
 
 
 def key_of(row: Row[Any]) -> ApiKey:
-    """The key of a row, as `resolve_api_key` answers it."""
+    """The key of a row, in the form that `resolve_api_key` returns."""
     return ApiKey(
         key_id=row.key_id,
         tenant_id=TenantId(row.tenant_id),
@@ -56,10 +56,10 @@ class PostgresApiKeys:
         return None if row is None else _stored(row)
 
     def revoke(self, key_id: str) -> tuple[str, ...]:
-        """Repeated until it finds none.
+        """Repeat until no key is left.
 
-        A key of the family locks the key it is made with: it is seen by the next statement, or
-        waits until this transaction has ended and sees that its maker is revoked.
+        A new key of the family locks its parent key: either the next statement sees the new key,
+        or its insert waits until this transaction has ended and finds its parent revoked.
         """
         revoked: list[str] = []
         statement = (

@@ -1,7 +1,7 @@
-"""The audit chain in the database: one row per deed, hashed with the row before it.
+"""The audit chain in the database: one row per action, hashed with the previous row.
 
-The head row of a tenant is locked while a row is added, so the chain has no forks; the table itself
-grants UPDATE and DELETE to nobody.
+The head row of a tenant is locked while a row is added, so the chain has no forks; no role has
+UPDATE or DELETE on the table.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class PostgresAudit:
         )
 
     def _locked_head(self) -> tuple[int, bytes]:
-        """The end of the chain under its lock; made first when the tenant has none yet."""
+        """The end of the chain, locked; created if the tenant has none."""
         self._session.execute(
             upsert(AUDIT_HEAD)
             .values(tenant_id=self._session.tenant_id, seq=0, hash=FIRST_PREV_HASH)
@@ -80,7 +80,7 @@ class PostgresAudit:
 
 
 def broken_chains(url: str) -> dict[TenantId, int]:
-    """First altered, missing or misplaced row of every tenant whose chain is not sound.
+    """The first altered, missing or misplaced row of every tenant with a damaged chain.
 
     Called by `datarecs admin audit verify`, with the login datarecs_migrate.
     """

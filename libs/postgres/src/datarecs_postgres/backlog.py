@@ -1,6 +1,6 @@
-"""How much waits: runs that are not terminal and events that are not sent, over all tenants.
+"""The backlog: runs that are not terminal and events that are not sent, over all tenants.
 
-Numbers alone, for the gauges of run-controller; apart from `maintenance`, which changes things.
+Only numbers, for the gauges of run-controller; separate from `maintenance`, which changes data.
 """
 
 from datetime import timedelta
@@ -12,9 +12,9 @@ from datarecs_postgres.database import Database
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 
 EVERY = timedelta(seconds=15)
-"""How often gauges are set: half of what a scraper usually waits."""
+"""Interval of gauges: half of the usual scrape interval."""
 PATIENCE = timedelta(seconds=60)
-"""A relay whose oldest event waits longer is not ready."""
+"""Maximum age of the oldest unsent event of a ready relay."""
 
 
 def report_run_gauges(database: Database, metrics: Metrics) -> None:
@@ -31,7 +31,7 @@ def report_run_gauges(database: Database, metrics: Metrics) -> None:
 
 
 def report_outbox_gauges(reader: PostgresOutboxReader, metrics: Metrics) -> None:
-    """The whole outbox, whichever relay has its shards, and also while the relay is stuck."""
+    """The backlog of the whole outbox, for all relays, also while a relay is stuck."""
     backlog = reader.backlog()
     metrics.gauge("outbox_unsent", backlog.unsent)
     metrics.gauge("outbox_oldest_unsent_seconds", backlog.oldest_unsent.total_seconds())
@@ -39,6 +39,6 @@ def report_outbox_gauges(reader: PostgresOutboxReader, metrics: Metrics) -> None
 
 
 def sending(reader: PostgresOutboxReader) -> str | None:
-    """None while events leave in time, else why not; fits `Process.ready_when`."""
+    """None while events are sent in time, else the reason; for `Process.ready_when`."""
     age = reader.backlog().oldest_unsent
     return None if age < PATIENCE else f"the oldest event waits for {int(age.total_seconds())} s"

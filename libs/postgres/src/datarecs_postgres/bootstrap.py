@@ -1,7 +1,7 @@
-"""The database and its roles, made by an administrator once and harmless to repeat.
+"""Create the database and its roles, once, by an administrator; safe to repeat.
 
-Apart from migrations, because only this step needs rights that nobody should hold every day: making
-roles and opening the database to them.
+Separate from migrations because only this step needs rights that no daily login should have: to
+create roles and to grant them access to the database.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ Session = psycopg.Connection[tuple[object, ...]]
 
 
 def bootstrap_database(admin_url: str, passwords: Mapping[str, str]) -> None:
-    """Make the database of the URL if it is missing, its roles, and let them in. Safe to repeat.
+    """Create the database of the URL if it is missing, and its roles with access. Safe to repeat.
 
     Args:
         admin_url: a login that may create roles and owns the database (or may create it).
         passwords: by full role name (`roles.LOGINS`); a role without an entry keeps its password,
-            and a new one cannot log in yet. The server receives SCRAM verifiers alone.
+            and a new one cannot log in yet. The server receives only SCRAM verifiers.
 
     Raises:
         ServerTooOldError: the server is older than PostgreSQL 15.
@@ -42,9 +42,9 @@ def bootstrap_database(admin_url: str, passwords: Mapping[str, str]) -> None:
 
 
 def open_database(session: Session) -> None:
-    """Let the roles into the session's database and everybody else out.
+    """Grant the roles access to the session's database and revoke it from all others.
 
-    Called again for a copy of a prepared database, since a copy does not take these rights along.
+    Called again for a copy of a prepared database, because a copy does not include these rights.
     """
     name = sql.Identifier(session.info.dbname)
     roles = sql.SQL(", ").join(map(sql.Identifier, LOGINS))

@@ -1,11 +1,11 @@
-"""How statements travel: the first and the last word of a transaction, and what goes with others.
+"""Send statements to the server: begin and end of a transaction, and statements sent together.
 
-Its own module because it alone speaks to the driver: several statements in one message, which
-SQLAlchemy cannot send. BEGIN and the settings travel with the first question, COMMIT with the
-notifications, so that a transaction costs one round trip besides its own statements, two where the
-first one is SQLAlchemy's; a single question travels with its settings, as one implicit transaction,
-and costs one. A write whose answer nobody needs waits for the next question or for COMMIT, keeps
-its place before it, and costs none.
+A separate module because only it calls the driver directly: several statements in one message,
+which SQLAlchemy cannot send. BEGIN and the settings are sent with the first query, COMMIT with the
+notifications. So a transaction costs one round trip in addition to its statements, or two if the
+first statement uses SQLAlchemy. A single query is sent with its settings, as one implicit
+transaction, and costs one round trip. A write without a result waits for the next query or for
+COMMIT, is executed before it, and costs no round trip.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,48 +30,48 @@ from datarecs_postgres.compiled import compiled
 from datarecs_postgres.one_message import Driver, OneMessage
 
 AUTOCOMMIT = {"autocommit": True}
-"""How a driver's connection is opened for this: it adds no BEGIN of its own."""
+"""Option of the driver's connection: the driver adds no BEGIN."""
 READ_WRITE = b"BEGIN"
 READ_ONLY = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _COMMIT = b"COMMIT"
 _IDLE = TransactionStatus.IDLE
 _MADE = "datarecs_made"
-"""Whether a connection of the pool has not been used yet."""
+"""Marks a connection of the pool that has not been used yet."""
 Settings = tuple[bytes, Sequence[object]]
-"""A statement that sets what holds for one transaction, and its values."""
+"""A statement that sets the settings of one transaction, and its values."""
 _SETTINGS = "datarecs_settings"
-"""Option of a statement that travels with its `Settings`."""
+"""Option of a statement that is sent with its `Settings`."""
 Parameters = Mapping[str, Any]
 RowOrRows = Parameters | Sequence[Parameters] | None
 Answer = psycopg.Cursor[tuple[Any, ...]]
-"""Rows as tuples, and how many a write has changed."""
+"""Rows as tuples, and the number of rows that a write changed."""
 _Said = tuple[bytes, Parameters | Sequence[object] | None]
-"""Words for the driver, and their values."""
+"""SQL for the driver, and its values."""
 
 
 class Opened:
-    """A transaction for which a connection is held; it begins with the first question."""
+    """A transaction with a connection; it begins with the first query."""
 
     def __init__(self, engine: Engine, begin: bytes, settings: Settings) -> None:
-        """Take a connection and say nothing yet.
+        """Take a connection and send nothing yet.
 
         Raises:
-            DBAPIError, sqlalchemy.exc.TimeoutError: there is none.
+            DBAPIError, sqlalchemy.exc.TimeoutError: no connection is available.
         """
         self._engine, self._begin, self._settings = engine, begin, settings
         self._row: tuple[Any, ...] | None = None
         self._waiting: list[tuple[Executable, Parameters]] = []
         self._connection: Connection | None = None
         self._failure: Exception | None = None
-        """Why it could not begin: told again to whoever goes on, so that no COMMIT is believed."""
+        """Why it could not begin: raised again by later calls, so no COMMIT seems to succeed."""
         self._take()
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """What the settings have answered; the transaction begins here if it has not.
+        """The result of the settings; the transaction begins here if it has not yet.
 
         Raises:
-            DBAPIError, sqlalchemy.exc.TimeoutError: nothing has begun.
+            DBAPIError, sqlalchemy.exc.TimeoutError: the transaction has not begun.
         """
         if self._row is None:
             self._say()
@@ -79,7 +79,7 @@ class Opened:
 
     @property
     def connection(self) -> Connection:
-        """SQLAlchemy's connection, inside the transaction. Raises as `row`."""
+        """SQLAlchemy's connection, inside the transaction. Raises the errors of `row`."""
         if self._waiting or not self._is_open:
             self._say()
         if self._connection is None:
@@ -87,18 +87,18 @@ class Opened:
         return self._connection
 
     def later(self, statement: Executable, parameters: Parameters) -> None:
-        """Run it before whatever is asked next, or before COMMIT; its failure is told then."""
+        """Run it before the next query or before COMMIT; its failure is raised then."""
         self._waiting.append((statement, parameters))
 
     def waits(self, parameters: Parameters) -> bool:
-        """Whether the write with this very mapping is still to be sent, and so may still grow."""
+        """Whether the write with this mapping object is not sent yet and may still be extended."""
         return any(mine is parameters for _, mine in self._waiting)
 
     def answer(self, statement: Executable, parameters: Parameters) -> Answer:
-        """Run what waits, then this, without SQLAlchemy in between.
+        """Run the waiting writes, then this statement, without SQLAlchemy.
 
         Raises:
-            DBAPIError: of the first of them that fails.
+            DBAPIError: of the first statement that fails.
         """
         known = compiled(statement, parameters)
         words, values = known.text, known.values(parameters)
@@ -110,11 +110,11 @@ class Opened:
             raise _wrapped(words, cause, is_gone=self._driver.closed) from cause
 
     def execute(self, statement: Executable, parameters: RowOrRows = None) -> CursorResult[Any]:
-        """Run what waits, then this. Raises DBAPIError for the first of them that fails."""
+        """Run the waiting writes, then this. Raises DBAPIError of the first that fails."""
         return self.connection.execute(statement, parameters)
 
     def commit(self, last: bytes = b"") -> None:
-        """Run what waits, then this statement, if any, and commit; nothing where nothing was said.
+        """Run the waiting writes, then this statement, if any, and commit; no effect before BEGIN.
 
         Raises:
             DBAPIError: the outcome may be unknown.
@@ -133,7 +133,7 @@ class Opened:
             raise _wrapped(words[-1], cause, is_gone=self._driver.closed) from cause
 
     def close(self) -> None:
-        """Give the connection back; whatever was not committed is rolled back."""
+        """Return the connection; uncommitted changes are rolled back."""
         (self._connection or self._held).close()
 
     @property
@@ -143,18 +143,18 @@ class Opened:
     def _take(self) -> None:
         self._held = _taken(self._engine)
         driver: Any = self._held.driver_connection
-        # Kept, since SQLAlchemy might offer another one in place of a connection that broke.
+        # Stored, because SQLAlchemy might replace a broken connection by another one.
         self._driver: Driver = driver
         self._cursor = driver.cursor()
 
     def _begin_alone(self) -> None:
-        """Before a COMMIT: a message that ends with it must never be sent a second time."""
+        """Call before a COMMIT: a message that ends with it must never be sent twice."""
         waiting, self._waiting = self._waiting, []
         self._say()
         self._waiting = waiting
 
     def _say(self, *said: _Said) -> Answer:
-        """All in one message: BEGIN where nothing was said yet, what waits, and these."""
+        """Send in one message: BEGIN if not sent yet, the waiting writes, and these."""
         if self._failure is not None:
             raise self._failure
         waiting = [(compiled(*one), one[1]) for one in self._waiting]
@@ -170,9 +170,9 @@ class Opened:
             raise
 
     def _begun_somewhere(self, said: Sequence[_Said]) -> Answer:
-        """A connection that turns out to be dead at BEGIN is replaced: nothing has happened yet.
+        """Replace a connection that fails at BEGIN: nothing has happened yet.
 
-        The pool is emptied, because the others have most likely died with it.
+        The pool is emptied, because its other connections have most likely failed as well.
         """
         try:
             return self._begun(said)
@@ -192,7 +192,7 @@ class Opened:
             if first.rowcount == 1:
                 self._row = first.fetchone()
             else:
-                # The lock of the draw belongs to the session: a broken one must not keep it.
+                # The lock of the feed numbers belongs to the session: a broken one must release it.
                 self._held.invalidate()
         return answer
 
@@ -212,7 +212,7 @@ class Opened:
 
 
 def listen(engine: Engine) -> None:
-    """Once for each engine, before it is used."""
+    """Set up an engine; once for each, before its use."""
     event.listen(engine, "checkout", _refuse_dead)
     event.listen(engine, "reset", _roll_back)
     event.listen(engine, "do_execute", _with_settings)
@@ -224,7 +224,7 @@ def query(
     statement: Executable,
     parameters: Mapping[str, object] | None,
 ) -> list[Row[Any]]:
-    """One statement as a transaction of its own, committed with its answer.
+    """Run one statement as its own transaction, committed with its answer.
 
     Raises:
         DBAPIError, sqlalchemy.exc.TimeoutError: there is no answer; its outcome may be unknown.
@@ -237,7 +237,7 @@ def query(
 def answer(
     engine: Engine, settings: Settings, statement: Executable, parameters: Parameters
 ) -> list[tuple[Any, ...]]:
-    """`query` for a statement of a module: compiled once, without SQLAlchemy in between.
+    """`query` for a statement of a module: compiled once, executed without SQLAlchemy.
 
     Raises:
         DBAPIError, sqlalchemy.exc.TimeoutError: there is no answer; its outcome may be unknown.
@@ -255,7 +255,7 @@ def answer(
 
 
 def _taken(engine: Engine) -> PoolProxiedConnection:
-    """A connection of the pool, without what SQLAlchemy needs to run its own statements on it."""
+    """A connection of the pool, without the objects for statements of SQLAlchemy."""
     try:
         return engine.raw_connection()
     except psycopg.Error as cause:
@@ -263,10 +263,10 @@ def _taken(engine: Engine) -> PoolProxiedConnection:
 
 
 def _refuse_dead(driver: Any, record: Any, proxy: object) -> None:  # noqa: ANN401  the driver's
-    """A server says nothing unasked but farewell: then the whole pool is as old as its server.
+    """Check for an unsolicited message: the server sends one only when it ends its connections.
 
-    Costs no round trip, unlike a ping. A connection that was just made is believed, so that a
-    server which ends each at once is told by its own error.
+    Then the whole pool is outdated. Costs no round trip, unlike a ping. A new connection is not
+    checked, so that a server which ends each connection at once is reported with its error.
     """
     del proxy
     if record.info.setdefault(_MADE, True):
@@ -279,7 +279,7 @@ def _refuse_dead(driver: Any, record: Any, proxy: object) -> None:  # noqa: ANN4
 
 
 def _roll_back(driver: Any, record: object, state: object) -> None:  # noqa: ANN401  the driver's
-    """A connection comes back to the pool: asks nobody when it is in no transaction."""
+    """Return a connection to the pool; without a round trip if it has no open transaction."""
     del record, state
     if driver.info.transaction_status is not _IDLE:
         driver.rollback()
@@ -291,7 +291,7 @@ def _with_settings(
     parameters: Mapping[str, object],
     context: Any,  # noqa: ANN401  SQLAlchemy's
 ) -> Literal[True] | None:
-    """Send both at once: until the end of a pipeline all is one transaction, settings and all."""
+    """Send both at once: all statements of a pipeline are one transaction, with the settings."""
     settings = context.execution_options.get(_SETTINGS)
     if settings is None:
         return None
@@ -302,5 +302,5 @@ def _with_settings(
 
 
 def _wrapped(words: bytes, cause: psycopg.Error, *, is_gone: bool) -> DBAPIError:
-    """The driver's error as SQLAlchemy would raise it."""
+    """The driver's error in the form that SQLAlchemy raises."""
     return DBAPIError(words.decode(), None, cause, connection_invalidated=is_gone)

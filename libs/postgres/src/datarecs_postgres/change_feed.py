@@ -1,7 +1,7 @@
-"""Reading the run feed: the one cursor that skips no slower writer (spec resources-scheduler 4).
+"""Read the run feed: the cursor never skips a slower writer (spec resources-scheduler 4).
 
-Writers draw their numbers with the transaction id (`draw_rv`); a reader takes what is older than
-every transaction still under way. Apart from `queries`, whose lists need no such order.
+Writers draw their numbers with the transaction id (`draw_rv`); a reader takes entries older than
+every open transaction. Separate from `queries`, because lists do not need this order.
 """
 
 from datetime import timedelta
@@ -42,7 +42,7 @@ class PostgresChangeFeed:
         return int(rows[0].rv) if rows else 0
 
     def read_after(self, *, after: int, limit: int) -> FeedBatch:
-        """One statement, hence one snapshot: what it calls ended is what it has shown."""
+        """One statement, so one snapshot: the runs it reports as ended are those it returned."""
         rows = self._database.query(None, _BATCH, {"after": after, "limit": limit})
         entries = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
         return FeedBatch(entries=entries, ended=rows[0].ended, begun=rows[0].begun)
@@ -78,7 +78,7 @@ class PostgresChangeFeed:
     def _is_old(
         session: Session, where: ColumnElement[bool], age: timedelta, *, newest: bool
     ) -> bool | None:
-        """Whether the tenant's event nearest to the cursor on one side is old; None: no event."""
+        """Whether the tenant's event next to the cursor on one side is old; None: no event."""
         rv = RUN_EVENT.c.rv
         return session.execute(
             select(RUN_EVENT.c.time < func.now() - age)
@@ -118,7 +118,7 @@ def _same_run() -> ColumnElement[bool]:
 
 
 def _number(xid8: ColumnElement[str]) -> ColumnElement[int]:
-    """A transaction id with its epoch as a number; PostgreSQL casts it by way of text alone."""
+    """A transaction id with its epoch as a number; PostgreSQL casts it only through text."""
     return cast(cast(xid8, Text), BigInteger)
 
 

@@ -1,8 +1,8 @@
-"""Statements of SQLAlchemy as the driver takes them: compiled once, filled with each call's values.
+"""Statements of SQLAlchemy for the driver: compiled once, filled with the values of each call.
 
-Its own module because it replaces the half of SQLAlchemy's execution that costs more than the
-statement itself: on the paths that every run takes, what is said never changes, only its values.
-Written down they stay statements of SQLAlchemy Core, with its tables and its types.
+A separate module because it replaces the part of SQLAlchemy's execution that costs more than the
+statement: on the paths of every run the text of a statement never changes, only its values. In the
+source they remain statements of SQLAlchemy Core, with its tables and types.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ _DIALECT = psycopg.dialect()  # type: ignore[no-untyped-call]  # the library's
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Text for the driver, and how its values are made."""
+    """Text for the driver, and the conversion of its values."""
 
     text: bytes
     _constants: Mapping[str, object]
-    """Values that stand in the statement itself."""
+    """Values that the statement contains."""
     _processors: Mapping[str, Callable[[Any], object]]
-    """How values of types that the driver does not know are made, such as JSON."""
+    """Conversions of values with types that the driver does not support, such as JSON."""
 
     def values(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
         filled = {**self._constants, **parameters}
@@ -36,9 +36,9 @@ class Compiled:
 
 
 def compiled(statement: Executable, parameters: Mapping[str, object]) -> Compiled:
-    """The text of a statement with these parameters, for ever: it must stand in a module.
+    """The cached text of a statement with these parameters; it must be a module constant.
 
-    A statement that is made anew for each call would be kept anew for each call.
+    A statement that is created for each call would add a cache entry for each call.
     """
     return _compiled(statement, tuple(parameters))
 
@@ -49,7 +49,7 @@ def _compiled(statement: Executable, names: tuple[str, ...]) -> Compiled:
     if isinstance(statement, ClauseElement):
         made = statement.compile(dialect=_DIALECT, column_keys=list(names))
     if not isinstance(made, SQLCompiler):
-        raise TypeError(f"a {type(statement).__name__} neither asks nor writes")
+        raise TypeError(f"a {type(statement).__name__} neither reads nor writes")
     constants = {name: value for name, value in made.params.items() if name not in names}
     processors = {
         name: process

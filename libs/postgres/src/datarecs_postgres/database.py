@@ -26,20 +26,20 @@ from datarecs_postgres.tables.platform import SCHEMA_COMPAT
 from datarecs_postgres.urls import engine_url
 
 _NO_SCHEMA = {"3F000", "42P01", "42501"}
-"""No schema, no table, or not yet opened to this role."""
+"""SQLSTATEs: no schema, no table, or no rights of this role yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much and how long; one set per process."""
+    """Numbers of connections and time limits; one set per process."""
 
     pool_size: int = 10
     """Connections of this login and process; a transaction uses one."""
     statement_timeout: timedelta = timedelta(seconds=30)
     lock_timeout: timedelta = timedelta(seconds=5)
-    """Waiting longer for a row means trouble elsewhere: StoreBusyError, try again."""
+    """A longer wait for a row raises StoreBusyError, which can be retried."""
     idle_timeout: timedelta = timedelta(seconds=30)
-    """A transaction left open stalls the feeds of everybody; the server ends it."""
+    """The server ends an idle transaction after this time: it blocks the feeds of all tenants."""
     connect_timeout: timedelta = timedelta(seconds=5)
 
 
@@ -54,12 +54,12 @@ class Database:
         notify: bool = True,
         application: str = "datarecs",
     ) -> None:
-        """Open nothing yet.
+        """Create it without opening a connection.
 
         Args:
-            url: the service's own role; a superuser or the owner would see past row security.
+            url: the service's own role; row security does not apply to a superuser or the owner.
             limits: see `Limits`.
-            notify: off behind a transaction pooler; loops then find work by polling alone.
+            notify: off behind a transaction pooler; loops then find work only by polling.
             application: shown in pg_stat_activity.
         """
         self._limits = limits or Limits()
@@ -73,9 +73,9 @@ class Database:
             engine_url(url),
             pool_size=self._limits.pool_size,
             max_overflow=0,
-            pool_reset_on_return=None,  # the border's, which knows whether there is anything to do
+            pool_reset_on_return=None,  # `border` resets connections, and only if necessary
             pool_timeout=5,
-            execution_options={"preserve_rowcount": True},  # ON CONFLICT DO NOTHING tells by it
+            execution_options={"preserve_rowcount": True},  # result of ON CONFLICT DO NOTHING
             json_serializer=json_text.write,
             json_deserializer=json_text.read,
             connect_args={
@@ -95,7 +95,7 @@ class Database:
     ) -> Iterator[Session]:
         """One transaction in a tenant's scope, in the order of spec run-lifecycle 13.
 
-        Raises what `UnitOfWork.begin` promises.
+        Raises the errors of `UnitOfWork.begin`.
         """
         with self._opened(tenant, feed=feed, read_only=read_only) as opened:
             session = Session(opened, tenant_id=tenant, feed=feed)
@@ -117,7 +117,7 @@ class Database:
             return border.query(self._engine, (self._single, ("",)), statement, parameters)
 
     def answer(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """`call` where it is said all the time: the statement stands in a module and has rows."""
+        """`call` for frequent statements: a module constant that returns rows."""
         with _translating():
             return border.answer(self._engine, (self._single, ("",)), statement, parameters)
 
@@ -129,17 +129,17 @@ class Database:
     ) -> list[Row[Any]]:
         """One reading statement in a tenant's scope, or in none: one round trip, one snapshot.
 
-        Raises what `UnitOfWork.begin` promises.
+        Raises the errors of `UnitOfWork.begin`.
         """
         scope = "" if tenant is None else str(tenant)
         with _translating():
             return border.query(self._engine, (self._reading, (scope,)), statement, parameters)
 
     def ready(self) -> str | None:
-        """None when the schema is one this release can work on, else the reason in a few words.
+        """None if this release supports the schema, else the reason.
 
-        A database that is ahead is fine as long as it still carries this release, so that old
-        processes stay in service while a newer release migrates.
+        A newer schema is accepted if it still supports this release, so old processes continue to
+        work while a newer release migrates.
         """
         try:
             rows = self.call(select(SCHEMA_COMPAT.c.revision, SCHEMA_COMPAT.c.oldest_release))
@@ -149,7 +149,7 @@ class Database:
             return "the database has no schema yet; run `datarecs admin migrate`"
         revisions = {row.revision for row in rows}
         if newest_revision() not in revisions:
-            return f"the database lacks migration {newest_revision()}"
+            return f"migration {newest_revision()} is missing; run `datarecs admin migrate`"
         oldest = max((row.oldest_release for row in rows), key=_release)
         if _release(oldest) > _release(version("datarecs-postgres")):
             return f"the database needs release {oldest} or newer"
@@ -179,7 +179,7 @@ class Database:
     def _opened(
         self, tenant: TenantId | None, *, feed: int = 0, read_only: bool = False
     ) -> Iterator[border.Opened]:
-        """A transaction that rolls back unless the block commits; driver errors translated.
+        """A transaction that rolls back unless the block commits; driver errors are translated.
 
         Tenant and limits come first, then the feed numbers: no row lock may come before them.
         """
@@ -192,7 +192,7 @@ class Database:
 
 @contextmanager
 def _translating() -> Iterator[None]:
-    """Errors of the driver become what the ports promise; defects pass as they are."""
+    """Translate errors of the driver to those of the ports; other errors are not changed."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as failure:
@@ -203,7 +203,7 @@ def _translating() -> Iterator[None]:
 
 
 def _settings(limits: Limits) -> str:
-    """Of every transaction, and never of its connection, which others use next."""
+    """Settings of a transaction, never of its connection, which other transactions use next."""
     local = {
         "statement_timeout": limits.statement_timeout,
         "lock_timeout": limits.lock_timeout,
@@ -214,7 +214,7 @@ def _settings(limits: Limits) -> str:
 
 
 def newest_revision() -> str:
-    """The newest migration of this release, by its file's number; alembic itself stays unloaded."""
+    """The newest migration of this release, by its file's number; without importing alembic."""
     folder = files("datarecs_postgres") / "migrations" / "versions"
     return max(name[:4] for name in (item.name for item in folder.iterdir()) if name[:4].isdigit())
 

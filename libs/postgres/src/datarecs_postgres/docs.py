@@ -1,7 +1,7 @@
-"""Writes `docs/database.md`: tables, columns, who may do what, and the doors across tenants.
+"""Write `docs/database.md`: tables, columns, rights of roles, and functions across tenants.
 
-Printed from the same data that the schema and its rights are held to by tests, so the page cannot
-say anything else than the database. `python -m datarecs_postgres.docs [FILE]`.
+Printed from the data that tests compare with the schema and its rights, so the page always agrees
+with the database. `python -m datarecs_postgres.docs [FILE]`.
 """
 
 import sys
@@ -18,12 +18,12 @@ from datarecs_postgres.tables import METADATA, SCHEMA
 
 _HEAD = f"""# Database
 
-Which tables the platform keeps in PostgreSQL, what each column means, and which role may do what.
+The tables of the platform in PostgreSQL, the meaning of each column, and the rights of each role.
 Printed by `make docs` from the table definitions and the rights that tests compare with the real
 database; never written by hand.
 
-Everything stands in the schema `{SCHEMA}`. Every tenant's table has row-level security, forced on
-its owner too: a role sees the rows of the tenant that its transaction has named, and none before.
+Everything is in the schema `{SCHEMA}`. Every tenant's table has row-level security, also for its
+owner: a role sees only the rows of the tenant that its transaction has set.
 
 ## Roles
 
@@ -57,7 +57,7 @@ def _lines() -> Iterator[str]:
 
 def _functions() -> Iterator[str]:
     yield (
-        "\n## Doors across tenants\n\n"
+        "\n## Functions across tenants\n\n"
         "Functions that run with the owner's rights and return ids and numbers.\n\n"
         "| function | granted to |\n|---|---|\n"
     )

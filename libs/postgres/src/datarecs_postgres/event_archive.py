@@ -1,7 +1,7 @@
-"""The outbox as an archive: what a group can still be told when the log has forgotten it.
+"""The outbox as an archive: events for a group that the log no longer has.
 
-Read by consumers with their own login: which events are missing is asked across tenants and
-answered with ids, the events themselves are read inside their tenant and only where subscribed.
+Consumers read it with their own login: the query for missing events covers all tenants and returns
+ids; the events are read inside their tenant, and only subscribed types.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,14 +20,14 @@ from datarecs_postgres.failures import sqlstate
 from datarecs_postgres.tables.delivery import OUTBOX
 
 SLICE, LONGEST_SLICE = timedelta(hours=1), timedelta(days=1)
-"""Of time that is looked through at once; longer where nothing is missing."""
+"""Time span of one search; longer if nothing is missing."""
 PAGE = 1_000
 _NOT_MIGRATED = {"3F000", "42883", "42501"}
-"""No schema, no such function, or not yet opened to this role."""
+"""SQLSTATEs: no schema, no such function, or no rights of this role yet."""
 
 
 class PostgresEventArchive:
-    """Port EventArchive, over the consumer's own database login, which names the group."""
+    """Port EventArchive, over the consumer's database login, which defines the group."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class PostgresEventArchive:
         except DBAPIError as failure:
             if sqlstate(failure) not in _NOT_MIGRATED:
                 raise
-            cause = "it lacks a migration of this release; run `datarecs admin migrate`"
+            cause = "a migration of this release is missing; run `datarecs admin migrate`"
             raise StoreUnavailableError(cause=cause) from failure
         return EventMemory(
             outbox=timedelta(days=row.outbox_days),
@@ -80,7 +80,7 @@ class PostgresEventArchive:
     def _records(
         self, tenant: TenantId, missing: Sequence[Row[Any]], since: datetime, until: datetime
     ) -> list[LogRecord]:
-        """The events in the order of the outbox; none is left out."""
+        """The events in the order of the outbox; none is omitted."""
         wanted = select(
             *(OUTBOX.c.event_id, OUTBOX.c.position, OUTBOX.c.topic, OUTBOX.c.partition_key),
             *(OUTBOX.c.headers, OUTBOX.c.data, OUTBOX.c.created_at),
@@ -97,7 +97,7 @@ class PostgresEventArchive:
 
 
 def _record(row: Row[Any]) -> LogRecord:
-    """As the relay sent it; where it stood in the log is no longer known."""
+    """The record as the relay sent it; its position in the log is no longer known."""
     return LogRecord(
         topic=row.topic,
         partition=-1,

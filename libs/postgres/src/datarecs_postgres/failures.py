@@ -1,6 +1,6 @@
-"""Driver errors at the border: which ones mean wait, which mean repeat, and our own exceptions.
+"""Translate driver errors: which ones mean wait, which mean repeat, and the exceptions raised.
 
-Everything unknown passes unchanged, since it is a defect and not a state of the database.
+Unknown errors are not changed, because they are defects and not states of the database.
 """
 
 from sqlalchemy.exc import DBAPIError
@@ -22,14 +22,14 @@ _UNAVAILABLE = ("08", "53", "57P")
 
 
 def sqlstate(failure: BaseException) -> str | None:
-    """The five characters PostgreSQL gave, or None when it gave none."""
+    """The five characters of SQLSTATE from PostgreSQL, or None without one."""
     driver = failure.orig if isinstance(failure, DBAPIError) else failure
     state = getattr(driver, "sqlstate", None)
     return state if isinstance(state, str) else None
 
 
 def translated(failure: DBAPIError | PoolTimeoutError) -> DatarecsError | None:
-    """What the ports promise for this failure; None when it is a defect."""
+    """The exception of the ports for this failure; None if it is a defect."""
     if isinstance(failure, PoolTimeoutError):
         return StoreUnavailableError(cause="every connection of the pool is in use")
     state = sqlstate(failure)
@@ -41,19 +41,19 @@ def translated(failure: DBAPIError | PoolTimeoutError) -> DatarecsError | None:
 
 
 def _first_line(failure: DBAPIError) -> str:
-    """The driver's first line: it names host and port, never the password."""
+    """The first line of the driver's message: it names host and port, never the password."""
     lines = str(failure.orig).strip().splitlines()
     return lines[0][:200] if lines else type(failure.orig).__name__
 
 
 class UnsafeLoginError(DatarecsError):
-    """A service was given a login that row-level security does not bind; start-up ends here."""
+    """The login of a service is not subject to row-level security; start-up ends here."""
 
     code = StoreCode.UNSAFE_LOGIN
 
     def __init__(self, *, login: str, because: str) -> None:
         super().__init__(
-            f"database login {login} {because}; give the service its own role, made by"
+            f"database login {login} {because}; set the service's own role, created by"
             " `datarecs admin bootstrap-db`"
         )
         self.login, self.because = login, because
@@ -63,7 +63,7 @@ class TenantExistsError(DatarecsError):
     code = StoreCode.TENANT_EXISTS
 
     def __init__(self, *, name: str) -> None:
-        super().__init__(f"a tenant named {name} exists already; choose another name")
+        super().__init__(f"a tenant named {name} already exists; choose another name")
         self.name = name
 
 
@@ -83,7 +83,7 @@ class MigrationBlockedError(DatarecsError):
 
     def __init__(self, *, tries: int) -> None:
         super().__init__(
-            f"a migration did not get its lock in {tries} tries; look for long transactions in"
+            f"a migration did not get its lock in {tries} tries; find long transactions in"
             " pg_stat_activity, end them, and migrate again"
         )
         self.tries = tries
@@ -94,7 +94,7 @@ class SchemaTooNewError(DatarecsError):
 
     def __init__(self, *, revision: str) -> None:
         super().__init__(
-            f"the database is at revision {revision}, which this release does not know;"
+            f"the database is at revision {revision}, which this release does not support;"
             " use a newer release"
         )
         self.revision = revision

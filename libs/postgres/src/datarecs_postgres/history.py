@@ -1,6 +1,6 @@
-"""Numbering and recording of `run_event`: the one place where a run's sequence grows.
+"""Number and record rows of `run_event`: the only place that increases a run's sequence.
 
-Apart from `runs` and `outbox`, which both record facts and must not number them in two ways.
+Separate from `runs` and `outbox`, because both record facts and must number them in the same way.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from datarecs_postgres.tables.runs import RUN, RUN_EVENT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntry:
-    """A row of `run_event` before it stands; `data` is JSON text."""
+    """A row of `run_event` before its insert; `data` is JSON text."""
 
     run_id: RunId
     sequence: int
@@ -64,7 +64,7 @@ _RECORD = insert(RUN_EVENT).values(data=cast(bindparam("data", type_=Text()), JS
 
 
 def entry_of(row: Row[Any]) -> HistoryEntry:
-    """The line of a complete row of `run_event`."""
+    """The entry of a complete row of `run_event`."""
     return HistoryEntry(
         sequence=row.sequence,
         event_id=EventId(row.event_id),
@@ -84,11 +84,11 @@ class RunHistory:
         self._session, self._writes = session, writes
 
     def number(self, run_id: RunId, count: int) -> Numbers:
-        """Take the next `count` numbers of a run, whose row this locks if it is not yet.
+        """Take the next `count` numbers of a run; lock its row if it is not locked.
 
         Raises:
-            StoreBusyError: a transaction with higher feed numbers wrote to the run meanwhile;
-                repeated from the top this one draws newer ones, so that rv follows sequence.
+            StoreBusyError: a transaction with higher feed numbers has written to the run; a
+                repeated transaction draws newer numbers, so rv and sequence have the same order.
             LookupError: the tenant has no such run.
         """
         rvs = tuple(self._session.next_rv() for _ in range(count))
@@ -97,7 +97,7 @@ class RunHistory:
         return known or self._read_numbers(run_id, rvs)
 
     def _read_numbers(self, run_id: RunId, rvs: tuple[int, ...]) -> Numbers:
-        """Of a run that this transaction has not read under its lock."""
+        """Numbers for a run that this transaction has not read under its lock."""
         count = len(rvs)
         run = {"tenant": self._session.tenant_id, "run": run_id}
         numbers = {"count": count, "first_rv": rvs[0], "last_rv": rvs[-1]}
@@ -108,7 +108,7 @@ class RunHistory:
         return Numbers(sequences=range(last - count + 1, last + 1), rvs=rvs, time=aware(time))
 
     def insert(self, entries: Sequence[NewEntry]) -> None:
-        """Store rows whose numbers were taken in this transaction."""
+        """Store rows with numbers taken in this transaction."""
         for entry in entries:
             self._session.later(
                 _RECORD,
@@ -132,7 +132,7 @@ class RunHistory:
         return self._session.answer(_KNOWN, fact).fetchone() is not None
 
     def reclassify(self, run_id: RunId, event_id: EventId, disposition: Disposition) -> int | None:
-        """What became of a fact that was recorded before it was handled: its number, if it was."""
+        """Set the disposition of a fact that was recorded before; return its number, if it was."""
         fact = {
             "tenant": self._session.tenant_id,
             "run": run_id,

@@ -1,6 +1,6 @@
-"""Remembered answers: one effect per Idempotency-Key, the answer given again (experience 7).
+"""Stored answers: one effect per Idempotency-Key, with the same answer again (experience 7).
 
-Apart from `access`, because the waiting for a concurrent first request is a rule of its own.
+Separate from `access`, because waiting for a concurrent first request is a separate rule.
 """
 
 from datetime import timedelta

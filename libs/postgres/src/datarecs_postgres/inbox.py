@@ -1,4 +1,4 @@
-"""Which events took effect: the mark commits with the effect, so a redelivery changes nothing."""
+"""The events that took effect: the mark commits with the effect, so a redelivery has no effect."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _EVENTS = (
     .table_valued("source", "event_id")
     .render_derived()
 )
-# Its parameters are not called like columns, or it would set these.
+# Its parameters must not have names of columns, or it would set these columns.
 _MARK = (
     insert(INBOX)
     .from_select(

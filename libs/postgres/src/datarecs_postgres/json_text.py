@@ -1,7 +1,7 @@
-"""JSON in and out of jsonb, digit for digit: decimals stay decimals, whatever their length.
+"""Read and write jsonb digit for digit: decimals stay decimals of any length.
 
-Python's own encoder writes no Decimal and its decoder makes floats of fractions; payloads and pins
-hold money, so the database's adapter has its own pair.
+Python's encoder writes no Decimal and its decoder converts fractions to floats; payloads and pins
+contain money, so this adapter has its own encoder and decoder.
 """
 
 import json
@@ -18,7 +18,7 @@ def write(value: object) -> str:
     """Compact JSON. Decimals are numbers with exactly their digits.
 
     Raises:
-        TypeError: a value JSON has no form for; a float too, since its digits are not its value.
+        TypeError: a value without a JSON form; also a float, because its digits are not its value.
         ValueError: a Decimal that is not finite.
     """
     return "".join(_parts(value))

@@ -1,7 +1,7 @@
 """The rows of `run_lease` inside a transaction: the durable queue of runs, fenced by epoch.
 
-Finding and taking leases across tenants is `work_finder`'s; this is what a use case does to the
-lease of a run it has locked.
+`work_finder` finds and takes leases across tenants; this changes the lease of a run that a use case
+has locked.
 """
 
 from collections import namedtuple
@@ -18,9 +18,9 @@ from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.runs import RUN_LEASE
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
-"""`due_at` of a fenced lease: the row stays and nobody can take it."""
+"""`due_at` of a fenced lease: the row remains and no worker can take it."""
 RECLAIM_GRACE = timedelta(seconds=5)
-"""How long an expired lease may still be renewed before it is taken back; as in `due_tenants`."""
+"""Time in which an expired lease may still be renewed before its reclaim; as in `due_tenants`."""
 
 _OF_RUN = (
     RUN_LEASE.c.tenant_id == bindparam("tenant"),

@@ -1,6 +1,6 @@
-"""Hearing NOTIFY: one session connection per process that wakes loops and live views early.
+"""Receive NOTIFY: one session connection per process that wakes loops and live views early.
 
-A hint and nothing more: whoever waits also polls, so a lost notification costs a second at most.
+Only a hint: every receiver also polls, so a lost notification costs at most one second.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ RECONNECT_S = 1.0
 
 
 class Listener:
-    """A loop: listens until `stop` is set, comes back by itself when the connection breaks."""
+    """A loop: listens until `stop` is set, and reconnects when the connection breaks."""
 
     def __init__(
         self,
@@ -26,15 +26,15 @@ class Listener:
         *,
         channels: Sequence[str] = (WAKE_CHANNEL, RUN_CHANNEL),
     ) -> None:
-        """Listen to nothing yet.
+        """Create it without a connection.
 
         Args:
-            url: any service login; the connection must reach the server itself, no pooler.
+            url: any service login; the connection must reach the server directly, without a pooler.
             on_notice: called on the loop's thread with channel and payload; must not block. Called
-                with an empty payload for each channel after every (re)connect, since what was
-                sent meanwhile is lost.
-            channels: `datarecs_run` brings a run id, or nothing when several runs changed;
-                `datarecs_wake` brings nothing.
+                with an empty payload for each channel after every (re)connect, because earlier
+                notifications are lost.
+            channels: the payload of `datarecs_run` is a run id, or empty if several runs changed;
+                that of `datarecs_wake` is empty.
         """
         self._conninfo, self._on_notice, self._channels = conninfo(url), on_notice, tuple(channels)
 

@@ -1,4 +1,4 @@
-"""Who wants no mail, which addresses refuse it, and which report links are revoked."""
+"""Unsubscribed recipients, suppressed addresses, and revoked report links."""
 
 from collections.abc import Collection
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The rows of the mail queue and of what notification rules remember."""
+"""The rows of the mail queue and of the states of notification rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -34,7 +34,7 @@ from datarecs_postgres.tables.mails import (
 
 _MAIL = tuple(one.name for one in fields(Mail))
 _SHOWN = [EMAIL_DELIVERY.c[name] for name in _MAIL]
-"""Every column of a mail but its bytes, which are large and asked for apart."""
+"""Every column of a mail except its bytes, which are large and read separately."""
 _STATE = tuple(one.name for one in fields(RuleState))
 
 
@@ -57,7 +57,7 @@ class PostgresMails:
         return None if row is None else _mail_of(row)
 
     def save(self, mail: Mail) -> None:
-        # What a claim held is free again: the mail has been looked at.
+        # Release the claim: the mail has been processed.
         self._session.execute(
             update(EMAIL_DELIVERY)
             .where(*self._by_id(mail.delivery_id))
@@ -138,8 +138,8 @@ class PostgresMails:
 
     def fold_of(self, mail: Mail) -> list[Mail] | None:
         table = EMAIL_DELIVERY
-        # Whoever gets this lock may wait for rows of the group; nobody waits for it, so that two
-        # senders that hold a row each cannot wait for one another.
+        # The holder of this lock may wait for rows of the group; no sender waits for the lock, so
+        # two senders that each hold a row cannot block each other.
         lock = self._lock(f"mail-fold:{mail.fold}:{mail.recipient_key}")
         if not self._session.execute(select(func.pg_try_advisory_xact_lock(lock))).scalar():
             return None
@@ -214,8 +214,8 @@ class PostgresRuleStates:
         self._session = session
 
     def of_job(self, job: JobId) -> Mapping[ResourceUid, RuleState]:
-        # A row lock cannot stand for a row that is not there yet, and two runs of one job may be
-        # evaluated at once: the job's own lock orders them, until the transaction ends.
+        # A row that does not exist yet cannot be locked, and two runs of one job may be evaluated
+        # at the same time: the job's lock orders them, until the transaction ends.
         lock = func.hashtextextended(f"rule-states:{self._session.tenant_id}:{job}", 0)
         self._session.execute(select(func.pg_advisory_xact_lock(lock)))
         table = NOTIFICATION_RULE_STATE

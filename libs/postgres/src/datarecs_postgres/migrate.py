@@ -1,6 +1,7 @@
-"""Bringing the schema to head: one alembic head, one migrator at a time, short locks.
+"""Migrate the schema to head: one alembic head, one migrator at a time, short locks.
 
-Programmatic, because the product has no alembic.ini: the stack, the CLI and the tests give a URL.
+Called from code, because the product has no alembic.ini: the stack, the CLI and the tests pass a
+URL.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,13 @@ from datarecs_postgres.urls import engine_url
 
 TRIES = 20
 LOCK_TIMEOUT = "5s"
-"""A migration that waits for a lock makes everybody behind it wait: it gives up and comes again."""
+"""A migration that waits for a lock blocks all later sessions: it gives up and retries."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Apply every migration up to `revision` and make the partitions of the next days.
+    """Apply every migration up to `revision` and create the partitions of the next days.
 
-    Safe to repeat; of two at once one waits for the other.
+    Safe to repeat; of two concurrent calls one waits for the other.
 
     Args:
         url: the login datarecs_migrate, or another member of the owner.
@@ -41,14 +42,14 @@ def upgrade(url: str, revision: str = "head") -> None:
     Raises:
         RolesMissingError: the database was not bootstrapped, or the login may not migrate.
         SchemaTooNewError: the database knows a revision that this release does not.
-        MigrationBlockedError: a table stayed locked through every try.
+        MigrationBlockedError: a table was locked in every try.
         StoreUnavailableError: the server cannot be reached.
     """
     _migrate(url, lambda config: command.upgrade(config, revision))
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Take migrations back, for tests; production rolls back to images on the newer schema."""
+    """Revert migrations, for tests; production rolls back to older images on the newer schema."""
     _migrate(url, lambda config: command.downgrade(config, revision))
 
 
@@ -58,7 +59,7 @@ def run_sql_file(name: str) -> None:
 
 
 def _run_file(connection: Connection, name: str) -> None:
-    """All statements of a file at once; only the driver itself takes several."""
+    """Run all statements of a file at once; only the driver accepts several."""
     script = files("datarecs_postgres").joinpath("migrations", "sql", name).read_bytes()
     driver = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
@@ -85,7 +86,7 @@ def _migrate(url: str, act: Callable[[Config], None]) -> None:
 
 
 def _act_as_owner(connection: Connection) -> None:
-    """Become the owner, alone, with short lock waits from here on."""
+    """Become the owner, as the only migrator, with short lock waits from here on."""
     become_owner(connection, local=False)
     connection.execute(text("SELECT pg_advisory_lock(1684108385, 3)"))
     connection.execute(select(func.set_config("lock_timeout", LOCK_TIMEOUT, False)))  # noqa: FBT003  is_local
@@ -119,7 +120,7 @@ def configuration(connection: Connection) -> Config:
 
 
 def head_revision() -> str:
-    """The newest revision this release knows."""
+    """The newest revision of this release."""
     config = Config()
     config.set_main_option("script_location", str(files("datarecs_postgres") / "migrations"))
     return ScriptDirectory.from_config(config).get_current_head() or ""

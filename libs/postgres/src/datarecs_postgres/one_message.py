@@ -1,8 +1,8 @@
 """Several statements in one message to the server: one send, one wait, one answer.
 
-Its own module because the driver's pipeline sends each statement as soon as it is given, so that
-the server is woken for every single one and both sides pay for it; here nothing leaves before all
-is said. It is the one place that knows how the driver queues, and a test watches its sends.
+A separate module because the driver's pipeline sends each statement immediately, which wakes the
+server for each one and costs time on both sides; here all statements are sent together. It is the
+only place that depends on the queues of the driver, and a test checks its sends.
 """
 
 from types import TracebackType
@@ -16,10 +16,10 @@ Driver = psycopg.Connection[tuple[Any, ...]]
 
 
 class OneMessage(psycopg.Pipeline):
-    """What is executed in this block travels at its end; answers are there behind it.
+    """Send the statements of this block at its end; their answers are available after it.
 
-    The first failure is raised at the end; what stood behind it was not run. Several statements
-    outside a transaction are one, committed at the end unless they begin one themselves.
+    The first failure is raised at the end; later statements were not run. Several statements
+    outside a transaction are one transaction, committed at the end unless they begin one.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -44,10 +44,10 @@ class OneMessage(psycopg.Pipeline):
             self._driver._pipeline = None  # noqa: SLF001  as above
 
     def _communicate_gen(self) -> PQGen[None]:
-        """The driver asks for this behind each statement: keep them in libpq's buffer."""
+        """The driver calls this after each statement; statements stay in libpq's buffer."""
         while self.command_queue:
             self.command_queue.popleft()()
-        yield from ()  # a generator, as the driver wants it
+        yield from ()  # a generator, as the driver requires
 
     def _exit_gen(self) -> PQGen[None]:
         self._enqueue_sync()

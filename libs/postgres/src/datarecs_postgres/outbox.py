@@ -1,6 +1,6 @@
-"""Appending events in the state's transaction: encoded once, numbered, recorded, queued.
+"""Append events in the transaction of the state: encoded once, numbered, recorded, queued.
 
-The bytes are fixed here; relay, retries and replays send exactly these.
+The bytes are fixed here; relay, retries and replays send exactly these bytes.
 """
 
 import json
@@ -26,12 +26,12 @@ from datarecs_postgres.tables.delivery import OUTBOX
 
 
 def hash_of(partition_key: str) -> int:
-    """What the relay shard of a key follows from: the same in every process and release."""
+    """The hash of a key for its relay shard: the same in every process and release."""
     return zlib.crc32(partition_key.encode())
 
 
 class _Place(NamedTuple):
-    """Where an event stands in its run."""
+    """The position of an event in its run."""
 
     sequence: int
     rv: int
@@ -85,7 +85,7 @@ class PostgresOutbox:
         return event_ids
 
     def _places(self, events: Sequence[Event]) -> dict[RunId, Iterator[_Place]]:
-        """Numbers for all events of each run at once, to be taken in the order of the events."""
+        """Numbers for all events of each run at once, assigned in the order of the events."""
         counts = Counter(event.run_id for event in events if isinstance(event, RunEvent))
         places = {}
         for run_id, count in counts.items():
@@ -101,7 +101,7 @@ class PostgresOutbox:
     def _queue(self, ids: Sequence[EventId], encoded: Sequence[EncodedEvent]) -> None:
         for event_id, one in zip(ids, encoded, strict=True):
             if one.topic is None:
-                raise ValueError(f"{one.type} travels over HTTP alone and has no outbox row")
+                raise ValueError(f"{one.type} is sent only over HTTP and has no outbox row")
             if one.attributes["tenantid"] != str(self._session.tenant_id):
                 raise ValueError("an event is appended in a transaction of its own tenant")
             self._session.later(

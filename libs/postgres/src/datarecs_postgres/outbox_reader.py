@@ -1,6 +1,6 @@
 """The relay's side of the outbox: shards under lease, unsent rows, marks.
 
-Its own login and module: it alone sees rows of all tenants, and no other table of theirs.
+A separate login and module: only it reads rows of all tenants, and no other table of tenants.
 """
 
 from collections import namedtuple
@@ -42,7 +42,7 @@ _Row = namedtuple("_Row", _ROW)  # type: ignore[misc]  # noqa: PYI024  columns b
 
 
 def _unsent() -> Select[Any]:
-    """Each shard's first rows by one probe of its index, all shards at once."""
+    """The first rows of each shard by one probe of its index, for all shards at once."""
     shards = cast(bindparam("shards", type_=ARRAY(SmallInteger)), ARRAY(SmallInteger))
     counts = cast(bindparam("counts", type_=ARRAY(Integer)), ARRAY(Integer))
     wanted = func.unnest(shards, counts).table_valued("shard", "count").render_derived("wanted")
@@ -65,7 +65,7 @@ def _unsent() -> Select[Any]:
 
 
 _UNSENT = _unsent()
-# One array, whatever its length: one text, so the server plans it once.
+# One array of any length: one text, so the server plans it once.
 _MARK_SENT = (
     update(OUTBOX)
     .where(
@@ -79,16 +79,16 @@ _MARK_SENT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How far the relay is behind, for readiness and metrics."""
+    """The backlog of the relay, for readiness and metrics."""
 
     unsent: int
     oldest_unsent: timedelta
-    """Age of the oldest row that waits; zero when none does."""
+    """Age of the oldest waiting row; zero if none waits."""
     parked: int
 
 
 class PostgresOutboxReader:
-    """Port OutboxReader. The database is one of the relay's own login."""
+    """Port OutboxReader. The database uses the relay's own login."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -104,7 +104,7 @@ class PostgresOutboxReader:
                 .order_by(RELAY_SHARD.c.shard)
                 .with_for_update()
             ).all()
-            share = -(-len(shards) // owners)  # fair over all relays that are alive
+            share = -(-len(shards) // owners)  # a fair share among all live relays
             current = [row.shard for row in shards if row.owner == owner]
             renewals = current[:share]
             others = [row.shard for row in shards if row.free and row.owner != owner]
@@ -159,7 +159,7 @@ class PostgresOutboxReader:
             )
 
     def unpark(self, *event_ids: EventId) -> int:
-        """Hand these parked rows, or all when none is named, to the relay again; how many."""
+        """Return these parked rows, or all if none is named, to the relay; the number of rows."""
         which = [OUTBOX.c.event_id.in_(event_ids)] if event_ids else []
         with self._database.platform() as connection:
             freed = connection.execute(
@@ -184,7 +184,7 @@ class PostgresOutboxReader:
 
 
 def _owners(connection: Connection, owner: str, ttl: timedelta) -> int:
-    """How many relays are alive, this one among them."""
+    """The number of live relays, with this one."""
     until = func.clock_timestamp() + ttl
     alive = insert(RELAY_OWNER).values(owner=owner, seen_until=until)
     connection.execute(
@@ -197,7 +197,7 @@ def _owners(connection: Connection, owner: str, ttl: timedelta) -> int:
 def _lease(
     connection: Connection, shards: Sequence[int], owner: str, ttl: timedelta, *, grant: int
 ) -> None:
-    """Hold these until now + ttl; `grant` raises the epoch of those that change hands."""
+    """Hold these shards until now + ttl; `grant` raises the epoch of those with a new owner."""
     connection.execute(
         update(RELAY_SHARD)
         .where(RELAY_SHARD.c.shard.in_(shards))

@@ -1,7 +1,7 @@
-"""Transactions as the schema's owner, for the few administrative acts that no service may do.
+"""Transactions as the schema's owner, for the few administrative actions that no service may do.
 
-Its own module so that the one way past tenants' policies can be found by its imports: tenants,
-audit verification, and nothing a service calls.
+A separate module so that its imports show every use without tenant policies: tenants and audit
+verification, and nothing that a service calls.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from datarecs_postgres.failures import RolesMissingError, sqlstate, translated
 from datarecs_postgres.urls import engine_url
 
 MAY_NOT_ACT_AS_OWNER = frozenset({"22023", "42501"})
-"""What SET ROLE answers when the role does not exist or is not the login's to take."""
+"""SQLSTATEs of SET ROLE if the role does not exist or the login may not use it."""
 
 
 @contextmanager
 def as_owner(url: str) -> Iterator[Connection]:
-    """One transaction as datarecs_owner, who sees every tenant's rows.
+    """One transaction as datarecs_owner, which sees the rows of every tenant.
 
     Args:
         url: the login datarecs_migrate.
@@ -28,7 +28,7 @@ def as_owner(url: str) -> Iterator[Connection]:
     Raises:
         RolesMissingError: the login is not a member of the owner, or there is no such role.
         StoreUnavailableError: the server cannot be reached.
-        StoreBusyError: another transaction was in the way.
+        StoreBusyError: another transaction holds a lock.
     """
     engine = create_engine(
         engine_url(url),
@@ -50,7 +50,7 @@ def as_owner(url: str) -> Iterator[Connection]:
 
 
 def become_owner(connection: Connection, *, local: bool) -> None:
-    """Take the owner's role, for the transaction alone when `local`."""
+    """Take the owner's role, only for the transaction if `local`."""
     statement = "SET LOCAL ROLE datarecs_owner" if local else "SET ROLE datarecs_owner"
     try:
         connection.execute(text(statement))

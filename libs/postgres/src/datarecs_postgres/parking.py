@@ -1,7 +1,7 @@
-"""Events the broker could never take: which they are, and how they get another chance.
+"""Parked events that the broker refuses: list them, and return them to the relay.
 
-Apart from the relay's reader because an operator does this once, with the relay's own login and no
-relay running.
+Separate from the relay's reader because an operator does this once, with the relay's login and
+without a running relay.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class ParkedEvent:
 
 
 def parked(url: str, events: Sequence[UUID] = ()) -> list[ParkedEvent]:
-    """What is set aside, oldest first; only these when some are named."""
+    """Parked events, oldest first; only the named ones, if any."""
     which = [OUTBOX.c.event_id.in_(events)] if events else []
     wanted = (
         select(OUTBOX.c.event_id, OUTBOX.c.type, OUTBOX.c.last_error)
@@ -42,7 +42,7 @@ def parked(url: str, events: Sequence[UUID] = ()) -> list[ParkedEvent]:
 
 
 def unpark(url: str, events: Sequence[UUID] = ()) -> int:
-    """Hand them to the relay again, all when none is named; how many. Safe to repeat."""
+    """Return parked events to the relay, all if none is named; the number. Safe to repeat."""
     with closing(_opened(url)) as database:
         return PostgresOutboxReader(database).unpark(*map(EventId, events))
 

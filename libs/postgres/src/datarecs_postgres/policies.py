@@ -1,7 +1,7 @@
-"""How rights are written down and turned into statements: grants, policies, functions.
+"""Declare rights and convert them to statements: grants, policies, functions.
 
-Apart from `rls`, which holds the rights themselves, so that a migration of another concept declares
-its tables with the same few words.
+Separate from `rls`, which contains the rights, so that migrations of other concepts declare their
+tables in the same way.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Grant:
     privilege: str
     """SELECT, INSERT, UPDATE or DELETE."""
     columns: tuple[str, ...] = ()
-    """Empty: the whole table."""
+    """Columns; empty: the whole table."""
 
 
 def granted(privilege: str, *roles: str, columns: tuple[str, ...] = ()) -> tuple[Grant, ...]:
@@ -32,7 +32,7 @@ def granted(privilege: str, *roles: str, columns: tuple[str, ...] = ()) -> tuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One row policy as pg_policies shows it."""
+    """One row policy, in the form of pg_policies."""
 
     name: str
     role: str
@@ -49,12 +49,12 @@ class TableAccess:
     table: str
     grants: tuple[Grant, ...] = ()
     tenant: bool = True
-    """False for the few platform tables, which hold nothing of a tenant."""
+    """False for the few platform tables without data of tenants."""
     extra_policies: tuple[Policy, ...] = ()
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """All policies, the owner's included: FORCE binds it too."""
+        """All policies, with the owner's: FORCE applies them to it too."""
         if not self.tenant:
             return ()
         by_hand = {one.role for one in self.extra_policies if not one.restrictive}
@@ -76,7 +76,7 @@ class TableAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionAccess:
-    """Who may call a function. Definer functions are the doors across tenants."""
+    """Roles that may call a function. Only definer functions work across tenants."""
 
     name: str
     arguments: str
@@ -117,7 +117,7 @@ def _policy_statement(table: str, policy: Policy) -> str:
 
 
 def function_statements(access: FunctionAccess) -> Iterator[str]:
-    """EXECUTE for the listed roles and for nobody else."""
+    """EXECUTE for the listed roles only."""
     function = f"{SCHEMA}.{access.name}({access.arguments})"
     yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC;"
     if access.roles:

@@ -154,7 +154,7 @@ def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def _span(prefix: str) -> tuple[UUID, UUID] | None:
-    """First and last id that starts with the text; None when no id can.
+    """First and last id that starts with the text; None if no id can.
 
     Ids compare like their text, so a prefix is a range of the primary key.
     """

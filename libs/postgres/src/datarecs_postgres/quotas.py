@@ -1,4 +1,4 @@
-"""Counts of a tenant under a lock of the tenant, so that two at once cannot both find room."""
+"""Counts of a tenant under a lock, so that two concurrent calls cannot both pass the limit."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from datarecs_postgres.tables.runs import RUN, RUN_TIMER
 
 _LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("name"), 0)))
 _TENANT: BindParameter[Any] = bindparam("of_tenant")
-# A run that has not ended has a timer, a terminal one has none: the history is never read.
+# A run has a timer until it is terminal, so the history is never read.
 _OPEN = select(RUN_TIMER.c.run_id).where(RUN_TIMER.c.tenant_id == _TENANT)
 _WAITING = (
     select(
@@ -31,7 +31,7 @@ _WAITING = (
 
 
 class PostgresQuotas:
-    """Port Quotas. Each statement sees what was committed before it, so the lock comes first."""
+    """Port Quotas. Each statement sees earlier commits, so the lock comes first."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

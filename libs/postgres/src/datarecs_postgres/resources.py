@@ -1,8 +1,8 @@
 """The rows of `resource` and `resource_change`: compare-and-set on rv, one change per write.
 
-Like runs, resources are saved with the changed columns alone: users own the spec, one controller
-the status, and the database grants them so. `version` has no author: a trigger raises it with every
-write, by one as the rules of the core do.
+Like runs, resources are saved with only the changed columns: users own the spec, one controller the
+status, and the grants of the database follow this. No caller sets `version`: a trigger raises it by
+one with every write, as the rules of core do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ class PostgresResources:
         if resource.tenant_id != self._session.tenant_id:
             raise ValueError("a resource is added in a transaction of its own tenant")
         row = _to_row(resource)
-        # Status has its own author, also at birth: an empty one is the column's default.
+        # Only the controller writes status, also for a new row: the default of the column is empty.
         named = {
             name: value
             for name, value in row.items()
@@ -217,7 +217,7 @@ def _from_row(row: Row[tuple[Any, ...]]) -> Resource:
 
 
 def _body(resource: Resource) -> Mapping[str, Any]:
-    """The tombstone: the last body, with names and types that JSON has."""
+    """The tombstone: the last body, with names and types of JSON."""
     body = _to_row(resource)
     return body | {
         "tenant_id": str(resource.tenant_id),

@@ -1,8 +1,8 @@
-"""Who may do what: every policy, grant and definer function of the database at head, as data.
+"""The rights: every policy, grant and definer function of the database at head, as data.
 
-A migration carries the statements frozen, as `python -m datarecs_postgres.rls TABLE…` printed
-them; a test compares what the database then holds with this page, so that neither drifts (alembic's
-autogenerate sees no policies, grants or functions).
+Migrations contain the statements frozen, as printed by `python -m datarecs_postgres.rls TABLE…`; a
+test compares the database with this module, so both agree (alembic's autogenerate ignores policies,
+grants and functions).
 """
 
 import sys
@@ -36,6 +36,7 @@ _TRIGGER = (
     *("parameters", "mode", "triggered_by", "idempotency_key", "schedule_uid", "fire_time"),
     *("backend", "execution_name", "next_reconcile_at", "max_attempts", "priority"),
     *("deadline_seconds", "created_at", "traceparent", "trigger_reason"),
+    "retry_of",
 )
 _CANCEL = (
     *("cancel_requested", "cancel_requested_at", "cancel_requested_id", "cancelled_by"),
@@ -66,7 +67,7 @@ _MAIL_SHOWN = (
 _MESSAGE_SHOWN = (
     *("tenant_id", "received_on", "message_id", "attributes", "created_at", "filter_values"),
 )
-"""What core-api counts by; the data of events stays with the webhook-service."""
+"""Columns that core-api uses for counts; only the webhook-service reads the data of events."""
 _ACTION_PROGRESS = (
     *("state", "closed_at", "position_on", "position_id", "made", "first_delivery"),
 )
@@ -75,12 +76,12 @@ _MAIL_LOGGED = (
     *("phase", "expires_at", "unknowns", "lease_epoch", "lease_owner", "lease_until"),
     *("last_reply", "fold", "folded", "notice", "opened_at"),
 )
-"""All but the bytes."""
+"""All columns except the bytes."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
 def _types_of(role: str) -> Policy:
-    """What a service may put into the outbox, whatever its code wants."""
+    """The event types that a service may insert into the outbox, independent of its code."""
     types = sorted(EVENT_TYPES_BY_SERVICE[Service(SERVICE_OF[role])])
     return Policy(
         name=f"types_{short_name(role)}",
@@ -92,7 +93,7 @@ def _types_of(role: str) -> Policy:
 
 
 def _subscriber_policy(role: str) -> Policy:
-    """What a service may read from the outbox again: what it is subscribed to, and no more."""
+    """The events that a service may read from the outbox: only its subscribed types."""
     types = sorted(
         one for grant in subscriptions_of(Service(SERVICE_OF[role])) for one in grant.types or ()
     )
@@ -242,7 +243,7 @@ TABLES: tuple[TableAccess, ...] = (
         extra_policies=(
             Policy(name="relay", role=RELAY, using="true", check="true"),
             *(_types_of(role) for role in SERVICES),
-            # webhook-service hears everything, so nothing narrows what it may read.
+            # webhook-service subscribes to all events, so its reads are not restricted by type.
             *(_subscriber_policy(role) for role in (CONTROLLER, MAIL)),
         ),
     ),
@@ -376,8 +377,8 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
         definer=False,
     ),
 )
-"""The definer functions are a closed list: those of spec security 5 whose tables exist, and what
-came later: `unheard_events` and `event_memory` (ADR 0038), `run_backlog` (ADR 0040), and the
+"""The definer functions are a closed list: those of spec security 5 with existing tables, and later
+ones: `unheard_events` and `event_memory` (ADR 0038), `run_backlog` (ADR 0040), and the
 operator's two settings of the outbox, `keep_outbox`, and `divide_outbox` with `outbox_shards`."""
 
 

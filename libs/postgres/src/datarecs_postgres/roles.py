@@ -1,15 +1,15 @@
-"""The database roles: who logs in, and as which service (spec security 5).
+"""The database roles: their logins and services (spec security 5).
 
-Names apart from what they may do, because bootstrap, the local stack and the tests need the names
-alone, while `rls` holds the rights.
+Names separate from rights, because bootstrap, the local stack and the tests need only the names,
+while `rls` contains the rights.
 """
 
 from collections.abc import Mapping
 
 OWNER = "datarecs_owner"
-"""Owns the schema and the definer functions; nobody logs in with it."""
+"""Owns the schema and the definer functions; it is not a login."""
 MIGRATE = "datarecs_migrate"
-"""Member of the owner: migrations and `datarecs admin` alone."""
+"""Member of the owner: only for migrations and `datarecs admin`."""
 API = "datarecs_api"
 CONTROLLER = "datarecs_controller"
 WORKER_RUN = "datarecs_worker_run"

@@ -1,6 +1,6 @@
-"""Launcher backend `queue`: submitting a run is a row in the same transaction (spec 8).
+"""Launcher backend `queue`: submitting a run inserts a row in the same transaction (spec 8).
 
-Workers lease from that row; there is nothing else to call, so no answer can get lost.
+Workers lease this row; there is no other call, so no answer can be lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class QueueLauncher:
         return Accepted()
 
     def ensure_stopped(self, tx: Transaction, run: Run) -> Gone | Stopping:
-        """A waiting lease goes at once; a held one learns of the wish by its next heartbeat."""
+        """A waiting lease is removed; the owner of a held one reads the wish at its heartbeat."""
         lease = tx.leases.get(run.run_id)
         if lease is not None and lease.lease_owner is not None:
             tx.wake()

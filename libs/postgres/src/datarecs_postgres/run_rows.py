@@ -1,4 +1,4 @@
-"""A Run as a row and back. Apart from `runs`, because lists and live views read rows as well."""
+"""Convert a Run to a row and back. Separate from `runs`: lists and live views also read rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
@@ -20,7 +20,7 @@ from datarecs_core.runs.summary import read_summary
 from datarecs_core.values import aware
 
 NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
-"""Columns that no save writes: the numbering does, or the save itself raises them."""
+"""Columns that a save does not write: the numbering sets them, or the save raises them."""
 
 
 def to_row(run: Run) -> dict[str, object]:
@@ -30,7 +30,7 @@ def to_row(run: Run) -> dict[str, object]:
 
 
 def changes(before: Run, after: Run) -> dict[str, object]:
-    """Values by column name where the two differ, without the columns that no save writes."""
+    """Values by column name that differ, without the columns that a save does not write."""
     columns = {
         name: _plain(new)
         for name in _SAVED
@@ -65,9 +65,9 @@ _SPREAD: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "raw_error": _raw_error_column,
     "summary": _summary_column,
 }
-"""Fields that are other columns than one of their own name and value."""
+"""Fields that are not one column with the same name and value."""
 _COLUMN_FIELDS = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
-"""Fields that are a column each, in order."""
+"""Fields that are one column each, in order."""
 _SAVED = tuple(name for name in _COLUMN_FIELDS if name not in NUMBERED)
 
 
@@ -86,7 +86,7 @@ def _defaults() -> Mapping[str, object]:
 
 
 DEFAULTS: Mapping[str, object] = _defaults()
-"""What a column holds that no insert names; equal to the column defaults of the table."""
+"""Values of columns without a value in an insert; equal to the column defaults of the table."""
 
 
 def from_row(row: Any) -> Run:  # noqa: ANN401  a row of SQLAlchemy or of the driver

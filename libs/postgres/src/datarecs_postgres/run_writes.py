@@ -1,8 +1,8 @@
-"""What a transaction writes to the row of a run it has locked: values, version and numbers at once.
+"""The writes of a transaction to the locked row of a run: values, version and numbers together.
 
-Its own module because two repositories write to that row, `runs` its values and `history` its
-numbers, and each version of a row costs the database its indexes and its log. Under the row's lock
-nothing about it has to be asked again: what was read with the lock is what stands.
+A separate module because two repositories write to that row, `runs` its values and `history` its
+numbers, and each row version adds index entries and log. Under the row's lock nothing must be read
+again: the values read with the lock are current.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from datarecs_postgres.tables.runs import RUN
 _WRITE = update(RUN).where(
     RUN.c.tenant_id == bindparam("of_tenant"), RUN.c.run_id == bindparam("of_run")
 )
-"""Sets the columns that are named with it."""
+"""Sets the named columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """What one or more facts of a run get: positions, feed numbers and the time of the insert."""
+    """The numbers of one or more facts of a run: positions, feed numbers and time of the insert."""
 
     sequences: range
     rvs: tuple[int, ...]
@@ -33,13 +33,13 @@ class Numbers:
 
 @dataclass(slots=True, kw_only=True)
 class LockedRow:
-    """What stands in the row, and what this transaction is about to write there."""
+    """The values of the row, and the pending writes of this transaction."""
 
     version: int
     sequence: int
     rv: int
     time: datetime
-    """Of the database when it gave the row: later than any number that stands in it."""
+    """Database time of the read: later than all times in the row."""
     write: dict[str, object] = field(default_factory=dict)
 
 
@@ -51,7 +51,7 @@ class RunWrites:
         self._rows: dict[RunId, LockedRow] = {}
 
     def locked(self, run_id: RunId, row: LockedRow) -> None:
-        """From here on the row is known; read again, it says what was written meanwhile."""
+        """Store the row; if it is read again, with the values written since."""
         self._rows[run_id] = row
 
     def save(self, run_id: RunId, columns: Mapping[str, object]) -> None:
@@ -61,11 +61,12 @@ class RunWrites:
         self._write(run_id, row, {**columns, "row_version": row.version})
 
     def number(self, run_id: RunId, rvs: tuple[int, ...]) -> Numbers | None:
-        """A position for each feed number; None where the row is not known.
+        """A position for each feed number; None if the row is not known.
 
         Raises:
-            StoreBusyError: a transaction with higher feed numbers wrote to the run meanwhile;
-                repeated from the top this one draws newer ones, so that rv follows sequence.
+            StoreBusyError: a transaction with higher feed numbers has written to the run; a
+            repeated
+                transaction draws newer numbers, so rv and sequence have the same order.
         """
         row = self._rows.get(run_id)
         if row is None:

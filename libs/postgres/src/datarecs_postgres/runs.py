@@ -1,7 +1,7 @@
 """The rows of `run`: loaded, locked and saved with only the columns that changed.
 
-Roles hold column grants, so a save that named an unchanged column could be refused; the repository
-keeps what it loaded in this transaction and writes the difference.
+Roles have column grants, so a save that names an unchanged column could be refused; the repository
+stores the loaded values for the transaction and writes only changes.
 """
 
 from collections import namedtuple
@@ -113,10 +113,10 @@ class PostgresRuns:
         return self._history.entries(run_id, after=after, limit=limit)
 
     def _known(self, run_id: RunId, entry: HistoryEntry) -> int | None:
-        """The number of a fact that is recorded already, with its new disposition.
+        """The number of a fact that is already recorded, with its new disposition.
 
-        What was heard is, as a rule, and only run-controller hears; what is synthesised is new,
-        and workers, who may not change a disposition, do that too.
+        Received facts usually are, and only run-controller receives; synthesised facts are new,
+        also those of workers, which may not change a disposition.
         """
         history, event_id = self._history, entry.event_id
         if entry.disposition is Disposition.SYNTHESISED and not history.knows(run_id, event_id):

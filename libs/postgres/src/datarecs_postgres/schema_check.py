@@ -1,6 +1,6 @@
-"""Whether the rights in the database are exactly those of `rls`: every deviation, named.
+"""Check that the rights in the database are exactly those of `rls`; list every deviation.
 
-Its own module because a test holds every migration to it and `doctor --security` asks the same of a
+A separate module because a test checks every migration with it and `doctor --security` checks a
 database in service (spec security 5 and 17).
 """
 
@@ -15,8 +15,8 @@ from datarecs_postgres.statements import statement
 from datarecs_postgres.urls import engine_url
 
 UNIQUE_BY_ITSELF = frozenset({"run_run_id_key", "api_key_key_id_key", "tenant_name_key"})
-"""Unique indexes of tenants' tables that leave the tenant out on purpose: ids that are looked up
-before a tenant is known, and the tenants' own names."""
+"""Unique indexes of tenants' tables without the tenant on purpose: ids that are looked up before
+a tenant is known, and the names of tenants."""
 ALEMBIC = "alembic_version"
 
 _SHOWN = {
@@ -53,7 +53,7 @@ class _Rule(NamedTuple):
 
 
 def schema_faults(url: str) -> list[str]:
-    """Everything about rights that differs from `rls`, one line each; empty when nothing does.
+    """All differences of the rights from `rls`, one line each; empty if there are none.
 
     Args:
         url: any login; only system catalogues are read.
@@ -121,7 +121,7 @@ def _index_faults(fetch_rows: FetchRows) -> Iterator[str]:
     for row in fetch_rows(_query("unique_indexes")):
         name = row.index_name.rpartition(".")[2]
         if name not in UNIQUE_BY_ITSELF:
-            yield f"unique index {name} of {row.table_name} leaves the tenant out"
+            yield f"unique index {name} of {row.table_name} does not include the tenant"
 
 
 def _function_faults(fetch_rows: FetchRows) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _function_faults(fetch_rows: FetchRows) -> Iterator[str]:
         if access is None:
             yield f"function {name} is not in rls.py"
         elif row.definer != access.definer:
-            yield f"function {name} runs with other rights than rls.py says"
+            yield f"function {name} runs with other rights than in rls.py"
         elif set(row.callers) != set(access.roles):
             yield f"function {name} is granted to {', '.join(sorted(row.callers))}"
 
@@ -146,7 +146,7 @@ def _function_faults(fetch_rows: FetchRows) -> Iterator[str]:
 def _differences(expected: Iterable[object], actual: Iterable[object]) -> Iterator[str]:
     wanted, present = set(expected), set(actual)
     yield from sorted(f"{one} is missing or differs" for one in wanted - present)
-    yield from sorted(f"{one} is not as in rls.py" for one in present - wanted)
+    yield from sorted(f"{one} differs from rls.py" for one in present - wanted)
 
 
 def _rule(access: TableAccess, policy: Policy) -> _Rule:
@@ -159,7 +159,7 @@ def _rule(access: TableAccess, policy: Policy) -> _Rule:
 
 
 def _shown(expression: str | None) -> str | None:
-    """The expression as pg_policies prints it."""
+    """The expression in the form of pg_policies."""
     if expression is None or expression == "true":
         return expression
     return _SHOWN.get(expression, f"({expression})")

@@ -1,4 +1,4 @@
-"""The rows of `sealed_secret`: who inserts need not be able to read (spec security 10)."""
+"""The rows of `sealed_secret`: inserting needs no right to read (spec security 10)."""
 
 from datetime import datetime
 

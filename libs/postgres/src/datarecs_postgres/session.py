@@ -1,6 +1,6 @@
-"""One open transaction in one tenant's scope: what every repository of this library works with.
+"""One open transaction of one tenant, used by every repository of this library.
 
-Apart from `database`, which opens and ends transactions, so that repositories can neither.
+Separate from `database`, which opens and ends transactions, so that repositories can do neither.
 """
 
 from datetime import datetime
@@ -16,26 +16,26 @@ from datarecs_core.values import RunId, TenantId, aware
 from datarecs_postgres.border import Answer, Opened, Parameters, RowOrRows
 
 RUN_CHANNEL = "datarecs_run"
-"""Payload: a run id, or nothing when several runs changed."""
+"""Payload: a run id, or empty if several runs changed."""
 WAKE_CHANNEL = "datarecs_wake"
-"""Payload: names of `Woken`, or nothing, which means everybody."""
+"""Payload: names of `Woken`; empty means all."""
 
 
 class Woken(StrEnum):
-    """Who has something to do; at 100 events a second nobody else wants to look."""
+    """Receivers of a wake-up; at 100 events a second other processes should not be woken."""
 
     OUTBOX = "outbox"
     """Relays."""
     LEASES = "leases"
     """Workers' slots."""
     CANCELS = "cancels"
-    """Workers that hold a run."""
+    """Workers with a lease of a run."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
 
 
 def concerns(payload: str, who: Woken) -> bool:
-    """Whether a notification on `WAKE_CHANNEL` is meant for these, among others."""
+    """Whether a notification on `WAKE_CHANNEL` includes these receivers."""
     return not payload or who in payload.split()
 
 
@@ -51,7 +51,7 @@ class Session:
 
     @cached_property
     def now(self) -> datetime:
-        """Transaction time of the database, aware UTC; whoever asks first begins it."""
+        """Transaction time of the database, aware UTC; the first access begins the transaction."""
         row = self._opened.row
         return aware(row[-2] if self._drawn else row[-1])
 
@@ -60,24 +60,24 @@ class Session:
         return self._opened.execute(statement, parameters)
 
     def answer(self, statement: Executable, parameters: Parameters) -> Answer:
-        """Run a statement that stands in a module: compiled once, without result objects."""
+        """Run a statement that is a module constant: compiled once, without result objects."""
         return self._opened.answer(statement, parameters)
 
     def later(self, statement: Executable, parameters: Parameters) -> None:
-        """The same for a write whose answer nobody needs: it goes with the next, or with COMMIT."""
+        """The same for a write without a result: sent with the next statement or with COMMIT."""
         self._opened.later(statement, parameters)
 
     def waits(self, parameters: Parameters) -> bool:
-        """Whether the write that was given this very mapping is still to be sent."""
+        """Whether the write with this mapping object is not sent yet."""
         return self._opened.waits(parameters)
 
     def tenant_rows(self, table: Table) -> ColumnElement[bool]:
-        """The table's rows of this tenant: a condition in the statement besides row security."""
+        """The table's rows of this tenant: a condition in the statement, plus row security."""
         mine: ColumnElement[bool] = table.c.tenant_id == self.tenant_id
         return mine
 
     def next_rv(self) -> int:
-        """The next number of the block drawn at begin; FeedNotDrawnError when none is left."""
+        """The next number of the block drawn at begin; FeedNotDrawnError if none is left."""
         if not self._left:
             raise FeedNotDrawnError(drawn=self._drawn)
         self._left -= 1
@@ -85,17 +85,17 @@ class Session:
         return first + self._drawn - self._left - 1
 
     def touch_run(self, run_id: RunId) -> None:
-        """The live feed hears of this run at commit."""
+        """Notify the live feed of this run at commit."""
         self._touched.add(run_id)
 
     def wake(self, who: Woken = Woken.WORK) -> None:
-        """These loops hear of it at commit; a hint, polling is the truth."""
+        """Wake these loops at commit; only a hint, loops also poll."""
         self._woken.add(who)
 
     def notifications(self) -> bytes:
-        """A statement that queues them, one per channel: COMMIT takes a global lock for them once.
+        """A statement that queues notifications, one per channel: COMMIT takes a global lock once.
 
-        Called by `Database` only, which sends it with COMMIT. Empty when nothing is to be sent.
+        Called only by `Database`, which sends it with COMMIT. Empty without notifications.
         """
         payloads = {}
         if self._touched:

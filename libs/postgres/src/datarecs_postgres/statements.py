@@ -1,6 +1,7 @@
-"""Hand-written SQL, kept in `.sql` files as named statements and loaded when first asked for.
+"""Hand-written SQL in `.sql` files, as named statements that are loaded on first use.
 
-A file holds `-- name: what_it_is` lines, each followed by a comment of purpose and one statement.
+A file contains `-- name: what_it_is` lines, each followed by a comment of purpose and one
+statement.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Making a tenant with its first key: `datarecs admin tenant create`, and `up` for `default`.
+"""Create a tenant with its first key: `datarecs admin tenant create`, and `up` for `default`.
 
-With the migration login, because no service may make tenants.
+With the migration login, because no service may create tenants.
 """
 
 import secrets
@@ -18,19 +18,19 @@ from datarecs_postgres.ownership import as_owner
 from datarecs_postgres.tables.access import API_KEY, TENANT
 
 KEY_LIFETIME = timedelta(days=366)
-"""Of the first key; the longest a key may live."""
+"""Lifetime of the first key; the maximum for keys."""
 FIRST_SUBJECT = "admin"
 
 
 def create_tenant(url: str, name: str) -> tuple[TenantId, str]:
-    """Make a tenant and its first admin key; the key's text exists in the answer alone.
+    """Create a tenant and its first admin key; only the answer contains the key's text.
 
     Args:
         url: the login datarecs_migrate.
         name: unique over the deployment.
 
     Raises:
-        TenantExistsError: the name is in use; nothing was made.
+        TenantExistsError: the name is in use; nothing was created.
         RolesMissingError: the login may not do this.
         StoreUnavailableError: the server cannot be reached.
     """
@@ -38,7 +38,7 @@ def create_tenant(url: str, name: str) -> tuple[TenantId, str]:
 
 
 def new_admin_key(url: str, name: str) -> tuple[TenantId, str]:
-    """Another admin key of a tenant whose first one was lost; the old ones stay as they are.
+    """Create another admin key of a tenant, for a lost first one; existing keys do not change.
 
     Raises:
         LookupError: no tenant has this name.

@@ -1,4 +1,4 @@
-"""The rows of `ws_ticket` inside a tenant; whose a ticket is, `work_finder` knows before that."""
+"""The rows of `ws_ticket` of one tenant; `work_finder` finds the tenant of a ticket first."""
 
 from sqlalchemy import delete, func, insert
 

@@ -1,4 +1,4 @@
-"""The rows of `run_timer`: facts that come by themselves when their time has come."""
+"""The rows of `run_timer`: facts that are produced at a stored time."""
 
 from datetime import datetime
 
@@ -27,7 +27,7 @@ _DUE = select(RUN_TIMER.c.due_at <= func.clock_timestamp()).where(
 
 
 class PostgresRunTimers:
-    """Port RunTimers. Written under the run's row lock, so rows need none of their own."""
+    """Port RunTimers. Written under the run's row lock, so timer rows need no lock."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

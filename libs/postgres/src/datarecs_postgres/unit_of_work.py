@@ -1,6 +1,6 @@
 """The unit of work on PostgreSQL: one transaction, its repositories, one tenant.
 
-A list of what hangs on a transaction; the rules are in the repositories, the order in `database`.
+Lists the repositories of a transaction; the rules are in the repositories, the order in `database`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Database URLs as people write them, turned into what SQLAlchemy and libpq want.
+"""Convert database URLs of users to the forms of SQLAlchemy and libpq.
 
-Its own module because engines, migrations, bootstrap and the listener all take the same URL and
-none may guess a driver.
+A separate module because engines, migrations, bootstrap and the listener use the same URL and must
+choose the same driver.
 """
 
 from sqlalchemy import URL, make_url
@@ -10,7 +10,7 @@ DRIVER = "postgresql+psycopg"
 
 
 def engine_url(url: str) -> URL:
-    """`postgresql://`, `postgres://` and `postgresql+psycopg://` alike, with the driver named.
+    """`postgresql://`, `postgres://` and `postgresql+psycopg://` are equal; the driver is added.
 
     Raises:
         ValueError: another kind of URL.
@@ -22,7 +22,7 @@ def engine_url(url: str) -> URL:
 
 
 def conninfo(url: str, *, database: str | None = None) -> str:
-    """The URL as libpq reads it, optionally of another database of the same server."""
+    """The URL in the form of libpq, optionally for another database of the same server."""
     parts = engine_url(url).set(drivername="postgresql")
     if database is not None:
         parts = parts.set(database=database)

@@ -1,6 +1,7 @@
-"""The rows of `webhook_action`: what users requested of an endpoint's deliveries.
+"""The rows of `webhook_action`: actions on an endpoint's deliveries that users requested.
 
-Apart from the deliveries, because core-api writes these rows and the webhook-service moves them.
+Separate from the deliveries, because core-api writes these rows and the webhook-service executes
+them.
 """
 
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Rows of webhook deliveries as values: one function for each table.
 
-Apart from the statements, so that neither page hides the other.
+Separate from the statements, for shorter modules.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def utc(moment: datetime | None) -> datetime | None:
 
 
 def delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or of the driver
-    """Column by column: a batch reads hundreds of rows a second."""
+    """Read column by column, because hundreds of rows are read per second."""
     return Delivery(
         tenant_id=TenantId(row.tenant_id),
         received_on=row.received_on,
@@ -71,6 +71,10 @@ def state_of(row: Row[Any]) -> EndpointState:
         window_attempts=row.window_attempts,
         window_failures=row.window_failures,
         handshake=_handshake_of(row.handshake),
+        warned_at=utc(row.warned_at),
+        pending=row.pending,
+        overflow_since=utc(row.overflow_since),
+        overflow_until=utc(row.overflow_until),
     )
     if row.disabled_by is None:
         return state

@@ -1,6 +1,6 @@
-"""The rows of webhook deliveries: kept events, deliveries, the attempt log, endpoint state.
+"""The rows of webhook deliveries: stored events, deliveries, the attempt log, endpoint state.
 
-Reads name the days a delivery can live, so that a query touches ten partitions and not forty.
+Reads name the possible days of a delivery, so that a query reads ten partitions and not forty.
 """
 
 from collections import namedtuple
@@ -59,7 +59,7 @@ from datarecs_postgres.webhook_rows import (
 )
 
 LIVES = timedelta(days=8)
-"""A delivery lives at most 7 days; one more for the edges of days."""
+"""A delivery lives at most 7 days, plus one for partial days."""
 
 _DELIVERY = tuple(one.name for one in fields(Delivery))
 _ATTEMPT_AT_START = (*("attempt_no", "lease_epoch", "worker", "reason", "started_at", "trace_id"),)
@@ -75,7 +75,7 @@ class PostgresDeliveries:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[DeliveryKey, Delivery] = {}
-        """As this transaction has read or saved them, under its locks."""
+        """Deliveries that this transaction has read or saved, under its locks."""
 
     def store_event(self, event_id: EventId, message: Message) -> date:
         day = self._session.now.astimezone(UTC).date()
@@ -158,17 +158,24 @@ class PostgresDeliveries:
                 window_attempts=state.window_attempts,
                 window_failures=state.window_failures,
                 handshake=handshake_column(state.handshake),
+                warned_at=state.warned_at,
+                pending=state.pending,
+                overflow_since=state.overflow_since,
+                overflow_until=state.overflow_until,
             )
         )
 
-    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
+    def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
         uids = list(endpoints)
         if uids:
             table = WEBHOOK_ENDPOINT_STATE
             self._session.execute(
                 update(table)
                 .where(self._session.tenant_rows(table), table.c.endpoint_uid.in_(uids))
-                .values(next_claim_at=func.least(table.c.next_claim_at, func.now()))
+                .values(
+                    next_claim_at=func.least(table.c.next_claim_at, func.now()),
+                    pending=table.c.pending + added,
+                )
             )
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
@@ -313,7 +320,7 @@ class PostgresDeliveries:
         return deliveries
 
     def _changed(self, deliveries: Sequence[Delivery]) -> tuple[str, ...]:
-        """Columns in which any of them is not as it was read here."""
+        """Columns with a changed value in any of them."""
         known = [self._known.get(_key_of(one)) for one in deliveries]
         before = [one for one in known if one is not None]
         if len(before) < len(deliveries):
@@ -323,7 +330,7 @@ class PostgresDeliveries:
         return tuple(name for name, was, now in columns if was != now)
 
     def _alive(self, endpoint: ResourceUid, limit: int | None = None) -> dict[str, object]:
-        """Deliveries of an endpoint on the days on which one that is not terminal can be."""
+        """Deliveries of an endpoint on the days that may have one that is not terminal."""
         today = self._session.now.astimezone(UTC).date()
         of_endpoint: dict[str, object] = {
             "tenant": self._session.tenant_id,
@@ -375,7 +382,7 @@ _OVERDUE = _LOCKED_BATCH.where(
     or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
 ).order_by(_T.delivery_id)
 _OPEN = _LOCKED_BATCH.where(or_(_IS_PENDING, _IS_LEASED)).order_by(_T.delivery_id)
-# Arrays, whatever their length: one text, so the server plans it once.
+# Arrays of any length: one text, so the server plans it once.
 _NAMED = _LOCKED_ROWS.where(
     _T.tenant_id == bindparam("tenant"),
     _T.received_on == any_(cast(bindparam("days", type_=ARRAY(Date)), ARRAY(Date))),
@@ -401,7 +408,7 @@ _WAITING = select(
 
 
 def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
-    """An update for many rows at once; a parameter may not be called like a column."""
+    """An update for many rows at once; a parameter must not have the name of a column."""
     return (
         update(table)
         .where(*(table.c[name] == bindparam(f"p_{name}") for name in key))
@@ -410,7 +417,7 @@ def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
 
 
 def _unnest(table: Table, names: Sequence[str]) -> TableValuedAlias:
-    """The rows of a call, a parameter for each column: one text for any number of them."""
+    """The rows of a call, one parameter per column: one text for any number of rows."""
     arrays = (cast(bindparam(f"p_{name}"), ARRAY(table.c[name].type)) for name in names)
     named = (column(name, table.c[name].type) for name in names)
     return func.unnest(*arrays).table_valued(*named).render_derived("given")
@@ -423,9 +430,9 @@ def _insert_all(table: Table, names: Sequence[str]) -> Insert:
 
 @cache
 def _update_all(changed: tuple[str, ...]) -> Update:
-    """One statement for a batch: fifty single ones cost thirty times as much.
+    """One statement for a batch: fifty single statements cost thirty times as much.
 
-    The days are named apart, so that only their partitions are looked into.
+    The days are a separate condition, so that only their partitions are read.
     """
     rows = _unnest(WEBHOOK_DELIVERY, (*_KEY_OF_TENANT, *changed))
     days = cast(bindparam("p_received_on"), ARRAY(_T.received_on.type))
@@ -438,7 +445,7 @@ def _update_all(changed: tuple[str, ...]) -> Update:
 
 
 def _columns(deliveries: Sequence[Delivery], names: Sequence[str]) -> dict[str, list[Any]]:
-    """In the order of keys, in which every transaction locks them."""
+    """Sorted by key, the order in which every transaction locks them."""
     ordered = sorted(deliveries, key=attrgetter(*_KEY))
     columns = zip(*map(attrgetter(*names), ordered), strict=True)
     return {

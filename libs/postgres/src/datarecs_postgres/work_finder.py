@@ -1,6 +1,6 @@
 """Work across tenants: the closed list of definer functions, and the renewal of held leases.
 
-The only module that asks a question without a tenant; answers are ids and numbers.
+The only module that queries without a tenant; results are ids and numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ _DUE_TENANTS = select(
 
 
 class PostgresWorkFinder:
-    """Port WorkFinder. A heartbeat thread has one of its own, over a Database of one connection."""
+    """Port WorkFinder. A heartbeat thread has its own, over a Database of one connection."""
 
     def __init__(self, database: Database, *, lease_ttl: timedelta = LEASE_TTL) -> None:
         self._database, self._lease_ttl = database, lease_ttl
@@ -113,7 +113,7 @@ class PostgresWorkFinder:
         )
 
     def _renew_in(self, tenant: TenantId, leases: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
-        """One statement: leases of other epochs are not in its answer."""
+        """One statement; its result does not include leases of other epochs."""
         runs = cast(bindparam("runs", [one.run_id for one in leases]), ARRAY(Uuid))
         epochs = cast(bindparam("epochs", [one.lease_epoch for one in leases]), ARRAY(BigInteger))
         held = func.unnest(runs, epochs).table_valued("run_id", "lease_epoch").render_derived()

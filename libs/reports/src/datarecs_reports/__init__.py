@@ -1,1 +1,1 @@
-"""run.json in, pages and mails out; pure."""
+"""Makes pages, texts and mails from run.json; pure."""

@@ -1,6 +1,6 @@
-"""Amounts by which sources differ, exact: per measure that adds up, and per currency or unit.
+"""Exact amounts by which sources differ: per measure that adds up, and per currency or unit.
 
-Apart from the first screen because the table of measures and the bridges show the same lines.
+The first screen, the table of measures and the bridges show the same lines.
 """
 
 import re
@@ -18,43 +18,43 @@ from datarecs_reports.unreadable import unknown_gap
 
 _SCALE = re.compile(r"decimal\([0-9]+, ?([0-9]+)\)", re.ASCII)
 _MOST_DECLARED = 2
-"""Digits after the point of money."""
+"""Decimal places of money."""
 Pair = tuple[int, int]
-"""Of what the reference alone has, and of what the other source alone has."""
+"""Groups that only the reference has, and groups that only the other source has."""
 Stages = Sequence[tuple[str, Executed]]
 """Names and results of executed stages, the most important first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountLine:
-    """How far one source is from the reference in one measure, and in one unit where keys have it.
+    """The difference of a source from the reference in one measure, and one unit if keys have it.
 
-    Amounts are exact; `text` writes them as people read them.
+    Amounts are exact; `text` formats them for people.
     """
 
     stage: str
     measure: str
     unit: str
-    """`USD`; empty where the key names no unit."""
+    """`USD`; empty if the key has no unit."""
     reference: str
     source: str
     difference: Decimal | None
-    """Total of the source minus total of the reference; None where unknown."""
+    """Total of the source minus total of the reference; None if unknown."""
     unknown: str
-    """Why the difference is unknown; empty where it is known."""
+    """Why the difference is unknown; empty if it is known."""
     totals: tuple[Decimal, Decimal] | None
-    """Of the reference and of the source; None where unknown, and within a unit."""
+    """Totals of the reference and of the source; None if unknown, and within a unit."""
     steps: Waterfall | None
-    """What the difference is made of; None where unknown."""
+    """The parts of the difference; None if unknown."""
     groups: Pair | None
-    """Groups that only one of the two has; None where a stage has too many patterns."""
+    """Groups that only one of the two has; None if a stage has too many patterns."""
     outside: int | None
     """Groups outside tolerance; None within a unit."""
     places: int
-    """Digits after the point with which amounts are shown."""
+    """Decimal places of shown amounts."""
 
     def text(self, value: Decimal, *, signed: bool = False) -> str:
-        """`1,234.50`, with a plus sign where it is a change."""
+        """`1,234.50`, with a plus sign for a change."""
         sign = "+" if signed and value > 0 else ""
         return f"{sign}{amount(decimal_text(value), places=self.places)}"
 
@@ -67,7 +67,7 @@ class AmountLine:
 
 
 def groups_apart(counts: StageCounts, reference: int, source: int) -> Pair | None:
-    """Groups that only the reference has of the two, and those that only the source has."""
+    """Groups that only the reference has, and groups that only the source has."""
     if counts.presence_other:
         return None
     pairs = [
@@ -80,7 +80,7 @@ def groups_apart(counts: StageCounts, reference: int, source: int) -> Pair | Non
 
 
 def amount_places(executed: Executed, measure: MeasureFacts) -> int:
-    """Digits after the point: those that occur, at least those of a column that holds money."""
+    """Decimal places: as many as occur, at least those of a column with money."""
     scales = [_SCALE.fullmatch(kind or "") for kind in measure.types]
     declared = max((int(scale[1]) for scale in scales if scale), default=0)
     occurring = places_of(executed, measure)
@@ -88,7 +88,7 @@ def amount_places(executed: Executed, measure: MeasureFacts) -> int:
 
 
 def amount_lines(stages: Stages, sources: Sequence[str]) -> Iterator[AmountLine]:
-    """Each measure once, of the stage with most groups; those outside tolerance first."""
+    """Each measure once, from the stage with most groups; those outside tolerance first."""
     lines: dict[tuple[str, str, str], AmountLine] = {}
     for name, executed in stages:
         for line in stage_lines(name, executed, sources):
@@ -97,7 +97,7 @@ def amount_lines(stages: Stages, sources: Sequence[str]) -> Iterator[AmountLine]
 
 
 def stage_lines(name: str, executed: Executed, sources: Sequence[str]) -> Iterator[AmountLine]:
-    """Every measure of a stage that adds up, with every other source and unit."""
+    """Each measure of a stage that adds up, for each other source and unit."""
     for measure in sorted(executed.measures, key=lambda each: -each.outside):
         if measure.name != ROWS and measure.has_total and measure.adds_up:
             yield from _lines_of(name, executed, measure, sources)
@@ -161,7 +161,7 @@ def _by_unit(
     sources: Sequence[str],
     pair: tuple[int, int],
 ) -> Iterator[AmountLine]:
-    """One line for each unit in which something differs."""
+    """One line for each unit with a difference."""
     base, at = pair
     for unit in executed.units:
         of = next((each for each in unit.measures if each.measure == measure.name), None)
@@ -191,7 +191,7 @@ def has_amount(executed: Executed, measure: MeasureFacts) -> bool:
 
 
 def no_total_words(executed: Executed, measure: MeasureFacts) -> str:
-    """Why a measure's totals are not shown; empty where they are, or where there is none."""
+    """Why a measure's totals are not shown; empty if they are shown, or if there are none."""
     if not measure.has_total or measure.name == ROWS:
         return ""
     if measure.mixed_by is not None:

@@ -1,7 +1,7 @@
-"""All differences of a stage that a report carries, as one table that a reader filters and sorts.
+"""All differences of a stage in a report, as one table to filter and sort.
 
-Rows are plain, so that ten thousand of them fit into a file of two megabytes. Apart from the tables
-of the largest differences, which line up the columns of one measure.
+Rows are plain, so that ten thousand of them fit into a file of two megabytes. The tables of the
+largest differences instead align the columns of one measure.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from datarecs_reports.unreadable import key_texts, readable
 from datarecs_reports.words import class_words, presence_words
 
 MOST_ROWS = 10_000
-"""Of all stages in one file; the rest is exported."""
+"""Most rows of all stages in one file; the others can be exported."""
 _CELL = 60
-"""Characters of a key or value; longer ones are cut with a mark."""
+"""Most characters of a key or value; longer ones are cut with a mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class BrowseTable:
     rows: tuple[BrowseRow, ...]
     """Largest first."""
     total: int
-    """Differences that there are."""
+    """Number of all differences."""
     measures: tuple[str, ...]
     kinds: tuple[str, ...]
-    """Words that occur in the rows, to choose from."""
+    """Words in the rows, for the filters."""
 
     @property
     def title(self) -> str:
@@ -55,13 +55,13 @@ class BrowseTable:
 def browse_table(
     executed: Executed, sources: Sequence[str], rows: Sequence[DifferenceFacts], *, most: int
 ) -> BrowseTable | None:
-    """The table of a stage; None without a row, and of a grand total.
+    """The table of a stage; None without rows, and for a grand total.
 
     Args:
         executed: the stage.
-        sources: of the run, in its order.
+        sources: names of the sources, in the order of the run.
         rows: stored differences of the stage, in any order.
-        most: rows that are shown.
+        most: most rows to show.
     """
     breaks = largest_first(row for row in rows if row.is_break)[:most]
     if not breaks or not executed.question.dimensions:
@@ -86,7 +86,7 @@ def browse_table(
 
 
 class _Maker:
-    """How values of one measure are written."""
+    """Formats the values of one measure."""
 
     def __init__(self, executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> None:
         self.places = amount_places(executed, measure)

@@ -1,7 +1,6 @@
-"""From run.json to the model: the proof by core's typed reading, and what stands outside the proof.
+"""Decodes run.json into the model: the proof with core's typed reader, and the other fields.
 
-Apart from the model because the written form belongs to `datarecs_core.comparison`; what it adds
-later is read there, and shown here.
+The format of the file is defined in `datarecs_core.comparison`; the model is for reports only.
 """
 
 from collections.abc import Mapping
@@ -62,11 +61,11 @@ def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFact
     """Read a run.json.
 
     Args:
-        document: parsed.
-        values: whether the reader may see values of sources beside the samples.
+        document: the parsed file.
+        values: whether the reader may see values of sources besides the samples.
 
     Raises:
-        DocumentUnreadableError: a field is absent or not of its type.
+        DocumentUnreadableError: a field is missing or has another type.
     """
     root = whole(document)
     sealed, run = sealed_run(document), root.maybe_part("run")
@@ -101,7 +100,7 @@ def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outside:
-    """What stands beside the proof, by stage."""
+    """The data outside the proof, by stage."""
 
     samples: Part
     hints: Part
@@ -262,14 +261,14 @@ def _question(run: SealedRun, stage: SealedStage) -> QuestionFacts:
 
 
 def _limits(limits: object) -> dict[str, str]:
-    """Limits that are given, as texts."""
+    """The declared limits, as texts."""
     if limits is None:
         return {}
     return Part(place="", content={"limits": to_document(limits)}).mapping("limits")
 
 
 def _mixed_by(stage: SealedStage, plan: SealedMeasure | None) -> str | None:
-    """The compared column by which a measure's values may have several currencies or units."""
+    """The compared column with the currencies or units of a measure's values."""
     if plan is None or plan.adds_up or plan.function is Function.COUNT:
         return None
     texts = (each for each in stage.measures if each.types[:1] == ("text",))
@@ -282,7 +281,7 @@ def _mixed_by(stage: SealedStage, plan: SealedMeasure | None) -> str | None:
 def _measure(
     plan: SealedMeasure | None, result: MeasureResult, mixed_by: str | None
 ) -> MeasureFacts:
-    """A measure with its numbers; `$rows` has no plan of its own."""
+    """A measure with its numbers; `$rows` has no plan."""
     classes = {
         DifferenceClass.INVALID: result.invalid,
         DifferenceClass.NULL_MISMATCH: result.null_mismatch,
@@ -324,14 +323,14 @@ def _measure(
 
 
 def _has_total(plan: SealedMeasure) -> bool:
-    """Whether the measure is added up; an older document says its types nowhere."""
+    """Whether the measure is added up; older documents have no types."""
     kinds = [type_of(each) for each in plan.types if each is not None]
     exact = bool(kinds) and all(kind.is_number and not kind.is_float for kind in kinds)
     return exact or plan.function in COUNTING | ADDING
 
 
 def tolerance_facts(tolerance: Tolerance) -> ToleranceFacts:
-    """A tolerance as it is put into words."""
+    """A tolerance in the form for texts."""
     base = tolerance.base.value if isinstance(tolerance, PercentageTolerance) else None
     return ToleranceFacts(
         type=tolerance_type(tolerance).value,
@@ -359,11 +358,11 @@ def difference_facts(part: Part) -> DifferenceFacts:
 
 
 def incomplete_stages(document: Mapping[str, object], stage: str | None = None) -> list[str]:
-    """A line for each stage of which not all differences are stored: how many of how many are.
+    """A line for each stage that stores only some differences: how many of how many.
 
     Args:
         document: a run.json.
-        stage: of this one alone.
+        stage: only this stage.
     """
     warnings = whole(document).maybe_part("proof").maybe_parts("warnings")
     return [

@@ -1,9 +1,9 @@
-"""The difference file: which columns it has, and how differences become its Parquet rows.
+"""The difference file: its columns, and the conversion of differences to Parquet rows.
 
-One home for the columns, which engines write and everybody else reads; written here for the oracle.
-Everything that could lose a digit is text. Arrays are built of buffers and text builders, because
-`pa.array` and `pa.scalar` of Python values import pandas wherever it is installed, which takes
-longer than a whole small comparison.
+Engines write these columns, all other code reads them; this module also writes the file for the
+oracle. Every value that could lose a digit is text. Arrays are built from buffers and text
+builders, because `pa.array` and `pa.scalar` of Python values import pandas if it is installed,
+which takes longer than a whole small comparison.
 """
 
 from array import array
@@ -30,8 +30,8 @@ def difference_schema(dimensions: Sequence[str]) -> pa.Schema:
     """The columns of a difference file, in order.
 
     Args:
-        dimensions: names of the stage's dimensions. Parquet has no struct without a field, so a
-            stage that has none writes no `key`.
+        dimensions: names of the stage's dimensions. Parquet has no struct without fields, so a
+            stage without dimensions writes no `key`.
     """
     key = [pa.field(name, pa.string()) for name in dimensions]
     return pa.schema(
@@ -58,8 +58,8 @@ def difference_schema(dimensions: Sequence[str]) -> pa.Schema:
 def with_text_keys(table: pa.Table) -> pa.Table:
     """The same rows with the parts of their keys as canonical text.
 
-    Spark stores keys typed, for those who query the files, and the texts beside them; the oracle
-    stores texts alone.
+    Spark stores typed keys for queries on the files, and the texts beside them; the oracle stores
+    only texts.
     """
     if "key_text" not in table.column_names or "key" not in table.column_names:
         return table
@@ -71,18 +71,18 @@ def with_text_keys(table: pa.Table) -> pa.Table:
 
 
 def text_scalar(text: str) -> pa.Scalar:
-    """A text to compare a column with."""
+    """A text scalar for comparisons with a column."""
     return _texts([text])[0]
 
 
 def write_differences(path: Path, stage: StagePlan, rows: Sequence[Difference]) -> None:
-    """One part, compressed with zstd, in the order given; also when there is no row."""
+    """Write one part in the given order, compressed with zstd; also without rows."""
     dimensions = [dimension.name for dimension in stage.dimensions]
     pq.write_table(_table(rows, dimensions), path, compression="zstd")
 
 
 def stored_below(root: Path) -> Store:
-    """The memory engine's writer: a folder `stage=<name>` per stage, whose place it answers."""
+    """The memory engine's writer: writes a folder `stage=<name>` per stage and returns its path."""
 
     def store(stage: StagePlan, rows: Sequence[Difference]) -> str:
         folder = root / f"stage={segment(stage.name)}"
@@ -136,7 +136,7 @@ def _texts(texts: Iterable[str | None]) -> pa.Array:
 
 
 def _keys(rows: Sequence[Difference], dimensions: Sequence[str]) -> pa.Array | None:
-    """A struct of the key's parts; None where the stage has no dimensions."""
+    """A struct of the key's parts; None if the stage has no dimensions."""
     parts = [_texts(row.key[at] for row in rows) for at in range(len(dimensions))]
     return pa.StructArray.from_arrays(parts, names=list(dimensions)) if parts else None
 

@@ -1,7 +1,7 @@
-"""Reading stored differences back: the mismatches of a run, largest first, digit for digit.
+"""Reads stored differences: the mismatches of a run, largest first, with all digits.
 
-Apart from the writer because parts may come from another engine and from another release: they are
-read by column name, filtered and ranked by Arrow, and only what is asked for becomes Python.
+Parts may come from another engine or release: they are read by column name, filtered and ranked by
+Arrow, and only the requested rows become Python objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,27 +31,26 @@ _TYPE_CLASSES = (DifferenceClass.INVALID.value, DifferenceClass.NOT_COMPARABLE.v
 
 
 class UnknownFilterError(DatarecsError):
-    """`only` says something that is no filter of differences."""
+    """`only` is not a filter of differences."""
 
     code = ApiCode.INVALID_INPUT
     fix = "use missing:SOURCE, outside:MEASURE, null or type"
 
     def __init__(self, only: str) -> None:
         super().__init__(
-            f"no filter is called {only[:64]!r}; there are missing:SOURCE, outside:MEASURE, null "
-            "and type"
+            f"unknown filter {only[:64]!r}; known: missing:SOURCE, outside:MEASURE, null and type"
         )
         self.only = only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceFilter:
-    """Which mismatches are wanted; everything that is given must hold."""
+    """A filter of mismatches; all given conditions must hold."""
 
     measure: str | None = None
     only: str | None = None
-    """`missing:SOURCE` groups that a source lacks; `outside:MEASURE`; `null` NULL against a value;
-    `type` values or columns without a common type."""
+    """`missing:SOURCE`: groups missing in a source; `outside:MEASURE`; `null`: NULL against a
+    value; `type`: values or columns without a common type."""
 
     def __post_init__(self) -> None:
         word, colon, name = (self.only or "null").partition(":")
@@ -67,16 +66,16 @@ def read_differences(
 ) -> list[dict[str, object]]:
     """The mismatches of some stages: the largest |delta| first, then by break id.
 
-    Differences within tolerance are no mismatches and never listed. Values are by source; amounts
-    are exact text.
+    Differences within tolerance are not mismatches and are not listed. Values are by source;
+    amounts are exact text.
 
     Args:
-        parts: Parquet files of differences, whole, in any order.
-        where: what is wanted.
-        limit: rows at most, 1 or more.
+        parts: complete Parquet files of differences, in any order.
+        where: the filter.
+        limit: most rows, 1 or more.
 
     Raises:
-        DocumentUnreadableError: a part is no difference file.
+        DocumentUnreadableError: a part is not a difference file.
     """
     best: list[dict[str, object]] = []
     for part in parts:
@@ -87,14 +86,14 @@ def read_differences(
 
 
 def largest_rows(parts: Iterable[bytes], *, limit: int) -> list[DifferenceFacts]:
-    """The mismatches of one stage as reports show them: the largest |delta| first.
+    """The mismatches of one stage for reports: the largest |delta| first.
 
     Args:
-        parts: Parquet files of its differences, whole, in any order.
-        limit: rows at most, 1 or more.
+        parts: complete Parquet files of its differences, in any order.
+        limit: most rows, 1 or more.
 
     Raises:
-        DocumentUnreadableError: a part is no difference file.
+        DocumentUnreadableError: a part is not a difference file.
     """
     best: list[DifferenceFacts] = []
     for part in parts:
@@ -105,10 +104,10 @@ def largest_rows(parts: Iterable[bytes], *, limit: int) -> list[DifferenceFacts]
 
 
 def all_differences(parts: Iterable[Path], where: DifferenceFilter) -> Iterator[dict[str, object]]:
-    """Every mismatch that is wanted, in the order of its file, a batch in memory at a time.
+    """All selected mismatches, in the order of their files, with one batch in memory.
 
     Raises:
-        DocumentUnreadableError: a part is no difference file.
+        DocumentUnreadableError: a part is not a difference file.
     """
     for part in parts:
         try:
@@ -131,7 +130,7 @@ def _tables(part: bytes) -> Iterator[pa.Table]:
 
 
 def _wanted(table: pa.Table, where: DifferenceFilter) -> pa.Table:
-    # Of a plain text Arrow makes a scalar by way of pandas, where that is installed.
+    # Arrow would import pandas, if installed, to make a scalar from a plain text.
     mask = pc.equal(table["outcome"], text_scalar(Outcome.BREAK.value))
     if where.measure is not None:
         mask = pc.and_(mask, pc.equal(table["measure"], where.measure))
@@ -152,15 +151,15 @@ def _wanted(table: pa.Table, where: DifferenceFilter) -> pa.Table:
 
 
 def _lacks(table: pa.Table, source: str) -> pa.ChunkedArray:
-    """Whether a source has no rows of the group: its count is absent from the values."""
+    """Whether a source has no rows of the group: its count is missing in the values."""
     held = pc.map_lookup(table["values"], pa.scalar(source), "first")
     return pc.equal(pc.fill_null(held, "0"), "0")
 
 
 def _candidates(table: pa.Table, limit: int) -> pa.Table:
-    """At least the rows that can be among the first `limit`.
+    """The rows that can be among the first `limit`, and possibly more.
 
-    Rounding to a double keeps the order of amounts, so only rows that share the last one's double
+    Rounding to a double preserves the order of amounts, so only rows with the last row's double
     are ranked by their exact text.
     """
     if table.num_rows <= limit:

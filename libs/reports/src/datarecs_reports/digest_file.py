@@ -1,7 +1,6 @@
-"""digests.parquet: the leaves under the root of `proof: rows`, one row each, in their order.
+"""digests.parquet: the leaves of the Merkle tree of `proof: rows`, one row each, in order.
 
-Its own module because the file is evidence: it is written once, read strictly, and whoever verifies
-a run reads nothing else of it.
+The file is evidence: it is written once and read strictly.
 """
 
 from array import array
@@ -31,17 +30,17 @@ _MOST_BUCKETS = 4096
 
 
 class DigestsUnreadableError(DatarecsError):
-    """A file that is no digests.parquet, or is damaged."""
+    """A file is not a digests.parquet, or is damaged."""
 
     code = StorageCode.BLOB_CORRUPT
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: no file of row digests: {reason}")
+        super().__init__(f"{path}: not a file of row digests: {reason}")
         self.path = path
 
 
 def digest_file(leaves: Sequence[Leaf]) -> bytes:
-    """The file of sorted leaves."""
+    """Write the file of sorted leaves."""
     columns = [
         _texts([leaf.stage for leaf in leaves]),
         _texts([leaf.source for leaf in leaves]),
@@ -66,23 +65,23 @@ def _texts(texts: Sequence[str]) -> pa.Array:
 
 
 def _fixed(kind: pa.DataType, values: bytes, length: int) -> pa.Array:
-    """Made of a buffer: `pa.array` over Python values imports pandas wherever it is installed."""
+    """An array from a buffer: `pa.array` over Python values imports pandas if it is installed."""
     return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(values)])
 
 
 def read_digests(path: Path) -> list[Leaf]:
-    """The leaves of a file, as they stand there.
+    """The leaves of a file, in its order.
 
     Raises:
-        DigestsUnreadableError: another file, or a leaf that cannot be one.
-        OSError: it cannot be opened.
+        DigestsUnreadableError: not such a file, or an invalid leaf.
+        OSError: the file cannot be opened.
     """
     try:
         return list(_leaves(path))
     except (pa.ArrowException, OSError) as cause:
         if isinstance(cause, FileNotFoundError):
             raise
-        raise DigestsUnreadableError(path, "it cannot be read as Parquet") from cause
+        raise DigestsUnreadableError(path, "the file cannot be read as Parquet") from cause
     except (ValueError, TypeError, KeyError) as cause:
         raise DigestsUnreadableError(path, str(cause)) from cause
 

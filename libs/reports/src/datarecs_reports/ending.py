@@ -1,7 +1,7 @@
-"""The page of a run that ended without a verdict: errored, never submitted, or cancelled.
+"""The page of a run without a verdict: errored, never submitted, or cancelled.
 
-Apart from the page of a verdict because nothing here may look like one: no count, no tolerance,
-only the cause, how far the run came and what to do next.
+It must not look like a verdict: no counts and no tolerances, only the cause, the reached steps and
+what to do next.
 """
 
 import shlex
@@ -16,15 +16,15 @@ from datarecs_reports.scope import Facts
 NO_VERDICT = "No verdict exists: the sources were neither found equal nor different."
 _CODES = {
     "TIMED_OUT": "The run did not end before its deadline and was stopped.",
-    "CRASHED": "The process that did the work ended unexpectedly.",
+    "CRASHED": "The process of the run ended unexpectedly.",
     "QUERY_FAILED": "A source could not be read.",
     "UNKNOWN": "The run ended without a verdict.",
 }
 _FIXES = {
-    "TIMED_OUT": "Look for the slowest source, narrow what is compared, or raise the deadline.",
-    "CRASHED": "Run again; if it repeats, give the worker more memory.",
-    "QUERY_FAILED": "Look at the source named in the message, then run again.",
-    "UNKNOWN": "Read the message; report it with the run's id if it says too little.",
+    "TIMED_OUT": "Check the slowest source, compare fewer rows, or raise the deadline.",
+    "CRASHED": "Run the job again; if it ends the same way, give the worker more memory.",
+    "QUERY_FAILED": "Check the source named in the message, then run the job again.",
+    "UNKNOWN": "Read the message; if it does not explain the cause, report it with the run's id.",
 }
 _STEPS = (
     ("created_at", "triggered"),
@@ -39,14 +39,14 @@ class EndingPage:
     sign: str
     word: str
     kind: str
-    """`errored` or `cancelled`, for its colour."""
+    """`errored` or `cancelled`, for the colour."""
     reason: str
     message: str
-    """What the failed part said; empty when cancelled."""
+    """The message of the failed part; empty if cancelled."""
     head: Facts
     cause: Facts
     steps: tuple[str, ...]
-    """In order; the last is the last that was reached."""
+    """The reached steps, in order."""
     advice: str
     commands: tuple[str, ...]
 
@@ -69,7 +69,7 @@ def ending_page(run: Mapping[str, object]) -> EndingPage:
         head=(*who(run), *when(run)),
         cause=() if cancelled else tuple(_cause(error_fields, detail)),
         steps=_steps(run),
-        advice="Run the job again when it is wanted."
+        advice="Run the job again if you need its result."
         if cancelled
         else _advice(error_fields, detail),
         commands=tuple(_commands(run, job, detail)),
@@ -77,7 +77,7 @@ def ending_page(run: Mapping[str, object]) -> EndingPage:
 
 
 def _detail(error: Mapping[str, object]) -> RunDetail | None:
-    """The catalogue's entry of the finer cause; None for one this release does not know."""
+    """The catalogue's entry of the detail code; None if this release does not know it."""
     name = text_of(error, "detail_code")
     return RunDetail.__members__.get(name) if name else None
 
@@ -88,7 +88,7 @@ def _code(error: Mapping[str, object]) -> str:
 
 def _reason(status: str, error: Mapping[str, object], detail: RunDetail | None) -> str:
     if status == "QUEUE_ERRORED":
-        return "The run could not be submitted, so it was never started."
+        return "The run could not be submitted, so it never started."
     return detail.entry.meaning if detail else _CODES.get(_code(error), _CODES["UNKNOWN"])
 
 

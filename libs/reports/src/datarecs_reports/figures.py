@@ -1,7 +1,7 @@
-"""Numbers, lengths of time and foreign text as people read them; nothing here rounds up.
+"""Formats numbers, durations and foreign text for people; never rounds up.
 
-One module for every surface, so that a page, a mail and a terminal show the same digits: values
-arrive as exact text and leave as exact text, with separators for people alone.
+One module for all outputs, so that a page, a mail and a terminal show the same digits: values are
+exact text, and separators are only for people.
 """
 
 import re
@@ -13,9 +13,9 @@ from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
 
 MAX_TEXT = 160
-"""Characters of a foreign text that are shown; longer ones are cut with a marker."""
+"""Most characters of a foreign text; longer ones are cut with a marker."""
 _PLAIN = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?", re.ASCII)
-"""`007` is a text and stays one."""
+"""Matches numbers; `007` is a text and stays unchanged."""
 _PLAIN_MARKDOWN = re.compile(r"[^\W_]*([ ,-][^\W_]+)*|[+-]?[\d,]+(\.\d+)?%?")
 _MOST_PLACES = 6
 """Amounts are padded to a common number of places up to this one."""
@@ -32,19 +32,19 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Rounded down to three places, so `100 %` appears only when part is whole."""
+    """A percentage rounded down to three places, so `100 %` appears only if part equals whole."""
     thousandths = part * 100_000 // whole if whole else 100_000
     places = f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
     return f"{places} %"
 
 
 def permille(part: int, whole: int) -> int:
-    """For the length of a bar: 0 to 1000, at least 1 for anything that exists."""
+    """The length of a bar: 0 to 1000, at least 1 if part is not 0."""
     return max(part * 1000 // whole, min(part, 1)) if whole else 0
 
 
 def share(percentage: str) -> str:
-    """A signed percentage in exact text, cut to three places: `-66.666 %`."""
+    """A signed percentage from exact text, cut to three places: `-66.666 %`."""
     value = Decimal(percentage)
     cut = Decimal(int(value.scaleb(3, EXACT))).scaleb(-3, EXACT)
     if cut == 0 and value != 0:
@@ -53,7 +53,7 @@ def share(percentage: str) -> str:
 
 
 def amount(text: str, *, places: int = 0) -> str:
-    """A plain decimal with thousands separators, padded to `places`; other text as it is."""
+    """A plain decimal with thousands separators, padded to `places`; other text unchanged."""
     match = _PLAIN.fullmatch(text)
     if match is None:
         return text
@@ -62,14 +62,14 @@ def amount(text: str, *, places: int = 0) -> str:
 
 
 def common_places(texts: Iterable[str | None]) -> int:
-    """Digits after the point that line all amounts up; 0 where one has too many to be padded to."""
+    """Decimal places that align all amounts; 0 if an amount has too many."""
     matches = [_PLAIN.fullmatch(text) for text in texts if text is not None]
     most = max((len(one[3] or "") for one in matches if one is not None), default=0)
     return most if most <= _MOST_PLACES else 0
 
 
 def lasting(microseconds: str) -> str:
-    """An exact, signed length: `-1 h 30 min`, `0.5 s`."""
+    """An exact, signed duration: `-1 h 30 min`, `0.5 s`."""
     value = Decimal(microseconds)
     whole, below = divmod(int(value.copy_abs()), 60_000_000)
     rest = EXACT.add(Decimal(below), EXACT.remainder(value.copy_abs(), Decimal(1)))
@@ -84,7 +84,7 @@ def lasting(microseconds: str) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Bytes in the largest unit that leaves a whole number in front, rounded down."""
+    """Bytes in the largest unit with at least 1 before the point, rounded down."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size_bytes >= factor:
             tenths = size_bytes * 10 // factor
@@ -93,11 +93,10 @@ def size(size_bytes: int) -> str:
 
 
 def visible(text: str, *, most: int = MAX_TEXT) -> str:
-    """Foreign text on one line, with everything invisible in it written as an escape.
+    """Foreign text on one line, with escapes for invisible characters.
 
-    Control and direction characters could forge what stands around them, and a blank that is no
-    ordinary one is often the very difference; text that is empty or begins or ends with a blank is
-    quoted.
+    Control and direction characters could forge the text around them, and an unusual blank is often
+    the difference itself; text that is empty or starts or ends with a blank is quoted.
     """
     cut = text if len(text) <= most else text[:most]
     shown = cut
@@ -109,9 +108,9 @@ def visible(text: str, *, most: int = MAX_TEXT) -> str:
 
 
 def markdown_inline(text: str) -> str:
-    """Foreign text inside Markdown: anything but plain words and numbers as a code span.
+    """Foreign text in Markdown: plain words and numbers unchanged, everything else as a code span.
 
-    In a code span nothing is a link, a mention, a tag or the end of a table's cell.
+    A code span has no links, mentions, tags or ends of table cells.
     """
     shown = "".join(
         one if one.isprintable() else " " if one == "\n" else f"\\x{ord(one):02x}" for one in text
@@ -125,5 +124,5 @@ def markdown_inline(text: str) -> str:
 
 
 def instant(text: str) -> str:
-    """RFC 3339 of the wire as a person reads it, to the second, in UTC."""
+    """An RFC 3339 time for people, to the second, in UTC."""
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S UTC")

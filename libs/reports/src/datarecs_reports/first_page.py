@@ -1,6 +1,6 @@
 """The first screen of a report as texts: amounts, the largest differences, the likely cause.
 
-Apart from `first_screen`, whose facts other surfaces show in their own form.
+`first_screen` has the facts, which other outputs show in other forms.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from datarecs_reports.first_screen import FirstScreen, MissingLine, OtherLine
 from datarecs_reports.largest_lines import LargestLine
 
 MOST_AMOUNTS = 40
-"""Lines of the table of amounts; the rest is counted."""
+"""Most lines of the table of amounts; the others are counted."""
 _CELL = 60
-"""Characters of a key or value; longer ones are cut with a mark."""
+"""Most characters of a key or value; longer ones are cut with a mark."""
 _PAIR = 2
 
 
@@ -30,7 +30,7 @@ class Figure:
 class AmountRow:
     measure: str
     note: str
-    """Which sources, where there are more than two."""
+    """The two sources if there are more than two."""
     difference: Figure
     is_unknown: bool
     steps: tuple[Figure, Figure, Figure]
@@ -48,13 +48,13 @@ class LargestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPage:
-    """What stands before the first scroll, section by section."""
+    """The content of the first screen, section by section."""
 
     amounts: tuple[AmountRow, ...]
     more_amounts: int
     step_titles: tuple[str, str, str]
     missing: tuple[str, ...]
-    """One sentence for each source that lacks groups, where no amount says so."""
+    """One sentence for each source with missing groups, if no amount shows them."""
     others: tuple[str, ...]
     """One sentence for each measure without an amount."""
     key_columns: tuple[str, ...]
@@ -64,7 +64,7 @@ class FirstPage:
 
 
 def first_page(screen: FirstScreen, sources: tuple[str, ...]) -> FirstPage:
-    """The texts of a first screen; names and values of sources are made visible here."""
+    """The texts of a first screen; invisible characters of names and values are escaped."""
     shown = screen.amounts[:MOST_AMOUNTS]
     is_pair = len(sources) == _PAIR
     return FirstPage(

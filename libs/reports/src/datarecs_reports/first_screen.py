@@ -1,8 +1,8 @@
-"""The facts that a reader wants first: how much is wrong, where, which rows, and why.
+"""The facts of the first screen: how much differs, where, which rows, and why.
 
-One pure function of a stored result, without markup, for the report and the page of runs,
-so that both state the same amounts. Only measures that add up have amounts, and
-amounts of two currencies are never added.
+A pure function of a stored result, without markup, for the report and the page of runs, so that
+both show the same amounts. Only measures that add up have amounts, and amounts of two currencies
+are never added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,57 +29,57 @@ _MOST_IN_HEADLINE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLine:
-    """A measure outside tolerance that has no amount: a text, a time, a price, mixed currencies."""
+    """A measure outside tolerance without an amount: a text, a time, a price, mixed currencies."""
 
     stage: str
     measure: str
     outside: int
     largest: str
-    """The largest |delta| as people read it; empty where nothing can be subtracted."""
+    """The largest |delta| as text; empty if values cannot be subtracted."""
     why: str
-    """Why there is no total; empty where values are no numbers."""
+    """Why there is no total; empty if values are not numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingLine:
-    """What only one of two sources has."""
+    """Groups that only one of two sources has."""
 
     stage: str
     reference: str
     source: str
     groups: Pair
     rows: Pair | None
-    """The rows of these groups; None where the stage does not count them."""
+    """Number of rows of these groups; None if the stage does not count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstScreen:
-    """Everything that stands before the first scroll."""
+    """The content of the first screen."""
 
     job: str
     result: str
     """MATCHED or UNMATCHED."""
     reason: str
     stage: str
-    """The stage that counts and keys are of: of those that differ the one with most groups."""
+    """The stage of the counts and keys: the differing stage with most groups."""
     compared: int
     agreed: int
     outside: int
-    """Groups that every source has, with some measure outside tolerance."""
+    """Groups in every source with a measure outside tolerance."""
     unmatched: int
-    """Groups that are missing in some source."""
+    """Groups that are missing in a source."""
     missing: tuple[MissingLine, ...]
     amounts: tuple[AmountLine, ...]
-    """Measures that add up and differ; the largest outside first, units by name."""
+    """Measures that add up and differ; those with most groups outside first, units by name."""
     others: tuple[OtherLine, ...]
     largest: tuple[LargestLine, ...]
-    """At most five; none where values may not be seen."""
+    """At most five; none if the reader may not see values."""
     cause: str
-    """The likely cause in one sentence; empty where values may not be seen or none is known."""
+    """The likely cause in one sentence; empty if unknown or if the reader may not see values."""
 
     @property
     def headline(self) -> str:
-        """`amount -1,234.56 USD, +3.00 EUR`: how much is wrong, for a subject or a table."""
+        """`amount -1,234.56 USD, +3.00 EUR`: how much differs, for a subject or a table."""
         known = [line for line in self.amounts if line.difference]
         measures = dict.fromkeys(line.measure for line in known)
         if not measures:
@@ -92,11 +92,11 @@ class FirstScreen:
 
 
 def first_screen(facts: RunFacts, *, samples: bool) -> FirstScreen:
-    """The first facts of a run that reached a verdict.
+    """The first facts of a run with a verdict.
 
     Args:
-        facts: of its run.json.
-        samples: whether the reader may see values of rows; amounts and counts are no such values.
+        facts: from its run.json.
+        samples: whether the reader may see values of rows; amounts and counts are always shown.
     """
     stages = _by_importance(facts)
     name, executed = stages[0] if stages else ("", None)
@@ -119,7 +119,7 @@ def first_screen(facts: RunFacts, *, samples: bool) -> FirstScreen:
 
 
 def _by_importance(facts: RunFacts) -> Stages:
-    """Executed stages: those that differ first, then those with more groups."""
+    """Executed stages: differing stages first, then by number of groups."""
     executed = [(each.name, each.executed) for each in facts.stages if each.executed is not None]
     return sorted(executed, key=lambda pair: (pair[1].matched, -pair[1].counts.rows_compared))
 
@@ -170,7 +170,7 @@ def _size(executed: Executed, measure: MeasureFacts, largest: str) -> str:
 
 
 def _cause(stages: Stages) -> str:
-    """The most telling pattern of the first stage that has one, else what all differences are."""
+    """The best pattern of the first stage with one, else the common class of all differences."""
     for _, executed in stages:
         if executed.hints:
             hint = executed.hints[0]
@@ -181,5 +181,5 @@ def _cause(stages: Stages) -> str:
         return ""
     leading = stages[0][1]
     if leading.question.dimensions and not leading.outside_groups:
-        return "every difference is a group that a source lacks"
+        return "every difference is a group that is missing in a source"
     return ""

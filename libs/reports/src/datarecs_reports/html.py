@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: no address, no second request.
+"""The report as one self-contained HTML file: no address, no second request.
 
-Its own module because this is about the file: what a browser may do with it, how large it may be,
-that every foreign text is escaped. What it says is decided in `page` and `words`.
+This module decides the content policy, the size limit and the escaping of the file; `page` and
+`words` decide its content.
 """
 
 import base64
@@ -32,7 +32,7 @@ _AMOUNTS = (
     Amounts(browsed=0, differences=0, measures=20),
     Amounts(browsed=0, differences=0, measures=5),
 )
-"""What is tried in turn until the page is small enough: rows to browse shrink before samples."""
+"""Amounts tried in turn until the page is small enough: fewer browse rows before fewer samples."""
 
 
 @cache
@@ -50,7 +50,7 @@ def _environment() -> Environment:
         f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    """Nothing may be loaded or sent; the one style sheet and the one script are known by hash."""
+    """Nothing may be loaded or sent; the one style sheet and the one script are allowed by hash."""
     return made
 
 
@@ -65,16 +65,16 @@ def run_report(
     samples: bool,
     rows: Mapping[str, Sequence[DifferenceFacts]] | None = None,
 ) -> bytes:
-    """The page of a run that reached a verdict, below 2 MB.
+    """The page of a run with a verdict, below 2 MB.
 
     Args:
         document: its run.json.
-        run: the run as the API shows it; `folder` names where a local comparison lies.
-        samples: whether the reader may see values of rows; counts and totals always stand there.
-        rows: its stored differences by stage, to filter and sort; without them the samples.
+        run: the run as in the API; `folder` is the folder of a local comparison.
+        samples: whether the reader may see values of rows; counts and totals are always shown.
+        rows: its stored differences by stage, to filter and sort; without them, samples are shown.
 
     Raises:
-        DocumentUnreadableError: the document is no run.json.
+        DocumentUnreadableError: the document is not a run.json.
     """
     facts = run_facts(document, values=samples)
     shown = Shown(samples=samples, rows=rows or {})
@@ -92,7 +92,7 @@ def _rendered(facts: RunFacts, run: Mapping[str, object], amounts: Amounts, show
 
 
 def error_report(run: Mapping[str, object]) -> bytes:
-    """The page of a run without a verdict: what happened, how far it came, what to do."""
+    """The page of a run without a verdict: the cause, the reached steps, what to do."""
     page = ending_page(run)
     template = _environment().get_template("ending.html.j2")
     return template.render(page=page, no_verdict=NO_VERDICT).encode()
@@ -102,7 +102,7 @@ def index_page(title: str, rows: Sequence[IndexRow], skipped: Sequence[str]) -> 
     """The page of the runs of a folder, in the order given.
 
     Args:
-        title: of the folder.
+        title: name of the folder.
         rows: one for each run.
         skipped: a sentence for each folder that could not be read.
     """

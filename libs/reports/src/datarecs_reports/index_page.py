@@ -1,6 +1,6 @@
 """A page of runs: newest first, with outcome, counts, amount and a link to each report.
 
-Apart from the report because it shows many runs and the values of none.
+It shows many runs, without values of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ class IndexRow:
     """One run of a folder."""
 
     ended: str
-    """RFC 3339; empty where the run does not say."""
+    """RFC 3339; empty if the run has no time."""
     job: str
     outcome: str
-    """MATCHED, UNMATCHED, or ERRORED where no verdict lies beside the report."""
+    """MATCHED, UNMATCHED, or ERRORED if there is only a report without a run.json."""
     compared: str
     differing: str
     amount: str
     folder: str
-    """Relative to the page, for people."""
+    """Path relative to the page, for people."""
     link: str
-    """Relative to the page, as a URL; empty where no report lies there."""
+    """URL relative to the page; empty without a report."""
 
     @property
     def sign(self) -> str:
@@ -40,15 +40,15 @@ class IndexRow:
 
 
 def index_row(document: Mapping[str, object], *, folder: str, link: str) -> IndexRow:
-    """The line of a run that reached a verdict.
+    """The line of a run with a verdict.
 
     Args:
         document: its run.json.
-        folder: relative to the page.
-        link: to its report, relative to the page; empty where there is none.
+        folder: path relative to the page.
+        link: URL of its report relative to the page; empty without a report.
 
     Raises:
-        DocumentUnreadableError: the document is no run.json.
+        DocumentUnreadableError: the document is not a run.json.
     """
     facts = run_facts(document, values=False)
     screen = first_screen(facts, samples=False)
@@ -65,7 +65,7 @@ def index_row(document: Mapping[str, object], *, folder: str, link: str) -> Inde
 
 
 def ended_without_verdict(*, ended: str, folder: str, link: str) -> IndexRow:
-    """The line of a run that left a report and no run.json."""
+    """The line of a run with a report and without a run.json."""
     return IndexRow(
         ended=ended,
         job="",
@@ -79,6 +79,6 @@ def ended_without_verdict(*, ended: str, folder: str, link: str) -> IndexRow:
 
 
 def newest_first(rows: Sequence[IndexRow]) -> list[IndexRow]:
-    """By the moment a run ended, then by folder; runs that do not say it are last."""
+    """Sorts by end time, then by folder; runs without a time are last."""
     by_folder = sorted(rows, key=lambda row: row.folder)
     return sorted(by_folder, key=lambda row: row.ended, reverse=True)

@@ -1,7 +1,7 @@
-"""A job before its sources are known, in words: what its file alone says of a comparison.
+"""Texts about a job before its sources are opened: the declarations of its file.
 
-Apart from `plan_words`, which tells what was planned over the sources' columns: here no type, no
-row and no strategy is known yet. Whoever prints escapes what is not ours.
+`plan_words` has the texts of a plan with types, rows and strategies, which are unknown here. The
+caller escapes foreign text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _KEYED = frozenset({StageType.ROW, StageType.AGGREGATE, StageType.DIGEST})
 
 
 def source_parts(job: ReconciliationJob) -> list[PlanPart]:
-    """Every source: where it lies, what it is called here, what is left out."""
+    """Every source: its place, its columns, and the rows that are left out."""
     references = {job.reference_source, *(each.reference for each in job.stages)}
     return [
         PlanPart(
@@ -52,7 +52,7 @@ def _source(source: Source) -> Iterator[tuple[str, str]]:
 
 
 def stage_parts(job: ReconciliationJob) -> list[PlanPart]:
-    """Every stage in order: question, tolerances, policies and what follows from it."""
+    """Every stage in order: comparison, tolerances, policies and the next step."""
     return [
         PlanPart(title=f"stage {visible(each.name)}", lines=tuple(_stage(job, each)))
         for each in job.stages
@@ -67,8 +67,8 @@ def _stage(job: ReconciliationJob, stage: Stage) -> Iterator[tuple[str, str]]:
         for each in [one.measure for one in unit_measures(measure)] or [measure]:
             yield "measure", f"{_measured(stage, each)}: {_limits(stage, each, reference)}"
     if isinstance(stage.measures, str):
-        left_out = f" but {', '.join(map(visible, stage.except_))}" if stage.except_ else ""
-        yield "measure", f"every column that is no dimension{left_out}"
+        left_out = f" except {', '.join(map(visible, stage.except_))}" if stage.except_ else ""
+        yield "measure", f"every column that is not a dimension{left_out}"
     yield "against", visible(reference)
     for name, query in stage.queries.items():
         yield "query", f"{visible(name)}: {visible(query, most=4000)}"

@@ -1,6 +1,6 @@
-"""Stored differences as judging again needs them: few columns, read as arrays, a million at a time.
+"""Reads stored differences for a new verdict: few columns, as arrays, a million rows at a time.
 
-Apart from `stored_rows`, which restores every byte of a row and costs ten times as much.
+`stored_rows` instead restores every byte of a row and is ten times slower.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ _BATCH_ROWS = 100_000
 
 
 def judged_rows(parts: Iterable[Path]) -> Iterator[StoredRow]:
-    """The rows of some parts, in their order.
+    """The rows of the parts, in their order.
 
     Raises:
-        DifferencesUnreadableError: a file that is damaged or none of ours.
+        DifferencesUnreadableError: a file is damaged or not a difference file.
     """
     for path in parts:
         try:
@@ -31,7 +31,7 @@ def judged_rows(parts: Iterable[Path]) -> Iterator[StoredRow]:
                 for batch in stored_batches(file, most=_BATCH_ROWS, columns=_COLUMNS):
                     yield from _rows(batch)
         except (pa.ArrowException, OSError, KeyError) as cause:
-            raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
+            raise DifferencesUnreadableError(path, "the file cannot be read as Parquet") from cause
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[StoredRow]:
@@ -42,7 +42,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[StoredRow]:
 
 
 def _maps(column: pa.MapArray) -> Iterator[Mapping[str, str | None]]:
-    """Each row's map; a row without one has an empty one."""
+    """The map of each row; empty for a row without a map."""
     names, values = column.keys.to_pylist(), column.items.to_pylist()
     for first, last in pairwise(column.offsets.to_pylist()):
         yield dict(zip(names[first:last], values[first:last], strict=True))

@@ -1,7 +1,7 @@
 """A run as JUnit XML: one suite per stage, one case per measure and one for the keys.
 
-For pipelines that know tests and nothing else. Counts and gaps alone: no value of a row leaves by
-this way, so that it can be published wherever test results are.
+For pipelines that show test results. It has only counts and gaps and no values of rows, so it can
+be published with test results.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
 from datarecs_reports.words import class_words, missing_words, short_tolerance, skipped_words
 
 PRESENCE = "keys"
-"""The case that fails when a group is not in every source."""
+"""The case that fails if a group is missing in a source."""
 
 
 def run_junit(document: Mapping[str, object]) -> bytes:
-    """The suites of a run that reached a verdict.
+    """The suites of a run with a verdict.
 
     Raises:
-        DocumentUnreadableError: the document is no run.json.
+        DocumentUnreadableError: the document is not a run.json.
     """
     facts = run_facts(document)
     suites = [_suite(stage, facts) for stage in facts.stages]
@@ -30,10 +30,10 @@ def run_junit(document: Mapping[str, object]) -> bytes:
 
 
 def ending_junit(run: Mapping[str, object]) -> bytes:
-    """One suite with one case for a run without a verdict: an error, or skipped when cancelled.
+    """One suite with one case for a run without a verdict: an error, or skipped if cancelled.
 
     Args:
-        run: terminal, as the API shows it.
+        run: a terminal run as in the API.
     """
     job = str(run.get("job") or "comparison")
     suite = ET.Element("testsuite", name=_safe(job))
@@ -73,7 +73,7 @@ def _suite(stage: StageFacts, facts: RunFacts) -> ET.Element:
 def _cases(
     executed: Executed, sources: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, str] | None]]:
-    """Name of each case, and type and message of its failure."""
+    """The name of each case, with the type and message of its failure."""
     missing = ", ".join(missing_words(executed, sources))
     groups = f"{count(executed.counts.rows_compared)} groups: {missing}"
     yield PRESENCE, (("MISSING", groups) if executed.counts.unmatched_groups else None)
@@ -103,5 +103,5 @@ def _written(name: str, suites: Sequence[ET.Element]) -> bytes:
 
 
 def _safe(text: str, *, most: int = 500) -> str:
-    """Without anything that XML cannot hold."""
+    """The text without characters that XML does not allow."""
     return visible(text, most=most)

@@ -1,6 +1,6 @@
-"""The largest differences as lines of a first screen: key, values side by side, delta and kind.
+"""The largest differences as lines of a first screen: key, values of all sources, delta, kind.
 
-Apart from the tables, which show every column of one measure.
+The tables instead show every column of one measure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,22 +20,22 @@ MOST_LARGEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestLine:
-    """One of the largest differences. Texts are as sources wrote them: escape them."""
+    """One of the largest differences. Texts are as in the sources: escape them."""
 
     stage: str
     measure: str
-    """`rows` where a source lacks the group."""
+    """`rows` if the group is missing in a source."""
     key: tuple[tuple[str, str], ...]
     values: tuple[tuple[str, str], ...]
-    """By source; `missing` where it lacks the group."""
+    """By source; `missing` if the source does not have the group."""
     delta: str
-    """Other minus reference; empty where nothing can be subtracted."""
+    """Other minus reference; empty if values cannot be subtracted."""
     why: str
-    """What kind of difference it is: `outside`, `only in ledger`, `invalid value`."""
+    """The kind of difference: `outside`, `only in ledger`, `invalid value`."""
 
 
 def largest_lines(stages: Stages, sources: Sequence[str]) -> Iterator[LargestLine]:
-    """Of the first stage that stored any: measures that add up, then others, then missing keys."""
+    """Lines of the first stage with any: measures that add up, then others, then missing keys."""
     for name, executed in stages:
         rows = [row for row in executed.samples if row.is_break]
         if rows:
@@ -47,7 +47,7 @@ def largest_lines(stages: Stages, sources: Sequence[str]) -> Iterator[LargestLin
 
 
 def _one_per_group(rows: Sequence[DifferenceFacts]) -> list[DifferenceFacts]:
-    """The first difference of each group: five rows of a source, not five columns of one."""
+    """The first difference of each group, so that five lines are five groups, not one."""
     first: dict[tuple[str | None, ...], DifferenceFacts] = {}
     for row in rows:
         first.setdefault(row.key, row)

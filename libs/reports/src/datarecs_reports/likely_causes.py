@@ -1,7 +1,7 @@
-"""Hints of a stage from its stored differences, as they stand in a run.json.
+"""Hints of a stage from its stored differences, in the form of run.json.
 
-Apart from the rules, which are core's, because here files are read; `compare`, the worker and
-`explain` look at the same rows by this one way.
+Core has the rules; this module reads the files. `compare`, the worker and `explain` share it, so
+that they read the same rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,15 +17,15 @@ from datarecs_reports.stored_rows import smallest_breaks
 
 
 def stage_hints(run: SealedRun, stage: SealedStage, parts: Iterable[Path]) -> tuple[Hint, ...]:
-    """What the stored differences of a stage suggest, the most telling first.
+    """The hints from the stored differences of a stage, best first.
 
     Args:
-        run: that has the stage.
-        stage: executed.
+        run: the run of the stage.
+        stage: an executed stage.
         parts: Parquet files of its differences.
 
     Raises:
-        DifferencesUnreadableError: a file that is damaged or none of ours.
+        DifferencesUnreadableError: a file is damaged or not a difference file.
     """
     return hints(smallest_breaks(parts, stage, most=MAX_BREAKS), hint_stage(run, stage))
 
@@ -33,7 +33,7 @@ def stage_hints(run: SealedRun, stage: SealedStage, parts: Iterable[Path]) -> tu
 def hints_document(
     run: SealedRun, parts_of: Callable[[SealedStage], Iterable[Path]]
 ) -> dict[str, JsonValue]:
-    """The hints of every executed stage that has any, by the stage's name."""
+    """The hints of every executed stage with any, by the stage's name."""
     hints_by_stage = {
         stage.name: stage_hints(run, stage, parts_of(stage))
         for stage in run.stages

@@ -1,7 +1,7 @@
-"""Mails as bytes: headers, a text part and an HTML part that state the same facts.
+"""Mails as bytes: headers, a text part and an HTML part with the same facts.
 
-Apart from the words because this is about MIME: which headers stand, how they are encoded, that
-equal content gives equal bytes.
+This module decides the MIME structure: the headers, their encoding, and equal bytes for equal
+content. `mail_words` decides the texts.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from datarecs_reports.mail_words import MailWords, mail_words
 
 MAX_BYTES = 100 * 1024
 FIRST_ROWS = 200
-"""Rows of a table tried first; halved until the mail is small enough."""
+"""Most rows of a table at first; halved until the mail is small enough."""
 _HEADERS = HeaderRegistry()
 for _name in ("In-Reply-To", "References"):
     # As free text they would be folded into encoded words, and the thread would break.
@@ -36,7 +36,7 @@ for _name in ("In-Reply-To", "References"):
 def _environment(*, markup: bool) -> Environment:
     return Environment(
         loader=PackageLoader("datarecs_reports", "templates/mail"),
-        autoescape=markup,  # noqa: S701  the text part is no markup; the HTML part escapes
+        autoescape=markup,  # noqa: S701  the text part is not markup; the HTML part escapes
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -46,7 +46,7 @@ def _environment(*, markup: bool) -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailTemplates:
-    """The renderer of every mail."""
+    """Renders every mail."""
 
     sender: str
     """The From header, constant per deployment."""

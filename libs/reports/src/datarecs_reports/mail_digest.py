@@ -1,6 +1,6 @@
-"""What a digest and a notice say: one line per run, or what the platform reports of itself.
+"""The texts of a digest and of a notice: one line per run, or a message about the platform.
 
-Apart from the mails about one run, whose words follow from its outcome.
+`mail_words` has the texts of mails about one run.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def digest_words(content: DigestContent, *, base_url: str, most_rows: int) -> Ma
     Args:
         content: the runs.
         base_url: without trailing slash; every link starts with it.
-        most_rows: of the table; what is above is counted.
+        most_rows: most rows of the table; further rows are counted.
     """
     lines = sorted(content.lines, key=lambda line: (_SIGNS.index(_sign(line)), line.finalised_at))
     shares = {sign: sum(_sign(line) == sign for line in lines) for sign in _SIGNS}
@@ -103,7 +103,7 @@ def _link(line: DigestLine, base_url: str) -> Link:
 
 
 def notice_words(notice: Notice) -> MailWords:
-    """The words of a notice; it links to nothing, since what it is about needs a sign-in."""
+    """The words of a notice; it has no links, because its subject needs a sign-in."""
     sign = "●" if notice.is_good else "▲"
     return MailWords(
         subject=f"{PREFIX} {sign} {clean(notice.subject)}",

@@ -1,7 +1,7 @@
-"""The tables of a mail: what differs per measure, what is missing in each source, in exact figures.
+"""The tables of a mail: exact differences per measure, and missing groups per source.
 
-Apart from the sentences, because these are the facts of a report's first screen and stand in a
-mail of every kind; they come from the run's summary, so they contain no value of a row.
+Mails of every kind have these facts of a report's first screen; they come from the run's summary,
+so they contain no values of rows.
 """
 
 import unicodedata
@@ -15,7 +15,7 @@ from datarecs_reports.figures import amount, common_places, count
 
 _UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _NONE = "\N{EN DASH}"
-"""No total: it is unknown, or prices, rates or several currencies would be added up."""
+"""For no total: it is unknown, or it would add up prices, rates or several currencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,9 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers_from: int = 1
-    """Columns from here on are numbers, which stand at the right edge."""
+    """Columns from this index are numbers and right-aligned."""
     more: int = 0
-    """Rows that were cut."""
+    """Number of cut rows."""
 
 
 def clean(text: str) -> str:
@@ -43,17 +43,17 @@ def cut_table(
     *,
     numbers_from: int = 1,
 ) -> Table:
-    """The table with its first rows; the others are counted."""
+    """The table with its first rows; further rows are counted."""
     shown = tuple(rows[:most_rows])
     more = len(rows) - len(shown)
     return Table(title=title, head=head, rows=shown, numbers_from=numbers_from, more=more)
 
 
 def single_gap(summary: RunSummary | None) -> str | None:
-    """`-1,234.50 USD`: the difference of the totals, where the run has exactly one.
+    """`-1,234.50 USD`: the difference of the totals, if the run has exactly one.
 
-    None with several measures, units or sources, whose gaps must not be added up, and for totals
-    that agree: then the number of groups says more.
+    None with several measures, units or sources, because their gaps must not be added up. None for
+    equal totals, because then the number of groups is more useful.
     """
     gaps = [] if summary is None else [gap for gap in summary.measures or () if gap.gap is not None]
     names = {(gap.measure_name, gap.source, gap.unit) for gap in gaps}
@@ -62,12 +62,12 @@ def single_gap(summary: RunSummary | None) -> str | None:
 
 
 def with_unit(text: str, gap: MeasureGap) -> str:
-    """The amount with its currency or unit, where it has one."""
+    """The amount with its currency or unit, if it has one."""
     return text if gap.unit is None else f"{text} {clean(gap.unit)}"
 
 
 def difference_tables(summary: RunSummary, most_rows: int) -> Iterator[Table]:
-    """What differs per measure and what is missing per source, as far as there is any."""
+    """The tables of differences per measure and of missing groups per source, if any."""
     gaps = summary.measures or ()
     is_staged = len({gap.stage_name for gap in gaps}) > 1
     if gaps:
@@ -112,7 +112,7 @@ def _missing_row(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> tuple[str,
 
 
 def _missing_amounts(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> Iterator[str]:
-    """What the other side has in these groups, by measure."""
+    """The amounts of the other source in these groups, by measure."""
     for gap in gaps:
         if gap.stage_name != entry.stage_name:
             continue
@@ -129,21 +129,21 @@ _PATTERNS = {
     HintRule.SIGN_FLIP: "the sign is reversed",
     HintRule.CONSTANT_OFFSET: "values differ by a constant amount",
     HintRule.ZONE_SHIFT: "times differ by a time zone",
-    HintRule.ROUNDED: "one side is rounded",
+    HintRule.ROUNDED: "one source is rounded",
     HintRule.CUT: "digits are cut off",
-    HintRule.NULL_FOR_ZERO: "one side has NULL for zero",
-    HintRule.NULL_FOR_EMPTY: "one side has NULL for empty text",
+    HintRule.NULL_FOR_ZERO: "one source has NULL for zero",
+    HintRule.NULL_FOR_EMPTY: "one source has NULL for empty text",
     HintRule.CUT_TEXT: "texts are cut off",
-    HintRule.KEYS_MEET: "keys differ in spelling alone",
+    HintRule.KEYS_MEET: "keys differ only in spelling",
     HintRule.SWAPPED_MEASURES: "two columns are swapped",
     HintRule.DUPLICATED_LOAD: "rows were loaded twice",
     HintRule.LATE_WINDOW: "the newest rows have not arrived",
 }
-"""A pattern in words, without the values that show it."""
+"""Patterns in words, without values."""
 
 
 def cause_words(cause: LikelyCause) -> str:
-    """One sentence: the pattern, where it is, and how many differences follow it."""
+    """One sentence: the pattern, its place, and the number of its differences."""
     known = {rule.value: words for rule, words in _PATTERNS.items()}
     what = known.get(cause.pattern) or clean(cause.pattern)
     measure = "keys" if cause.measure_name == PRESENCE else clean(cause.measure_name)

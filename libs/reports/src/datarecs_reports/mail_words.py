@@ -1,7 +1,7 @@
-"""What a mail about a run says, in words: subject, sentences, numbers, tables, links.
+"""The content of a mail about a run: subject, sentences, numbers, tables, links.
 
-Both parts of a mail are rendered from this one value, so that they state the same facts; which
-words an outcome gets is decided here and nowhere else.
+Both parts of a mail are rendered from this value, so that they have the same facts. Only this
+module decides the words of an outcome.
 """
 
 from collections.abc import Iterator
@@ -36,16 +36,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailWords:
-    """Everything both parts show, in order."""
+    """The content of both parts, in order."""
 
     subject: str
     sign: str
-    """●, ▲ or ✖: an outcome is never told by colour alone."""
+    """●, ▲ or ✖, because colour alone must not show an outcome."""
     headline: str
     title: str
-    """What it is about: the job, or what a digest covers."""
+    """The subject: the job, or the runs of a digest."""
     edge: str
-    """Colour beside the words, readable on light and dark."""
+    """Colour of the edge, readable on light and dark."""
     sentences: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
@@ -54,7 +54,7 @@ class MailWords:
     links: tuple[Link, ...]
     footer: tuple[str, ...]
     unsubscribe: str = ""
-    """URL of the page that ends these mails; empty where there is none."""
+    """URL of the page to unsubscribe; empty if there is none."""
 
 
 EDGES = {"●": "#16a34a", "▲": "#ea580c", "✖": "#dc2626"}
@@ -66,7 +66,7 @@ def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWo
     Args:
         content: the facts.
         base_url: without trailing slash; every link starts with it.
-        most_rows: of each table; what is above is counted.
+        most_rows: most rows of each table; further rows are counted.
     """
     sign, headline = _headline(content)
     prefix = f"{PREFIX} [test]" if content.kind is MailKind.TEST else PREFIX
@@ -153,13 +153,14 @@ def _matched(content: MailContent) -> Iterator[str]:
         yield f"{sources}: {groups} groups, every measure within tolerance."
     before = content.background
     if content.kind is MailKind.RECOVERY and before.since:
-        first_mail = f"; the first mail said {before.alert_outcome}" if before.alert_outcome else ""
+        alert = before.alert_outcome
+        first_mail = f"; the first mail reported {alert}" if alert else ""
         runs = f"{before.runs} run" + ("s" if before.runs != 1 else "")
         yield f"It had differed since {instant(before.since)}, for {runs}{first_mail}."
 
 
 def _unmatched(content: MailContent) -> Iterator[str]:
-    yield "The comparison ran to its end and found differences."
+    yield "The comparison completed and found differences."
     differing = [stage.name for stage in content.stages if stage.result is RunResult.UNMATCHED]
     if differing:
         yield f"Stages that differ: {', '.join(map(clean, differing))}."
@@ -204,14 +205,14 @@ def _errored(content: MailContent) -> Iterator[str]:
             source = clean(content.failed_source) if content.failed_source else "A source"
             yield f"{source} could not be read."
         case _ if content.never_started:
-            yield "The run could not be submitted, so it was never started."
+            yield "The run could not be submitted, so it never started."
         case _:
             yield "The run ended without a verdict, and the cause is not classified."
     if content.error and content.error.message:
         yield f"Message: {clean(content.error.message)[:MAX_ERROR]}"
     yield NO_VERDICT
     if _code(content) == RunErrorCode.TIMED_OUT:
-        yield "Check the slowest source, narrow the window, or raise the deadline."
+        yield "Check the slowest source, compare fewer rows, or raise the deadline."
 
 
 def _facts(content: MailContent) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""The report as Markdown, for comments of a pull request and summaries of a pipeline.
+"""The report as Markdown, for comments on a pull request and summaries of a pipeline.
 
-Apart from the page because a code host sets the limits: 60 kB, no style, and text that must not
-become a link, a mention or another cell. What it says is decided in `words` and `tables`.
+A code host sets the limits: 60 kB, no style, and text that must not become a link, a mention or
+another cell. `words` and `tables` decide the content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ from datarecs_reports.words import (
 MAX_BYTES = 60_000
 _SIGNS = {"MATCHED": "●", "UNMATCHED": "▲"}
 _AMOUNTS = ((20, 200), (10, 100), (5, 50), (0, 20), (0, 5))
-"""Differences and measures per stage that are tried in turn until the text is small enough."""
+"""Numbers of differences and measures per stage, tried in turn until the text is small enough."""
 _MOST_WARNINGS = 20
 
 
 def run_markdown(document: Mapping[str, object], *, samples: bool) -> bytes:
-    """A run that reached a verdict, at most 60 kB in UTF-8.
+    """The report of a run with a verdict, at most 60 kB in UTF-8.
 
     Args:
         document: its run.json.
         samples: whether the reader may see values of rows.
 
     Raises:
-        DocumentUnreadableError: the document is no run.json.
+        DocumentUnreadableError: the document is not a run.json.
     """
     facts = run_facts(document, values=samples)
     written = b""
@@ -128,7 +128,7 @@ def _measures(executed: Executed, sources: Sequence[str], most: int) -> Iterator
 
 
 def _gap(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> str:
-    """Of every other source; named where there is more than one."""
+    """The gaps of the other sources, with names if there is more than one."""
     places = places_of(executed, measure)
     source_gaps = gaps(executed, measure, sources, places=places)
     if len(source_gaps) == 1:
@@ -210,5 +210,5 @@ _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>#|@!~$&"})
 
 
 def _prose(sentence: str) -> str:
-    """A sentence of ours in which foreign names may stand: nothing in it is a mark."""
+    """A sentence with foreign names, with all Markdown characters escaped."""
     return visible(sentence, most=2000).translate(_MARKS)

@@ -1,7 +1,7 @@
-"""What a finished run says about itself, as reports show it: run.json read once for every kind.
+"""The data of a finished run for reports: run.json, decoded once for all kinds of reports.
 
-Page and terminal show this one value, so they cannot differ. Values stay exact text; which words
-and separators they get is decided in `words` and `figures`.
+Page and terminal show the same value, so they cannot differ. Values stay exact text; `words` and
+`figures` decide words and separators.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinFacts:
-    """What made the read repeatable; which fields are set depends on the kind."""
+    """The pin of a source; the kind decides which fields are set."""
 
     kind: str
     database: str | None
     table: str | None
-    """Of a lake's catalog; `snapshot` is then its number."""
+    """Table of a lake's catalog; `snapshot` is then its snapshot number."""
     snapshot: str | None
     lsn: str | None
     taken_at: str | None
@@ -50,16 +50,16 @@ class SourceFacts:
     name: str
     kind: str
     place: Mapping[str, str]
-    """Connection, relation, query, path and filter, as far as they were given."""
+    """Connection, relation, query, path and filter, if declared."""
     pin: PinFacts
     columns: tuple[tuple[str, str], ...]
-    """Name and type of everything that was read."""
+    """Name and type of every column that was read."""
     read: Closure
     changes: tuple[SealedChange, ...]
     read_as: tuple[str, ...] = ()
-    """What was recognised in text files, or left out of them."""
+    """Format of text files, and lines left out of them."""
     notes: tuple[str, ...] = ()
-    """Why columns are text or values INVALID, with a value; empty for readers without values."""
+    """Why columns are text or values INVALID, with a value; empty if the reader may see none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class MeasureFacts:
     name: str
     tolerances: tuple[ToleranceFacts, ...]
     function: str | None
-    """None for `$rows`, which no job declares."""
+    """None for `$rows`, which jobs do not declare."""
     combine: str
     bound: str
     compare_to: str
@@ -86,28 +86,28 @@ class MeasureFacts:
     equal: int
     within_not_equal: int
     classes: Mapping[DifferenceClass, int]
-    """`outside` broken down; classes without a group are left out."""
+    """`outside` by class; classes without groups are left out."""
     gaps: tuple[str | None, ...]
     """By source."""
     totals: tuple[str | None, ...]
     waterfall: tuple[Waterfall | None, ...]
-    """By source; empty entries where the measure has no total."""
+    """By source; empty entries if the measure has no total."""
     max_abs_delta: str | None
     has_total: bool = True
-    """Values are added up, so that there is a gap unless it is unknown."""
+    """Whether values are added up, so that there is a gap unless it is unknown."""
     types: tuple[str | None, ...] = ()
-    """What is compared, by source; empty where the document does not say."""
+    """The compared columns, by source; empty if the document does not have them."""
     unreadable: tuple[int, ...] = ()
     not_finite: tuple[int, ...] = ()
-    """Values by source for which totals are unknown."""
+    """Number of values by source that make totals unknown."""
     adds_up: bool = True
-    """Its total over all groups is an amount that people may read."""
+    """Whether its total over all groups is a meaningful amount."""
     mixed_by: str | None = None
-    """The compared column that holds currencies or units, which the key does not name."""
+    """The compared column with currencies or units that are not in the key."""
 
     @property
     def counts_rows(self) -> bool:
-        """A number of rows, which has no currency."""
+        """Whether it is a number of rows, which has no currency."""
         return self.function in (None, "count")
 
     @property
@@ -126,12 +126,12 @@ class DimensionFacts:
     types: tuple[str, ...] = ()
     """By source."""
     is_unit: bool = False
-    """Holds the currency or unit of the amounts."""
+    """Whether the column has the currency or unit of the amounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceFacts:
-    """One stored difference. Its values are by source; a source without the group is absent."""
+    """One stored difference. Its values are by source, without sources that miss the group."""
 
     break_id: str
     measure: str
@@ -145,7 +145,7 @@ class DifferenceFacts:
     deltas: Mapping[str, str | None]
     delta_percent: Mapping[str, str | None]
     raw_keys: Mapping[str, str | None] = field(default_factory=dict)
-    """By source the key as it is written there, where that is not the key that was compared."""
+    """The key as written in a source, if it is not the compared key; by source."""
 
     @property
     def is_missing(self) -> bool:
@@ -154,7 +154,7 @@ class DifferenceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintFacts:
-    """A likely cause with its evidence; no part of the proof."""
+    """A likely cause with its evidence; not part of the proof."""
 
     rule: str
     measure: str
@@ -166,12 +166,12 @@ class HintFacts:
     examples: tuple[str, ...]
     """Break ids."""
     declare: str
-    """The line of a job that would say so."""
+    """The line of a job that declares it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyFacts:
-    """How a stage was really compared, and why not otherwise."""
+    """The strategy of a stage, and the reasons against the others."""
 
     chosen: str
     rejected: tuple[tuple[str, str], ...]
@@ -191,9 +191,9 @@ class QuestionFacts:
     accept: Mapping[str, str]
     warn_at: Mapping[str, str]
     schema: SchemaPolicy | None
-    """Of a schema stage alone."""
+    """Only for a schema stage."""
     hashed: tuple[tuple[str, Mapping[str, str]], ...]
-    """Of a digest stage: columns behind the fingerprints, with their rules."""
+    """Only for a digest stage: the columns of the fingerprints, with their rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class ConfirmedFacts:
 
     resolved: int
     first: StageCounts
-    """Before any recheck."""
+    """Number of differing groups before the first recheck."""
     rechecks: int
 
     @property
@@ -213,7 +213,7 @@ class ConfirmedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """What a stage asked and found."""
+    """The declaration and the result of a stage."""
 
     result: str
     acceptance: str
@@ -225,13 +225,13 @@ class Executed:
     samples: tuple[DifferenceFacts, ...]
     hints: tuple[HintFacts, ...]
     strategy: StrategyFacts | None
-    """None where the document does not say."""
+    """None if the document does not have it."""
     confirmed: ConfirmedFacts | None = None
-    """None where nothing was looked at again."""
+    """None without a recheck."""
     unreadable: tuple[Unreadable, ...] = ()
-    """Examples; none where values may not be shown."""
+    """Examples; none if values may not be shown."""
     units: tuple[UnitResult, ...] = ()
-    """By currency or unit, of those with a difference; empty where the key names none."""
+    """Currencies or units with a difference; empty if the key has none."""
 
     @property
     def matched(self) -> bool:
@@ -239,16 +239,16 @@ class Executed:
 
     @property
     def has_units(self) -> bool:
-        """A dimension holds the currency or unit, so that amounts of all groups are not added."""
+        """Whether a dimension is the currency or unit, so that amounts are not added over all."""
         return any(each.is_unit for each in self.question.dimensions)
 
     def is_by_unit(self, measure: MeasureFacts) -> bool:
-        """The measure has a total in each currency or unit, and none over all of them."""
+        """Whether the measure has a total in each currency or unit, and none over all."""
         return self.has_units and not measure.counts_rows
 
     @property
     def outside_groups(self) -> int:
-        """Groups of every source with some measure outside its tolerance."""
+        """Groups in every source with a measure outside its tolerance."""
         return self.counts.rows_unmatched - self.counts.unmatched_groups
 
 
@@ -266,16 +266,16 @@ class WarningFacts:
     code: str
     message: str
     where: tuple[str, ...]
-    """Stage, source and column, as far as they apply."""
+    """Stage, source and column, if they apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run that reached a verdict."""
+    """A run with a verdict."""
 
     job: str
     run: Part
-    """Ids, attempt, times, execution: of this run alone."""
+    """Ids, attempt, times and execution of this run."""
     result: str
     acceptance: str
     proof_hash: str
@@ -289,7 +289,7 @@ class RunFacts:
     stages: tuple[StageFacts, ...]
     samples_cut: bool
     merkle_root: str | None
-    """Of `proof: rows`."""
+    """The Merkle root, only with `proof: rows`."""
 
     @property
     def source_names(self) -> tuple[str, ...]:

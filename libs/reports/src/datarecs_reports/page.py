@@ -1,7 +1,7 @@
-"""What stands on a report's page, section by section, ready to be set out.
+"""The content of a report's page, section by section, for the template.
 
-Apart from the template so that what a page says can be tested without its markup, and from the
-tables because this is about the run: its verdict, who asked, what was read, how to ask again.
+Tests check the content without markup. This module has the content about the run: its verdict, its
+trigger, its sources and the commands to repeat it; `tables` has the tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,19 +44,19 @@ from datarecs_reports.words import (
 
 MATCHED, UNMATCHED = ("●", "MATCHED"), ("▲", "UNMATCHED")
 MAX_LINES = 200
-"""Warnings and relaxations that are listed."""
+"""Most warnings and relaxations to list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """How much of everything a page shows; lowered until the page is small enough."""
+    """Limits of a page's content; lowered until the page is small enough."""
 
     differences: int = 20
-    """Rows of a difference table."""
+    """Most rows of a difference table."""
     measures: int = 500
-    """Rows of a measure table."""
+    """Most rows of a measure table."""
     browsed: int = MOST_ROWS
-    """Rows of the tables to filter and sort, over all stages."""
+    """Most rows of the tables to filter and sort, over all stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintLine:
-    """A likely cause, ready to be read."""
+    """A likely cause as texts."""
 
     where: str
     what: str
@@ -93,18 +93,18 @@ class StagePage:
     patterns: tuple[PatternRow, ...] = ()
     differences: tuple[DifferenceTable, ...] = ()
     truncated: str = ""
-    """How many of how many differences are stored, where not all of them are."""
+    """How many of how many differences are stored, if not all are."""
     strategy: str = ""
     waterfalls: tuple[WaterfallPage, ...] = ()
     browse: BrowseTable | None = None
     export: str = ""
-    """The command that writes all of its differences into a file."""
+    """The command that writes all its differences to a file."""
     hints: tuple[HintLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Everything the page of a run with a verdict shows, in order."""
+    """The content of the page of a run with a verdict, in order."""
 
     title: str
     sign: str
@@ -112,11 +112,11 @@ class Page:
     reason: str
     first: FirstPage
     tiles: tuple[Tile, ...]
-    """Of the stage whose counts stand first."""
+    """The counts of the first stage on the page."""
     tiles_of: str
-    """Its name; empty where the run has one stage."""
+    """The name of this stage; empty if the run has one stage."""
     when: str
-    """When the run ended and who asked for it, on one line."""
+    """The end time and the requester of the run, on one line."""
     head: Facts
     sources: tuple[SourcePage, ...]
     source_names: tuple[str, ...]
@@ -129,27 +129,27 @@ class Page:
     """Commands to copy."""
     proof: Facts
     samples: str
-    """Why sample rows are absent or fewer; empty where nothing was left out."""
+    """Why sample rows are missing or fewer; empty if none are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a reader may see of values."""
+    """The values that a reader may see."""
 
     samples: bool
-    """Any of them; counts and totals always stand there."""
+    """Whether the reader may see values at all; counts and totals are always shown."""
     rows: Mapping[str, Sequence[DifferenceFacts]] = field(default_factory=dict)
-    """Stored differences by stage, the largest of them; empty where nobody read them."""
+    """The largest stored differences by stage; empty if they were not read."""
 
 
 def page_of(facts: RunFacts, run: Mapping[str, object], *, amounts: Amounts, shown: Shown) -> Page:
-    """The page of a run that reached a verdict.
+    """The page of a run with a verdict.
 
     Args:
-        facts: of its run.json.
-        run: the run as the API shows it; for the times and names that run.json does not hold.
-        amounts: how much is shown.
-        shown: what the reader may see of values.
+        facts: from its run.json.
+        run: the run as in the API, for times and names that are not in run.json.
+        amounts: limits of the content.
+        shown: the values that the reader may see.
     """
     sign, word = MATCHED if facts.matched else UNMATCHED
     screen = first_screen(facts, samples=shown.samples)
@@ -232,7 +232,7 @@ def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, shown: Shown) -
 def _browse(
     name: str, executed: Executed, sources: Sequence[str], amounts: Amounts, shown: Shown
 ) -> BrowseTable | None:
-    """The stored differences that the file carries; samples where nobody read the stored ones."""
+    """The stored differences in the file; samples if the stored ones were not read."""
     if not shown.samples or not amounts.browsed:
         return None
     rows = shown.rows.get(name) or executed.samples
@@ -246,7 +246,7 @@ def _truncated(facts: RunFacts, stage: str) -> str:
         for each in facts.warnings
         if each.code == BREAKS_TRUNCATED and stage in each.where
     )
-    return next(messages, "not every difference is stored")
+    return next(messages, "not all differences are stored")
 
 
 def _hint(hint: HintFacts) -> HintLine:
@@ -262,13 +262,13 @@ def _hint(hint: HintFacts) -> HintLine:
 
 
 def _measure_label(name: str, function: str | None) -> str:
-    """`amount (sum)`; plain values need no function."""
+    """`amount (sum)`; the name alone for plain values."""
     shown = visible(name)
     return shown if function in (None, "value") else f"{shown} ({function})"
 
 
 def _tiles(executed: Executed, sources: Sequence[str]) -> tuple[Tile, ...]:
-    """Groups by how they ended; where the stage knows no groups, rows by source."""
+    """Numbers of groups by outcome; for a stage without groups, rows by source."""
     counts = executed.counts
     if not executed.question.dimensions:
         named = zip(counts.source_row_counts, sources, strict=True)
@@ -302,14 +302,14 @@ def _recheck_tiles(executed: Executed) -> Iterator[Tile]:
     confirmed = executed.confirmed
     if confirmed is not None:
         note = f"of {count(confirmed.initial_differences)} that differed at first"
-        yield Tile(label="Agreed when read again", figure=count(confirmed.resolved), note=note)
+        yield Tile(label="Agreed after recheck", figure=count(confirmed.resolved), note=note)
 
 
 def _samples_note(facts: RunFacts, amounts: Amounts, *, samples: bool) -> str:
     if facts.matched:
         return ""
     if not samples:
-        return "Values are left out, because whoever asked for this page may not read them."
+        return "Values are left out, because you have no permission to read them."
     if amounts.differences == 0:
         return "Values are left out, because the page would be too large with them."
     if facts.samples_cut or amounts.differences < Amounts().differences:

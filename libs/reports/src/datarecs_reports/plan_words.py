@@ -1,7 +1,7 @@
-"""A plan before its run, in words: what is read, how it is compared, what is left out and why.
+"""Texts about a plan before its run: reads, comparisons, and what is left out and why.
 
-Apart from `words`, which tells what a run found: a plan knows types, casts and strategies that a
-proof does not, and no number yet. Names come from jobs and sources; whoever prints escapes them.
+`words` has the texts of a finished run. A plan has types, casts and strategies that a proof does
+not have, and no results. Names come from jobs and sources; the caller escapes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,19 +40,19 @@ from datarecs_reports.words import (
 )
 
 NEXT = {
-    OnUnmatched.CONTINUE: "the next stage is executed whatever this one finds",
-    OnUnmatched.STOP: "when it is unmatched, later stages are skipped (STOPPED_BY)",
-    OnUnmatched.ESCALATE: "the next stage sees only the groups that differ here",
+    OnUnmatched.CONTINUE: "the next stage is always executed",
+    OnUnmatched.STOP: "if this stage is UNMATCHED, later stages are skipped (STOPPED_BY)",
+    OnUnmatched.ESCALATE: "the next stage reads only the groups that differ here",
 }
 _SHOWN_FILES, _SHOWN_COLUMNS = 5, 40
 NO_STATEMENTS: Mapping[str, Sequence[tuple[str, str]]] = {}
 Lines = tuple[tuple[str, str], ...]
-"""Label and text; a label may stand several times."""
+"""Label and text; a label may repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPart:
-    """A source or a stage of a plan, to be set out line by line."""
+    """A source or a stage of a plan, line by line."""
 
     title: str
     lines: Lines
@@ -60,7 +60,7 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A measure as `tolerance_words` takes it."""
+    """A measure in the form for `tolerance_words`."""
 
     name: str
     tolerances: tuple[ToleranceFacts, ...]
@@ -71,11 +71,11 @@ class Question:
 
 
 def source_parts(plan: ComparisonPlan, statements: Sequence[str | None]) -> list[PlanPart]:
-    """Every source with its place, pin, rows, columns and the SQL that reads it.
+    """Every source with its place, pin, rows, columns and SQL.
 
     Args:
-        plan: of a job.
-        statements: SQL by source; None where files are read.
+        plan: the plan of a job.
+        statements: SQL by source; None for files.
     """
     references = {stage.reference for stage in plan.stages}
     return [
@@ -111,7 +111,7 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _read_as(scan: Scan) -> Iterator[tuple[str, str]]:
-    """What was recognised in text files, and values that decide the type of a column."""
+    """The format of text files, and values that decide the type of a column."""
     for line in scan.schema.read_as:
         yield "as", visible(line, most=400)
     for note in scan.schema.notes:
@@ -119,7 +119,7 @@ def _read_as(scan: Scan) -> Iterator[tuple[str, str]]:
 
 
 def _readers(ranges: Ranges | None) -> str:
-    """Of rows; groups, and rows of given keys, one reader asks for."""
+    """The readers of rows; one reader reads groups, and rows of given keys."""
     if ranges is None or ranges.count == 1:
         return f"one reader: {ranges.reason}" if ranges is not None else "one reader"
     by = "blocks (ctid)" if ranges.by is None else f"column {visible(ranges.by)}"
@@ -150,7 +150,7 @@ def _expected(scan: Scan) -> str:
 
 
 def _columns(scan: Scan) -> Iterator[str]:
-    """Only those that some stage needs."""
+    """Only the columns that a stage needs."""
     natives = {each.name: _written(each) for each in scan.schema.columns}
     for column in scan.columns[:_SHOWN_COLUMNS]:
         native = natives.get(column.physical or "", "")
@@ -165,13 +165,13 @@ def _columns(scan: Scan) -> Iterator[str]:
 
 
 def _written(column: SourceColumn) -> str:
-    """The source's word for the type, with the declared format of dates."""
+    """The source's name of the type, with the declared format of dates."""
     written = column.date_format
     return f"{column.native_type} {written}" if written else column.native_type
 
 
 def limit_words(limits: Limits) -> str:
-    """What a source may cost."""
+    """The limits of a source."""
     statement = f"{_minutes(limits.statement_timeout)} per statement"
     return ", ".join((f"{count(limits.max_rows)} rows", size(limits.max_bytes), statement))
 
@@ -183,11 +183,11 @@ def _minutes(length: timedelta) -> str:
 def stage_parts(
     plan: ComparisonPlan, statements: Mapping[str, Sequence[tuple[str, str]]] = NO_STATEMENTS
 ) -> list[PlanPart]:
-    """Every stage in order: question, tolerances, policies, strategy and what follows from it.
+    """Every stage in order: comparison, tolerances, policies, strategy and the next step.
 
     Args:
         plan: of a job.
-        statements: by stage, sources that deliver groups, with the SQL for them.
+        statements: by stage, the SQL of sources that deliver groups.
     """
     return [
         PlanPart(
@@ -223,19 +223,19 @@ def _stage(stage: StagePlan, statements: Sequence[tuple[str, str]]) -> Iterator[
         limits = stage.confirm
         times = "once" if limits.attempts == 1 else f"up to {counted(limits.attempts, 'time')}"
         unless = f"unless more than {counted(limits.max_keys, 'group')} differ"
-        rule = f"what differs is read again {times}, {_minutes(limits.after)} apart, {unless}"
+        rule = f"differing groups are read again {times}, after {_minutes(limits.after)}, {unless}"
         yield "confirm", rule
     yield "then", NEXT[stage.on_unmatched]
 
 
 def _effort(effort: Effort) -> str:
     many = effort.partitions
-    cut = "as rows and cores ask for" if many is None else f"into {counted(many, 'partition')}"
-    return f"cut {cut}, at most {size(effort.spill)} of disk for intermediate data"
+    cut = "partitions by rows and cores" if many is None else counted(many, "partition")
+    return f"{cut}, at most {size(effort.spill)} of disk for intermediate data"
 
 
 def _strategy(stage: StagePlan, statements: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """How it is compared, why not otherwise, and what databases are asked for instead of rows."""
+    """The strategy, the reasons against others, and the queries of databases for groups."""
     yield (
         "strategy",
         f"{stage.strategy.chosen} (`execution.strategy` is {stage.strategy.requested})",
@@ -261,7 +261,7 @@ def _question(measure: MeasurePlan) -> Question:
 
 
 def _measured(measure: MeasurePlan) -> str:
-    """`total_amount, sum of amount`; of plain values the name alone."""
+    """`total_amount, sum of amount`; the name alone for plain values."""
     columns = sorted({each.column for each in measure.inputs if each is not None})
     name = visible(measure.name)
     if measure.function is Function.VALUE:
@@ -271,7 +271,7 @@ def _measured(measure: MeasurePlan) -> str:
 
 
 def relaxation_lines(plan: ComparisonPlan) -> list[str]:
-    """Every declared departure from strict equality, and every type that is brought to another."""
+    """Every declared exception from strict equality, and every conversion of types."""
     lines: dict[str, None] = {}
     for stage in plan.stages:
         parts: list[DimensionPlan | MeasurePlan] = [*stage.row_dimensions, *stage.row_measures]
@@ -284,7 +284,7 @@ def relaxation_lines(plan: ComparisonPlan) -> list[str]:
 
 
 def masked_columns(plan: ComparisonPlan) -> list[str]:
-    """Columns of which no clear value is stored or shown."""
+    """Columns with masked values."""
     parts: list[DimensionPlan | MeasurePlan] = []
     for stage in plan.stages:
         parts += [*stage.row_dimensions, *stage.row_measures]
@@ -292,7 +292,7 @@ def masked_columns(plan: ComparisonPlan) -> list[str]:
 
 
 def _coercions(stage: StagePlan, part: DimensionPlan | MeasurePlan) -> Iterator[str]:
-    """Where a column does not meet itself in the type that its source delivers."""
+    """Columns that are compared in another type than that of their source."""
     inputs = [
         (source, each)
         for source, each in zip(stage.sources, part.inputs, strict=True)
@@ -305,7 +305,7 @@ def _coercions(stage: StagePlan, part: DimensionPlan | MeasurePlan) -> Iterator[
     kinds = {str(each.result) for _, each in inputs}
     if len(kinds) > 1:
         met = ", ".join(f"{each.result} in {visible(source)}" for source, each in inputs)
-        yield f"⚠ {visible(part.name)} meets as {met}; equal numbers are equal in any of them"
+        yield f"⚠ {visible(part.name)} is {met}; equal numbers are equal in all these types"
 
 
 def _changed(name: str, source: str, each: InputPlan) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""What a page says of the run itself: when, who, ids and hashes, and how to ask again.
+"""Lines of a page about the run: times, requester, ids, hashes, and commands to repeat it.
 
-Apart from the page because runs without a verdict have the same lines.
+Pages of runs with and without a verdict share them.
 """
 
 import json
@@ -13,13 +13,13 @@ from datarecs_reports.model import RunFacts
 
 
 def text_of(run: Mapping[str, object], name: str) -> str | None:
-    """A field of the run as text; None where it is absent or empty."""
+    """A field of the run as text; None if it is missing or empty."""
     value = run.get(name)
     return None if value in (None, "") else str(value)
 
 
 def when(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Triggered, started, ended, how long: as far as it came."""
+    """Times of trigger, start and end, and the duration, if reached."""
     for label, name in (
         ("Triggered", "created_at"),
         ("Started", "started_at"),
@@ -34,12 +34,12 @@ def when(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def who(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """The run's id and who asked for it."""
+    """The run's id and its requester."""
     if run_id := text_of(run, "run_id"):
         yield "Run", run_id
     if by := text_of(run, "triggered_by"):
         mode = text_of(run, "mode")
-        yield "Asked by", visible(by) + (f" ({mode.lower()})" if mode else "")
+        yield "Requested by", visible(by) + (f" ({mode.lower()})" if mode else "")
 
 
 def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -64,15 +64,16 @@ def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str
 
 
 def ended_line(facts: RunFacts, run: Mapping[str, object]) -> str:
-    """`Ended 2026-11-20 06:14:03 UTC · took 2.92 s · asked by ana (immediate)`."""
+    """`Ended 2026-11-20 06:14:03 UTC · took 2.92 s · requested by ana (immediate)`."""
     times = {**facts.run.maybe_part("times").content, **_non_null_fields(run)}
     named = {**dict(when(times)), **dict(who(run))}
-    parts = [f"{label} {named[label]}" for label in ("Ended", "Took", "Asked by") if label in named]
+    labels = ("Ended", "Took", "Requested by")
+    parts = [f"{label} {named[label]}" for label in labels if label in named]
     return " · ".join(parts)
 
 
 def export_command(run: Mapping[str, object], stage: str) -> str:
-    """The line that writes every difference of a stage; empty where no place is known."""
+    """The command that writes all differences of a stage; empty without a folder or id."""
     place = text_of(run, "folder") or text_of(run, "run_id")
     return "" if place is None else shlex.join(["datarecs", "export", place, "--stage", stage])
 
@@ -82,13 +83,13 @@ def _non_null_fields(run: Mapping[str, object]) -> dict[str, object]:
 
 
 def _plain(written: str) -> str:
-    """A parameter's canonical JSON as a person reads it."""
+    """A parameter's canonical JSON as text for people."""
     value = json.loads(written)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def commands(facts: RunFacts, run: Mapping[str, object]) -> tuple[str, ...]:
-    """The line that asks the same question again, and the one that shows every difference."""
+    """The command that repeats the run, and the command that shows its differences."""
     command = facts.run.maybe("command")
     if command is not None:
         return (command,)

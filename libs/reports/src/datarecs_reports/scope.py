@@ -1,6 +1,6 @@
-"""What was read: place, pin, columns and rows of each source, ready to be set out.
+"""The reads of a run: place, pin, columns and rows of each source, as texts.
 
-Apart from the page because this is the auditor's part: it must let anybody find the same bytes.
+An auditor must be able to find the same bytes with these texts.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from datarecs_reports.figures import count, counted, instant, size, visible
 from datarecs_reports.model import RunFacts, SourceFacts
 
 MAX_FILES, MAX_COLUMNS = 8, 30
-"""Of a source, that are listed; the rest is counted."""
+"""Most columns of a source to list; the others are counted."""
 MAX_SQL = 1000
 Facts = tuple[tuple[str, str], ...]
 
@@ -27,7 +27,7 @@ class SourcePage:
 
 
 def source_page(facts: RunFacts, source: SourceFacts) -> SourcePage:
-    """Where a source was read, at which pin, and what became of its rows."""
+    """The place, the pin and the numbers of rows of a source."""
     references = {stage.executed.question.reference for stage in facts.stages if stage.executed}
     read = source.read
     left_out = [
@@ -58,7 +58,7 @@ def _columns(source: SourceFacts) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Paths as they are, queries without their line breaks."""
+    """Paths unchanged, queries without line breaks."""
     return visible(" ".join(text.split()), most=MAX_SQL)
 
 

@@ -1,7 +1,7 @@
-"""Stored differences a batch at a time, of so many bytes whatever their texts hold.
+"""Reads stored differences in batches with a limit in bytes, for rows with texts of any length.
 
-Apart from the readers because rows of forty kilobytes and rows of forty bytes lie in the same kind
-of file, and nobody who reads them may take memory by their number alone.
+Files may have rows of forty kilobytes or of forty bytes, so the number of rows alone cannot limit
+memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 BATCH_BYTES = 2**24
-"""Of a batch, about, by what the file says of its row groups."""
+"""Approximate bytes of a batch, from the metadata of the row groups."""
 MOST_CHARACTERS = 500
-"""Of a text that is only looked at."""
+"""Most characters of a text that is only compared."""
 _HASH_DIGITS = 8
 
 
 def stored_batches(
     file: pq.ParquetFile, *, most: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in order, at most so many at a time, and fewer where they are large."""
+    """The rows of a file in order, at most so many per batch, and fewer if they are large."""
     groups = [file.metadata.row_group(at) for at in range(file.num_row_groups)]
     widest = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=1)
     rows = max(1, min(most, int(BATCH_BYTES / max(widest, 1))))
@@ -29,11 +29,11 @@ def stored_batches(
 
 
 def with_short_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The same rows whose long texts are cut; what was cut is told apart by its hash.
+    """The same rows with long texts cut; a hash distinguishes cut texts.
 
     Args:
         table: stored rows.
-        names: of columns that map sources to texts.
+        names: names of columns that map sources to texts.
     """
     for name in names:
         if name not in table.column_names:
@@ -46,7 +46,7 @@ def with_short_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 def _short_maps(maps: pa.MapArray) -> pa.MapArray:
     items = maps.items
-    # Without a value of Python: Arrow would import pandas for it, in every small comparison.
+    # No Python value, because Arrow would import pandas for it in every small comparison.
     if (pc.max(pc.utf8_length(items)).as_py() or 0) <= MOST_CHARACTERS:
         return maps
     is_long = pc.fill_null(pc.greater(pc.utf8_length(items), MOST_CHARACTERS), fill_value=False)
@@ -57,6 +57,6 @@ def _short_maps(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _cut(text: str) -> str:
-    """Its beginning, its length, and a hash: two texts stay equal or different, and look it."""
+    """Its beginning, its length and a hash, so that different texts stay different."""
     digest = sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
     return f"{text[:MOST_CHARACTERS]}… ({len(text):,} characters, {digest})"

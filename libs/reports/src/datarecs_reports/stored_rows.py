@@ -1,7 +1,7 @@
-"""Difference files read back as the differences they were written from, exact and one by one.
+"""Reads difference files as the exact differences that were written, one by one.
 
-Apart from `differences`, which filters and ranks what people look at: here every row counts, and
-digests and new judgements are made of them.
+`differences` filters and ranks rows for people; this module reads every row, for digests and new
+verdicts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,33 +30,33 @@ _COLUMNS = frozenset(difference_schema(()).names) - {"sort_delta"}
 
 
 class DifferencesUnreadableError(DatarecsError):
-    """A file among stored differences that is none, or is damaged."""
+    """A file of stored differences is damaged or not a difference file."""
 
     code = StorageCode.BLOB_CORRUPT
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: no file of differences: {reason}")
+        super().__init__(f"{path}: not a file of differences: {reason}")
         self.path = path
 
 
 def parts_of(differences: Path, stage: str) -> list[Path]:
-    """The Parquet parts of a stage, sorted by name; none when nothing was stored."""
+    """The Parquet parts of a stage, sorted by name; none if nothing was stored."""
     return sorted((differences / f"stage={segment(stage)}").glob("part-*.parquet"))
 
 
 def read_rows(
     parts: Iterable[Path], stage: SealedStage, sources: tuple[str, ...], *, masked: bool = False
 ) -> Iterator[Difference]:
-    """Every stored row of a stage, batch by batch, with its key encoded as it was.
+    """Every stored row of a stage, batch by batch, with the original encoding of its key.
 
     Args:
         parts: Parquet files of one stage.
-        stage: as run.json seals it.
-        sources: of the run, in its order.
-        masked: some part of the key is masked, so its encoding is that of the texts.
+        stage: the stage in run.json.
+        sources: names of the sources, in the order of the run.
+        masked: a part of the key is masked, so its encoding is that of the texts.
 
     Raises:
-        DifferencesUnreadableError: a file that is damaged or none of ours.
+        DifferencesUnreadableError: a file is damaged or not a difference file.
     """
     names = [each.name for each in stage.dimensions]
     form = key_form([each.types[0] if each.types else "text" for each in stage.dimensions], sources)
@@ -68,7 +68,7 @@ def read_rows(
                     _check_typed(form, row, typed, record.get("key_encoded"))
                 yield row
         except (pa.ArrowException, OSError) as cause:
-            raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
+            raise DifferencesUnreadableError(path, "the file cannot be read as Parquet") from cause
         except (ValueError, InvalidOperation, KeyError, TypeError) as cause:
             raise DifferencesUnreadableError(path, str(cause)) from cause
 
@@ -76,13 +76,13 @@ def read_rows(
 def smallest_breaks(
     parts: Iterable[Path], stage: SealedStage, *, most: int
 ) -> Iterator[Difference]:
-    """Of every measure, and file, the breaks with the smallest ids, at most so many.
+    """The breaks with the smallest ids, at most so many per measure and file.
 
-    By Arrow, so that a million stored rows take a second. Long texts are cut, and marked: rows are
-    compared with each other here, and never stored or exported.
+    Arrow selects them, so a million stored rows take a second. Long texts are cut and marked; these
+    rows are only compared with each other, never stored or exported.
 
     Raises:
-        DifferencesUnreadableError: a file that is damaged or none of ours.
+        DifferencesUnreadableError: a file is damaged or not a difference file.
     """
     names = [each.name for each in stage.dimensions]
     for path in parts:
@@ -92,13 +92,13 @@ def smallest_breaks(
             for record in breaks.to_pylist():
                 yield _difference(record, names, None)
         except (pa.ArrowException, OSError) as cause:
-            raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
+            raise DifferencesUnreadableError(path, "the file cannot be read as Parquet") from cause
         except (ValueError, InvalidOperation, KeyError, TypeError) as cause:
             raise DifferencesUnreadableError(path, str(cause)) from cause
 
 
 def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
-    """Per measure, over the batches of one file; the rest is forgotten on the way."""
+    """Select them per measure over the batches of one file, without keeping the other rows."""
     by_measure: dict[str, pa.Table] = {}
     for batch in stored_batches(file, most=10 * _BATCH_ROWS):
         table = with_short_texts(with_text_keys(pa.Table.from_batches([batch])), _TEXT_MAPS)
@@ -118,18 +118,18 @@ def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
 
 
 def _records(path: Path) -> Iterator[tuple[Mapping[str, object], object]]:
-    """Each row with its key as text, and the typed key that Spark stores beside it."""
+    """Each row with its key as text and the typed key of Spark."""
     with pq.ParquetFile(path) as file:
         absent = _COLUMNS - set(file.schema_arrow.names)
         if absent:
-            raise ValueError(f"it has no column {min(absent)}")
+            raise ValueError(f"the column {min(absent)} is missing")
         for batch in stored_batches(file, most=_BATCH_ROWS):
             table = with_text_keys(pa.Table.from_batches([batch]))
             yield from zip(table.to_pylist(), _typed(batch), strict=True)
 
 
 def _typed(batch: pa.RecordBatch) -> list[object]:
-    """None for every row of a batch that holds a time beyond Python's years."""
+    """Typed keys of a batch; None for all rows if a time is outside Python's years."""
     try:
         if "key_text" in batch.schema.names and "key" in batch.schema.names:
             keys: list[object] = batch.column("key").to_pylist()
@@ -140,14 +140,14 @@ def _typed(batch: pa.RecordBatch) -> list[object]:
 
 
 def _check_typed(form: KeyForm, row: Difference, typed: object, encoded: object) -> None:
-    """What stands beside the texts says the same; whoever queries the file reads that."""
+    """Check that the typed key, which queries of the file read, equals the texts."""
     if isinstance(encoded, bytes) and encoded != row.key_encoded:
-        raise ValueError(f"the key of {row.break_id} is another than its text")
+        raise ValueError(f"the key of {row.break_id} differs from its text")
     if not isinstance(typed, Mapping):
         return
     for kind, part, value in zip(form.kinds, row.key, typed.values(), strict=True):
         if value is not None and _written(kind, value) != part:
-            raise ValueError(f"the typed key of {row.break_id} is another than its text")
+            raise ValueError(f"the typed key of {row.break_id} differs from its text")
 
 
 def _written(kind: CanonicalType, value: object) -> str | None:

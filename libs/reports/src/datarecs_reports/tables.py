@@ -1,7 +1,7 @@
 """The tables of a report: measures, presence patterns, and differences side by side.
 
-Decides which differences stand first, how their values line up and what a cell shows; the template
-only sets them out. Amounts keep every digit.
+This module decides the order of differences, the alignment of values and the content of cells; the
+template only has the layout. Amounts have all digits.
 """
 
 import re
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceTable:
-    """Differences of one measure, or the groups that are not in every source."""
+    """Differences of one measure, or groups that are missing in a source."""
 
     title: str
     key_columns: tuple[str, ...]
@@ -42,13 +42,13 @@ class DifferenceTable:
     rows: tuple[tuple[Cell, ...], ...]
     """Cells of the key, then of the columns."""
     total: int
-    """Differences there are; the rows are the largest of them."""
+    """Number of all differences; the rows are the largest of them."""
     measure: str | None
-    """None for groups that are not everywhere."""
+    """None for groups that are missing in a source."""
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """By cell: whether its column holds amounts, which stand to the right."""
+        """By cell: whether its column has amounts, which are right-aligned."""
         return tuple(
             any(cell.kind == "number" for cell in column) for column in zip(*self.rows, strict=True)
         )
@@ -60,21 +60,21 @@ class MeasureRow:
     tolerance: str
     null: int
     classes: str
-    """What the outside groups are besides too far apart."""
+    """Classes of the outside groups, besides amounts."""
     gaps: tuple[tuple[str, str], ...]
-    """Other source, and amount or why it is unknown."""
+    """Other source, and the amount or why it is unknown."""
     unreadable: tuple[str, ...]
-    """Per source how many values are unreadable, with one of them."""
+    """Number of unreadable values per source, with one of them."""
     largest: str
-    """The largest |delta|, empty where nothing can be subtracted."""
+    """The largest |delta|; empty if values cannot be subtracted."""
     bar: tuple[int, int, int]
-    """Equal, within and outside, in thousandths of what was compared."""
+    """Equal, within and outside, in thousandths of the compared groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternRow:
     marks: tuple[bool, ...]
-    """By source: whether it has the groups."""
+    """By source: whether it has these groups."""
     words: str
     groups: int
     width: int
@@ -82,7 +82,7 @@ class PatternRow:
 
 
 def measure_rows(executed: Executed, sources: Sequence[str], *, most: int) -> list[MeasureRow]:
-    """Measures that did not pass first, each kind in the order of the job."""
+    """Measures that did not pass come first, otherwise in the order of the job."""
     ordered = sorted(executed.measures, key=lambda measure: measure.passed)
     return [_measure_row(executed, measure, sources) for measure in ordered[:most]]
 
@@ -112,9 +112,9 @@ def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[st
 def gaps(
     executed: Executed, measure: MeasureFacts, sources: Sequence[str], *, places: int
 ) -> tuple[tuple[str, str], ...]:
-    """The gap of every other source, or why it is unknown; none where the measure has no total.
+    """The gap of every other source, or why it is unknown; none if the measure has no total.
 
-    Of each currency or unit one, where the key names it; none of what does not add up.
+    One gap per currency or unit if the key has it; none for measures that do not add up.
     """
     reference = executed.question.reference
     if not measure.adds_up:
@@ -134,7 +134,7 @@ def gaps(
 
 
 def _unit_gaps(executed: Executed, measure: MeasureFacts, at: int, places: int) -> Iterator[str]:
-    """`-51.00 USD` of each unit with a difference."""
+    """`-51.00 USD` for each unit with a difference."""
     for unit in executed.units:
         for each in unit.measures:
             steps = each.waterfall_by_source[at]
@@ -144,7 +144,7 @@ def _unit_gaps(executed: Executed, measure: MeasureFacts, at: int, places: int) 
 
 
 def places_of(executed: Executed, measure: MeasureFacts) -> int:
-    """Digits after the point with which every amount of a measure is shown."""
+    """Decimal places of all amounts of a measure."""
     shown: list[str | None] = [*measure.totals, *measure.gaps, measure.max_abs_delta]
     shown += [each.value for each in measure.tolerances if each.type == "ABSOLUTE"]
     for row in _of(executed.samples, measure.name):
@@ -154,7 +154,7 @@ def places_of(executed: Executed, measure: MeasureFacts) -> int:
 
 
 def is_time(executed: Executed, measure: MeasureFacts) -> bool:
-    """Whether deltas are microseconds: by the tolerance, else by what values look like."""
+    """Whether deltas are microseconds: by the tolerance, else by the form of the values."""
     if any(each.type == "DURATION" for each in measure.tolerances):
         return True
     rows = (row for row in _of(executed.samples, measure.name) if row.deltas)
@@ -192,7 +192,7 @@ def pattern_rows(executed: Executed, sources: Sequence[str]) -> list[PatternRow]
 def difference_tables(
     executed: Executed, sources: Sequence[str], *, most: int
 ) -> list[DifferenceTable]:
-    """One table per measure with breaks, then the groups that are not in every source."""
+    """One table per measure with breaks, then groups that are missing in a source."""
     tables = [
         _measure_table(executed, measure, sources, most=most)
         for measure in executed.measures
@@ -204,7 +204,7 @@ def difference_tables(
 
 
 def largest_first(rows: Iterable[DifferenceFacts]) -> list[DifferenceFacts]:
-    """By |delta|, those without one last, then by break id."""
+    """Sorts by |delta|, rows without a delta last, then by break id."""
     return sorted(rows, key=_size)
 
 
@@ -256,7 +256,7 @@ def _measure_table(
 
 
 def _delta_columns(of: str, *, timed: bool) -> list[str]:
-    """A length of time has no percentage."""
+    """Titles of delta columns; a duration has no percentage."""
     return [f"Δ{of}"] if timed else [f"Δ{of}", f"Δ %{of}"]
 
 
@@ -321,7 +321,7 @@ def _value_cell(row: DifferenceFacts, source: str, kind: str | None, *, places: 
 
 
 def _text_cell(text: str, *, note: str = "") -> Cell:
-    """Short texts, dates above all, are not broken into lines."""
+    """The kind `short` for short texts, such as dates, which are not wrapped."""
     shown = visible(text)
     return Cell(text=shown, kind="short" if len(shown) <= _SHORT else "", note=note)
 

@@ -1,7 +1,7 @@
-"""Values that are no numbers, and totals that are therefore unknown, as every report says it.
+"""Texts about unreadable values, and about totals that are unknown because of them.
 
-Stored differences hold the bytes of an INVALID value as hexadecimal digits, so that no two of them
-look alike; people read the text and the reason.
+Stored differences have the bytes of an INVALID value as hexadecimal digits, so that different
+values stay different; people read the text and the reason.
 """
 
 import re
@@ -16,7 +16,7 @@ _INVALID = re.compile(r"INVALID\(0x((?:[0-9a-f]{2})*)\)", re.ASCII)
 
 
 def with_text(stored: str | None) -> str | None:
-    """A stored value for machines: `INVALID('1,200')` in place of its bytes, others as they are."""
+    """A stored value for machines: `INVALID('1,200')` for its bytes, others unchanged."""
     raw = _raw(stored)
     if raw is None:
         return stored
@@ -27,11 +27,11 @@ def with_text(stored: str | None) -> str | None:
 
 
 def readable(stored: str, kind: str | None) -> str:
-    """A stored value for people: an INVALID one with its text and the reason.
+    """A stored value for people: an INVALID value with its text and the reason.
 
     Args:
         stored: canonical text.
-        kind: the type it was read as; None where the document does not say.
+        kind: the type it was read as; None if the document does not have it.
     """
     raw = _raw(stored)
     if raw is None:
@@ -44,7 +44,7 @@ def readable(stored: str, kind: str | None) -> str:
 
 
 def key_texts(executed: Executed, key: Sequence[str | None]) -> tuple[str, ...]:
-    """The parts of a key for people: NULL by name, an INVALID part with its text and the reason."""
+    """The parts of a key for people: `NULL`, and an INVALID part with its text and the reason."""
     dimensions = executed.question.dimensions
     kinds = [each.types[0] if each.types else None for each in dimensions]
     return tuple(
@@ -63,7 +63,7 @@ def _raw(stored: str | None) -> bytes | None:
 def unknown_gap(
     measure: MeasureFacts, sources: Sequence[str], source: str, reference: str
 ) -> str | None:
-    """`unknown (3 unreadable values in exports)`; None where the gap is known or there is none."""
+    """`unknown (3 unreadable values in exports)`; None if the gap is known or there is none."""
     if measure.gaps[sources.index(source)] is not None:
         return None
     parts = [
@@ -79,7 +79,7 @@ def unknown_gap(
 
 
 def example_lines(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> list[str]:
-    """How many values of each source are unreadable, with one of them and why."""
+    """Number of unreadable values of each source, with one of them and the reason."""
     numbers = measure.unreadable or (0,) * len(sources)
     examples = {
         each.source: each.words for each in executed.unreadable if each.measure == measure.name

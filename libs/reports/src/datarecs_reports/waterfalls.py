@@ -1,8 +1,8 @@
-"""From the reference's total to another source's, step by step, as a report draws it.
+"""The steps from the reference's total to another source's total, as drawn in a report.
 
-Only measures that add up have a bridge, and each currency has its own. The axis begins at 0; where
-the steps would then be too small to see it has a visible break, and the reader is shown which part
-of it is enlarged. Lengths are whole thousandths, so nothing here rounds an amount.
+Only measures that add up have a bridge, one per currency. The axis starts at 0; if the steps would
+be too small to see, it has a visible break, and the report shows which part is enlarged. Lengths
+are whole thousandths, so no amount is rounded.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from datarecs_reports.figures import amount, visible
 from datarecs_reports.model import Executed
 
 MAX_WATERFALLS = 12
-"""Of a stage; those with the largest gaps."""
+"""Most waterfalls of a stage; those with the largest gaps."""
 _FULL = 1000
 _PAIR = 2
 _SMALLEST = 20
-"""The axis breaks where all steps together span less than this part of the largest total."""
+"""The axis has a break if all steps together span less than this part of the largest total."""
 BREAK_FROM, BREAK_TO = 80, 120
-"""Where a broken axis has its gap, counted from 0, in thousandths."""
+"""Position of the gap of a broken axis, from 0, in thousandths."""
 _LEAST = 4
-"""Of the bar of a step that is not 0."""
+"""Least length of the bar of a step that is not 0."""
 Total = tuple[str, Decimal]
 """Label and amount of a source."""
 
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line: a total, or what is added to get nearer to the other one."""
+    """One line: a total, or a step from one total to the other."""
 
     label: str
     amount: str
@@ -57,10 +57,10 @@ class Drawing:
     steps: tuple[Step, ...]
     is_broken: bool
     is_negative: bool
-    """All amounts are below 0, so that 0 stands on the right."""
+    """Whether all amounts are below 0, so that 0 is on the right."""
     low: str
     high: str
-    """Ends of the axis, or of its enlarged part."""
+    """Labels of both ends of the axis, or of its enlarged part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class WaterfallPage:
 
 
 def waterfall_pages(executed: Executed, sources: Sequence[str]) -> tuple[WaterfallPage, ...]:
-    """Of every measure that adds up, other source and unit whose steps are not all 0.
+    """The waterfalls of measures that add up, per other source and unit with a step that is not 0.
 
-    None for a stage without dimensions, whose one group everybody has.
+    None for a stage without dimensions, because every source has its one group.
     """
     if not executed.question.dimensions:
         return ()
@@ -154,7 +154,7 @@ def _total(total: Total, axis: "Axis", places: int) -> Step:
 
 
 def axis_of(amounts: Sequence[Decimal]) -> "Axis":
-    """From 0 over all amounts; broken where their differences would not be seen on it."""
+    """An axis from 0 over all amounts; with a break if their differences would be invisible."""
     low, high = min(amounts), max(amounts)
     span = EXACT.subtract(high, low)
     nearest = low if low > 0 else high.copy_negate() if high < 0 else Decimal(0)
@@ -167,7 +167,7 @@ def axis_of(amounts: Sequence[Decimal]) -> "Axis":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Where amounts stand: in proportion from `low` to `high`, behind a gap if it is broken."""
+    """Positions of amounts: in proportion from `low` to `high`, after the gap if there is one."""
 
     low: Decimal
     high: Decimal
@@ -194,7 +194,7 @@ class Axis:
         return (Bar(start=min(low, _FULL - width), width=width),)
 
     def total(self, value: Decimal) -> tuple[Bar, ...]:
-        """From 0 to the amount, in two parts where the axis is broken."""
+        """Bars from 0 to the amount, two parts if the axis has a break."""
         place = self.place(value)
         if not self.is_broken:
             start, end = sorted((self.place(Decimal(0)), place))

@@ -1,7 +1,7 @@
-"""Plans, tolerances, policies and verdicts as sentences; the words of an outcome are decided here.
+"""Sentences about tolerances, policies and verdicts; this module decides the words of an outcome.
 
-Apart from the pages because console, report and terminal must say the same thing the same way.
-Names come from jobs and sources, so whoever prints these texts escapes them for its surface.
+Console, report and terminal use the same texts. Names come from jobs and sources, so the caller
+escapes them for its output.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ _STAGE_WORDS = {
     "row": "row by row",
     "schema": "columns",
     "digest": "fingerprints",
-    "custom_sql": "own queries",
+    "custom_sql": "declared queries",
 }
 _DUPLICATES = {
     "multiset": "Rows with equal keys are compared as a multiset: their order never matters, the "
     "number of copies does.",
     "error": "A key that occurs twice in one source ends the run without a verdict.",
-    "aggregate": "Rows with equal keys are brought together by each measure's function.",
+    "aggregate": "Rows with equal keys are combined by the function of each measure.",
 }
 _NULL_KEYS = {
     "group": "NULL in a key equals NULL in the same place.",
@@ -63,28 +63,28 @@ _EMPTY = {
     "ok": "Sources that are all empty agree.",
 }
 _RULES = {
-    "trim=both": "white space at both ends does not count",
-    "trim=left": "white space at the beginning does not count",
-    "trim=right": "white space at the end does not count",
+    "trim=both": "white space at both ends is ignored",
+    "trim=left": "white space at the start is ignored",
+    "trim=right": "white space at the end is ignored",
     "case=fold": "upper and lower case are the same",
-    "unicode=NFC": "texts are brought to the Unicode form NFC",
-    "unicode=NFKC": "texts are brought to the Unicode form NFKC",
+    "unicode=NFC": "texts are converted to the Unicode form NFC",
+    "unicode=NFKC": "texts are converted to the Unicode form NFKC",
     "empty=null": "an empty text counts as NULL",
     "null=zero": "NULL counts as 0",
     "null=empty": "NULL counts as an empty text",
     "rounding=half_even": "dropped digits of a second are rounded half-even",
     "nan=unequal": "NaN differs from NaN",
     "float32=shortest": "32-bit floats are compared with 32 bits",
-    "arrays=set": "the order inside arrays does not count",
+    "arrays=set": "the order inside arrays is ignored",
 }
 _SCHEMA_MODES = {
     SchemaMode.COMPATIBLE: "types need only be comparable, not equal",
-    SchemaMode.NAMES: "names alone are compared, not types",
+    SchemaMode.NAMES: "only names are compared, not types",
 }
 _STRATEGIES = {
     "full": "in full, every row in one pass",
     "narrow": "after a first reading of every row, exactly where rows may differ",
-    "pushdown": "from groups that the databases made",
+    "pushdown": "from groups computed by the databases",
     "fingerprint": "where stored fingerprints differ",
 }
 _COMPARE_TO = {
@@ -92,7 +92,7 @@ _COMPARE_TO = {
     "spread": "the largest value is compared with the smallest",
 }
 NO_LINE = "no field of the job declares this; correct it in the source"
-"""Instead of the line that would declare a likely cause."""
+"""Text instead of the line that would declare a likely cause."""
 _BASES = {"max_abs": "the larger value", "min_abs": "the smaller value"}
 
 
@@ -101,13 +101,13 @@ def class_words(kind: DifferenceClass) -> str:
 
 
 def stage_words(stage: StageFacts) -> str:
-    """What the stage looks at: `totals by group: account`."""
+    """The comparison of the stage: `totals by group: account`."""
     dimensions = stage.executed.question.dimensions if stage.executed else ()
     return kind_words(stage.type, [each.name for each in dimensions])
 
 
 def kind_words(kind: str, dimensions: Iterable[str]) -> str:
-    """A type of stage with what it groups by."""
+    """A type of stage with its dimensions."""
     head, names = _STAGE_WORDS.get(kind, kind), ", ".join(map(visible, dimensions))
     return f"{head}: {names}" if names else head
 
@@ -122,7 +122,7 @@ def skipped_words(stage: StageFacts) -> str:
 
 
 class Judged(Protocol):
-    """How a measure is judged: of a plan before the run, of a report after it."""
+    """The tolerances of a measure, for a plan before the run and for a report after it."""
 
     @property
     def name(self) -> str: ...
@@ -141,9 +141,9 @@ class Judged(Protocol):
 def tolerance_words(measure: Judged, reference: str) -> str:
     """All tolerances of a measure as one sentence part."""
     if not measure.comparable:
-        return "cannot be compared: absent in a source, or of another type"
+        return "cannot be compared: missing in a source, or of another type"
     if measure.name == ROWS:
-        return "as many rows of a key in every source"
+        return "the same number of rows per key in every source"
     parts = [_tolerance(each, measure.bound, reference) for each in measure.tolerances]
     joined = (" or " if measure.combine == "any" else " and ").join(parts)
     return f"{joined}; {more}" if (more := _COMPARE_TO.get(measure.compare_to)) else joined
@@ -166,13 +166,13 @@ def _tolerance(tolerance: ToleranceFacts, bound: str, reference: str) -> str:
 
 
 def duration(tolerance: ToleranceFacts) -> str:
-    """The seconds of a DURATION as a person reads them."""
+    """The seconds of a DURATION for people."""
     whole, _, fraction = tolerance.value.partition(".")
     return lasting(f"{whole}{fraction.ljust(6, '0')}")
 
 
 def short_tolerance(measure: MeasureFacts) -> str:
-    """`ABSOLUTE 0.01 or PERCENTAGE 1 %`: the job's own words, for narrow places."""
+    """`ABSOLUTE 0.01 or PERCENTAGE 1 %`: the words of the job, for narrow places."""
     values = {"EXACT": "", "PERCENTAGE": " %"}
     parts = [
         f"DURATION {duration(each)}"
@@ -186,7 +186,7 @@ def short_tolerance(measure: MeasureFacts) -> str:
 
 
 def policies(executed: Executed, kind: str) -> list[str]:
-    """How a stage treats duplicates, NULL keys and empty sources, and what limits it."""
+    """How a stage treats duplicates, NULL keys and empty sources, and its limits."""
     question, counts = executed.question, executed.counts
     lines = policy_words(
         duplicates=question.duplicates if kind == "row" else None,
@@ -210,18 +210,18 @@ def policies(executed: Executed, kind: str) -> list[str]:
 
 
 def confirmed_words(confirmed: ConfirmedFacts) -> str:
-    """What a second look changed, with both counts."""
+    """The result of rechecks, with both counts."""
     times = "once" if confirmed.rechecks == 1 else f"{count(confirmed.rechecks)} times"
     left = confirmed.initial_differences - confirmed.resolved
     return (
         f"{counted(confirmed.initial_differences, 'group')} differed at first and, "
-        f"looked at again {times}, "
+        f"rechecked {times}, "
         f"{count(confirmed.resolved)} agreed (in flight); {count(left)} still differ."
     )
 
 
 def policy_words(*, duplicates: str | None, null_keys: str | None, empty: str) -> list[str]:
-    """What happens to repeated keys, NULL keys and empty sources; None where none can be."""
+    """The policies for repeated keys, NULL keys and empty sources; None if they cannot occur."""
     lines = [] if duplicates is None else [_DUPLICATES[duplicates]]
     if null_keys is not None:
         lines.append(_NULL_KEYS[null_keys])
@@ -233,7 +233,7 @@ def _listed(limits: Mapping[str, str]) -> str:
 
 
 def relaxations(facts: RunFacts) -> list[str]:
-    """Every declared departure from strict equality, once each; empty means strict."""
+    """Every declared exception from strict equality, once each; empty means strict."""
     lines: dict[str, None] = {}
     for stage in facts.stages:
         if stage.executed is not None:
@@ -257,7 +257,7 @@ def rule_words(column: str, rules: Mapping[str, str]) -> list[str]:
 
 
 def schema_words(stage: str, policy: SchemaPolicy | None) -> Iterator[str]:
-    """What a schema stage lets pass that is not equal; nothing for other stages."""
+    """The differences that a schema stage allows; nothing for other stages."""
     if policy is None:
         return
     if policy.mode is not SchemaMode.STRICT:
@@ -272,7 +272,7 @@ def _rule(name: str, value: str) -> str:
     if name == "round":
         return f"numbers are rounded half-even to {counted(int(value), 'place')}"
     if name == "precision":
-        return f"times count to {counted(int(value), 'digit')} of a second"
+        return f"times are compared to {counted(int(value), 'digit')} of a second"
     return _RULES.get(f"{name}={value}", f"{name} {value}")
 
 
@@ -289,7 +289,7 @@ def _changes(source: SourceFacts, change: SealedChange) -> Iterator[str]:
 
 
 def presence_words(mask: int, sources: Sequence[str]) -> str:
-    """Which sources have a group: `in both`, `only in ledger`, `missing in lake, landing`."""
+    """The sources of a group: `in both`, `only in ledger`, `missing in lake, landing`."""
     have = [name for at, name in enumerate(sources) if mask >> at & 1]
     lack = [name for name in sources if name not in have]
     if not lack:
@@ -300,16 +300,16 @@ def presence_words(mask: int, sources: Sequence[str]) -> str:
 
 
 def strategy_words(strategy: StrategyFacts) -> str:
-    """How a stage was compared: `Compared in full; not narrow (…), not pushdown (…).`."""
+    """The strategy of a stage: `Compared in full; not narrow (…), not pushdown (…).`."""
     how = _STRATEGIES.get(strategy.chosen, f"by strategy {strategy.chosen}")
     others = [f"not {name} ({reason})" for name, reason in strategy.rejected]
     return f"Compared {how}" + (f"; {', '.join(others)}." if others else ".")
 
 
 def missing_words(executed: Executed, sources: Sequence[str]) -> list[str]:
-    """The groups that are not everywhere, source by source; nothing where every group is."""
+    """The groups that are missing in a source, source by source; nothing if none is missing."""
     counts = executed.counts
-    if len(sources) == 2:  # noqa: PLR2004  of two sources the one that has it is the better word
+    if len(sources) == 2:  # noqa: PLR2004  for two sources, name the one that has the group
         pairs = zip(counts.unmatched_by_source, sources, strict=True)
         return [f"{count(groups)} only in {name}" for groups, name in pairs if groups]
     pairs = zip(counts.missing_by_source, sources, strict=True)
@@ -317,7 +317,7 @@ def missing_words(executed: Executed, sources: Sequence[str]) -> list[str]:
 
 
 def reason(facts: RunFacts) -> str:
-    """Why the run ended as it did, in one sentence."""
+    """The reason of the verdict, in one sentence."""
     executed = [(stage, stage.executed) for stage in facts.stages if stage.executed is not None]
     differing = [(stage, each) for stage, each in executed if not each.matched]
     if differing:
@@ -350,7 +350,7 @@ def _difference(executed: Executed, sources: Sequence[str]) -> str:
 
 
 def outside_words(measure: MeasureFacts) -> str:
-    """What the outside groups are, where it is more than an amount: `3 NULL, 2 precision`."""
+    """Classes of the outside groups other than amounts: `3 NULL, 2 precision`."""
     parts: Iterable[str] = (
         f"{count(groups)} {_SHORT_CLASSES.get(kind, class_words(kind))}"
         for kind, groups in measure.classes.items()

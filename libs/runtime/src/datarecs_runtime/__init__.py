@@ -1,1 +1,1 @@
-"""What every process needs: settings, logs, metrics, health, loops, secrets."""
+"""The common parts of all processes: settings, logs, metrics, health, loops, secrets."""

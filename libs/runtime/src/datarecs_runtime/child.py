@@ -1,7 +1,7 @@
-"""The real child of a worker: a process group of its own, written to and read from through pipes.
+"""The child of a worker: a process group that communicates through pipes.
 
-Its own module because three threads belong together here: one starts the program and waits for its
-end, one reads what it says, one writes what it is told; so nobody who uses it ever blocks.
+Three threads work together: one starts the program and waits for its end, one reads its frames, one
+writes frames to it; so callers never block.
 """
 
 import contextlib
@@ -24,15 +24,16 @@ from datarecs_runtime.lifeline import tied_to_parent
 from datarecs_runtime.tree import kill_all, oom_kills, resident_bytes
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""What may wait for the supervisor. Honest children coalesce; one that says more is broken."""
+"""Most bytes that may wait for the supervisor. A child that sends more is broken, because children
+merge progress reports."""
 _LAST_WORDS_S = 5.0
-"""How long the pipe may take to end after everything that held it was killed."""
+"""Time limit for the end of the pipe after all processes with the pipe were killed."""
 
 _Frame = dict[str, object]
 
 
 class _Mailbox:
-    """Frames that were read and not yet taken, bounded by their bytes."""
+    """Frames that were read and not yet taken, limited by their bytes."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, _Frame]] = deque()
@@ -43,7 +44,7 @@ class _Mailbox:
     def put(self, size: int, frame: _Frame) -> None:
         with self._changed:
             if self._bytes + size > MAX_UNREAD_BYTES:
-                raise BrokenFrameError(f"more than {MAX_UNREAD_BYTES} bytes that nobody read yet")
+                raise BrokenFrameError(f"more than {MAX_UNREAD_BYTES} bytes are unread")
             self._bytes += size
             self._waiting.append((size, frame))
             self._changed.notify()
@@ -64,10 +65,10 @@ class _Mailbox:
 
 
 class SpawnedChild:
-    """ChildProcess over a real program, in a session of its own.
+    """ChildProcess for a real program, in a separate session.
 
-    It dies with this process on Linux, and gets nothing of its environment but what is given.
-    What it prints becomes records of our log. The program is named by its absolute path.
+    It ends with this process on Linux, and its environment has only the given variables. Its
+    output becomes records of this process's log. The program is named by its absolute path.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class SpawnedChild:
     def start(self, plan: bytes) -> None:
         program = self._command[0]
         if shutil.which(program) is None:
-            raise ChildStartError(program=program, cause="there is no such program")
+            raise ChildStartError(program=program, cause="the program does not exist")
         self._outgoing.put(plan)
-        # The kernel ties the child to the thread that starts it: this one lives as long as it.
+        # The kernel ties the child to the thread that starts it, so this thread lives as long.
         threading.Thread(target=self._live, name="child", daemon=True).start()
         self._begun.wait()
         if self._start_error is not None:
@@ -122,7 +123,7 @@ class SpawnedChild:
         return 0 if process is None or self._over.is_set() else resident_bytes(process.pid)
 
     def _signal(self, number: int) -> subprocess.Popen[bytes] | None:
-        """Signal the group; None when there is nobody to signal any more."""
+        """Send a signal to the group; None if it has ended."""
         process = self._process
         if process is None or self._over.is_set() or process.returncode is not None:
             return None
@@ -134,7 +135,7 @@ class SpawnedChild:
         return process
 
     def _live(self) -> None:
-        """From before the program starts until everything it started is gone."""
+        """Run from before the start of the program until all its processes have ended."""
         kills_before = oom_kills()
         try:
             process = self._process = subprocess.Popen(
@@ -181,7 +182,7 @@ class SpawnedChild:
             pipe.close()
 
     def _write_frames(self, pipe: IO[bytes]) -> None:
-        with contextlib.suppress(OSError):  # the child has closed its end: so be it
+        with contextlib.suppress(OSError):  # the child has closed its end of the pipe
             while (document := self._outgoing.get()) is not None:
                 write_frame(pipe, document)
         self._deaf = True

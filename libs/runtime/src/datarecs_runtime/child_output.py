@@ -1,7 +1,7 @@
-"""What a child and everything it starts print, as records of this process's log.
+"""Writes the output of a child and its processes as records of this process's log.
 
-Its own module because Spark's Java machine, its Python workers and native libraries print in their
-own forms: here each piece becomes one record, redacted and cut like any other.
+Spark's Java process, its Python workers and native libraries print in different formats; each piece
+becomes one record, redacted and cut like any other.
 """
 
 import json
@@ -14,11 +14,11 @@ import structlog
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 MAX_PIECE_BYTES = 64 * 1024
 _SAME_PIECE_S = 0.05
-"""What is printed without a longer pause belongs together, such as the lines of a traceback."""
+"""Output without a longer pause is one piece, such as the lines of a traceback."""
 
 
 def log_output(pipe: IO[bytes]) -> None:
-    """Log everything that arrives until the pipe ends, and close it."""
+    """Log all output until the pipe ends, and close the pipe."""
     with pipe:
         while piece := _next_piece(pipe.fileno()):
             for message in _messages(piece.decode(errors="replace")):
@@ -26,7 +26,7 @@ def log_output(pipe: IO[bytes]) -> None:
 
 
 def _next_piece(descriptor: int) -> bytes:
-    """What is printed at once; empty at the end."""
+    """One piece of output; empty at the end."""
     piece = os.read(descriptor, MAX_PIECE_BYTES)
     while piece and len(piece) < MAX_PIECE_BYTES:
         readable, _, _ = select.select([descriptor], [], [], _SAME_PIECE_S)
@@ -38,7 +38,7 @@ def _next_piece(descriptor: int) -> bytes:
 
 
 def _messages(text: str) -> list[str]:
-    """JSON objects by themselves; other lines that follow each other are one message."""
+    """Split a piece: each JSON object is one message, other consecutive lines are one message."""
     messages: list[str] = []
     plain: list[str] = []
     for line in text.splitlines():

@@ -1,6 +1,6 @@
-"""Time, ids and randomness of a real process: the one place that asks the machine for them.
+"""Time, ids and random bytes of a real process: the only module that reads them from the machine.
 
-Its own module because everything else takes them as arguments or through the ports Clock and Ids.
+All other code gets them as arguments or through the ports Clock and Ids.
 """
 
 import secrets
@@ -14,11 +14,11 @@ import uuid_utils
 from datarecs_application.ports.outside import Wake
 
 Latch = threading.Event
-"""The Wake of production."""
+"""The Wake port in production."""
 
 
 class SystemClock:
-    """The Clock port over the machine's clocks."""
+    """The Clock port with the machine's clocks."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -32,14 +32,14 @@ class SystemClock:
 
 
 class UuidV7Ids:
-    """The Ids port: UUIDv7, growing within the process, also inside one millisecond."""
+    """The Ids port: UUIDv7, increasing within the process, also within one millisecond."""
 
     def new(self) -> UUID:
         return UUID(int=uuid_utils.uuid7().int)
 
 
 def random_bytes(count: int) -> bytes:
-    """Bytes nobody can foresee, for keys, secrets and nonces."""
+    """Unpredictable bytes for keys, secrets and nonces."""
     return secrets.token_bytes(count)
 
 

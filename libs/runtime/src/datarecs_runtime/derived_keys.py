@@ -1,7 +1,7 @@
-"""Keys that follow from the key-encryption key: one per tenant and purpose, stored nowhere.
+"""Keys derived from the key-encryption key: one per tenant and purpose, stored nowhere.
 
-Its own module because such a key never seals anything: it makes ids and hashes that another tenant
-cannot recompute, and it is the same in every process that holds the key-encryption key.
+A derived key never encrypts secrets: it makes ids and hashes that another tenant cannot compute,
+and it is the same in every process with the key-encryption key.
 """
 
 from uuid import UUID
@@ -17,14 +17,14 @@ LENGTH = 32
 
 
 def derived_key(settings: Secrets, *, tenant: UUID | None, purpose: str) -> bytes:
-    """32 bytes; `tenant` None for a key of the whole deployment.
+    """Derive a key of 32 bytes; `tenant` None for a key of the whole deployment.
 
     Raises:
-        SettingsError: no key-encryption key is set, or it is none.
+        SettingsError: no key-encryption key is set, or it is malformed.
     """
     key = key_encryption_key(settings)
     if key is None:
-        raise SettingsError(("DATARECS_SECRETS__KEK_FILE is missing: ids are keyed by it",))
+        raise SettingsError(("DATARECS_SECRETS__KEK_FILE is missing; ids are keyed by it",))
     info = f"datarecs/{purpose}/{tenant or 'deployment'}".encode()
     hkdf = HKDF(algorithm=SHA256(), length=LENGTH, salt=None, info=info)
     return hkdf.derive(key)

@@ -1,11 +1,11 @@
-"""The one reading of the process environment that is not a settings class.
+"""Reads the process environment for code that does not use a settings class.
 
-The command line and the local stack hand it on: to children, and to the search for Java.
+The command line and the local stack pass it to children and to the search for Java.
 """
 
 import os
 
 
 def process_environment() -> dict[str, str]:
-    """A copy of the environment as it is now."""
+    """A copy of the current environment."""
     return dict(os.environ)

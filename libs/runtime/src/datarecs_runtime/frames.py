@@ -1,7 +1,7 @@
 """Frames between a supervisor and its child: four bytes of length, then one JSON document.
 
-Its own module because both ends read and write the same bytes. The child's end takes standard input
-and output over, so that nothing a library prints can slip between two frames.
+Both ends use this module. The child's end takes over standard input and output, so that no output
+of a library can appear between two frames.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import IO
 
 _HEADER_BYTES = 4
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
-"""Longest document a supervisor may send: plans are its own, so this only stops a runaway."""
+"""Longest document that a supervisor may send; it only stops a defect."""
 
 
 class BrokenFrameError(ValueError):
-    """What the other end sent is no frame; reading cannot go on."""
+    """The other end did not send a valid frame; reading cannot continue."""
 
 
 def write_frame(stream: IO[bytes], document: bytes) -> None:
@@ -32,10 +32,10 @@ def write_frame(stream: IO[bytes], document: bytes) -> None:
 
 
 def read_frame(stream: IO[bytes], *, max_bytes: int) -> bytes | None:
-    """The next document; None when the stream ends between two frames.
+    """The next document; None if the stream ends between two frames.
 
     Raises:
-        BrokenFrameError: longer than `max_bytes`, told before anything is read, or cut off.
+        BrokenFrameError: longer than `max_bytes` (checked before reading), or cut off.
     """
     header = stream.read(_HEADER_BYTES)
     if not header:
@@ -53,7 +53,7 @@ def parse(document: bytes) -> dict[str, object]:
     """The JSON object of a frame; numbers with a fraction become Decimal.
 
     Raises:
-        BrokenFrameError: no UTF-8, no JSON, no object, or NaN and Infinity.
+        BrokenFrameError: not UTF-8, not JSON, not an object, or with NaN or Infinity.
     """
     try:
         value = json.loads(document, parse_float=Decimal, parse_constant=_refused)
@@ -76,15 +76,15 @@ class SupervisorChannel:
         self._lock = threading.Lock()
 
     def receive(self) -> dict[str, object] | None:
-        """Wait for the next frame; None when the supervisor is gone: stop the work and exit."""
+        """Wait for the next frame; None if the supervisor has ended: stop the work and exit."""
         document = read_frame(self._receiving, max_bytes=MAX_DOCUMENT_BYTES)
         return None if document is None else parse(document)
 
     def send(self, frame: Mapping[str, object]) -> None:
-        """Tell the supervisor something. Values JSON does not know are written as their text.
+        """Send a document to the supervisor. Values without a JSON form are written as text.
 
         Raises:
-            OSError: the supervisor is gone.
+            OSError: the supervisor has ended.
         """
         document = json.dumps(frame, default=str, allow_nan=False, separators=(",", ":")).encode()
         with self._lock:
@@ -92,13 +92,13 @@ class SupervisorChannel:
 
 
 def take_over_stdio() -> SupervisorChannel:
-    """The channel over this process's standard input and output, which are then nobody else's.
+    """The channel over this process's standard input and output, used by no other code after this.
 
-    From here on reading standard input finds its end, and whatever is printed goes to standard
-    error. Call once, before anything is started that inherits them.
+    After the call, reading standard input finds its end, and printed text goes to standard error.
+    Call once, before the start of processes that inherit them.
     """
     sys.stdout.flush()
-    receiving, sending = os.dup(0), os.dup(1)  # not inherited by anything started later
+    receiving, sending = os.dup(0), os.dup(1)  # not inherited by later processes
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

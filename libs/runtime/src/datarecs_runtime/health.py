@@ -1,7 +1,7 @@
-"""The side port: is the process alive, started, ready, and what does it count.
+"""The side port: reports whether the process is alive, started and ready, and its metrics.
 
-Its own module because every service answers the same four paths to the same probes. What they mean
-is decided in `Health`, without a socket; `SideServer` only carries it.
+Every service answers the same four paths. `Health` decides the answers, without a socket;
+`SideServer` sends them.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import cast
 from datarecs_runtime.metrics import CONTENT_TYPE as METRICS_TYPE
 
 ReadyCheck = Callable[[], str | None]
-"""None when ready, else the reason in a few words. Quick: it runs on every question."""
+"""None if ready, else the reason in a few words. It must be fast: it runs on every request."""
 
 JSON_TYPE = "application/json"
 
@@ -28,7 +28,7 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Health:
-    """What the four paths answer. Liveness never looks at a dependency."""
+    """The answers of the four paths. Liveness never checks a dependency."""
 
     dead_loops: Callable[[], tuple[str, ...]] = tuple
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Health:
                 return Answer(status=404, content_type=JSON_TYPE, body=b'{"status":"not found"}')
 
     def reasons(self) -> dict[str, str]:
-        """Why the process is not ready; empty when it is."""
+        """Why the process is not ready; empty if it is ready."""
         if self.draining or not self.started:
             return {"process": "is draining" if self.draining else "is starting"}
         answers = {name: _run_check(check) for name, check in self.ready_when.items()}
@@ -60,8 +60,8 @@ class Health:
 def _run_check(check: ReadyCheck) -> str | None:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001  whatever a check raises, it is not ready
-        return f"cannot be asked ({type(error).__name__})"
+    except Exception as error:  # noqa: BLE001  on any error of a check the process is not ready
+        return f"cannot be checked ({type(error).__name__})"
 
 
 def _verdict(reasons: Mapping[str, str]) -> Answer:
@@ -72,7 +72,7 @@ def _verdict(reasons: Mapping[str, str]) -> Answer:
 
 
 class SideServer:
-    """Answers GET on the side port, on threads of its own, until closed."""
+    """Answers GET on the side port, on separate threads, until closed."""
 
     def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
         self._server = _Server((host, port), _Handler)
@@ -83,7 +83,7 @@ class SideServer:
 
     @property
     def port(self) -> int:
-        """The real one, when 0 was asked for."""
+        """The actual port if 0 was configured."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = 10  # seconds for a peer that connects and says nothing
+    timeout = 10  # seconds for a peer that connects and sends nothing
 
     def do_GET(self) -> None:  # the name is the base class's
         answer = cast("_Server", self.server).answer(self.path)
@@ -112,4 +112,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     def log_message(self, *_: object) -> None:
-        """Probes are not worth a line."""
+        """Log no probes."""

@@ -1,8 +1,8 @@
-"""A program that dies with whoever started it, however that one dies.
+"""Runs a program that ends when the process that started it ends, for any cause.
 
-Its own module, and run as a small program of its own, because the wish must be told to the kernel
-between fork and exec, and code that runs there inside a process with threads can hang. Elsewhere
-than on Linux the program is started as it is.
+It is a separate small program, because the death signal must be set between fork and exec, and code
+that runs there in a process with threads can hang. On systems other than Linux the program is
+started directly.
 """
 
 import ctypes
@@ -15,11 +15,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:
-    """The command, wrapped so that SIGKILL hits it when its parent is gone.
+    """The command, wrapped so that it gets SIGKILL when its parent ends.
 
-    Linux means the thread that starts it, not the process: start it from one that lives on. The
-    wrapper becomes the program by exec, so pid, exit code and signals are the program's own. A
-    change of user clears the wish; make it before.
+    On Linux the parent is the thread that starts it, not the process: start it from a thread that
+    continues to run. The wrapper becomes the program by exec, so pid, exit code and signals are
+    those of the program. A change of user clears the setting; change the user before.
     """
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
@@ -27,7 +27,7 @@ def tied_to_parent(command: Sequence[str]) -> list[str]:
 def _become(parent: int, command: Sequence[str]) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the kernel knew of the wish
+        if os.getppid() != parent:  # it ended before the death signal was set
             os.kill(os.getpid(), signal.SIGKILL)
     os.execvp(command[0], list(command))  # noqa: S606  no shell: the command is a list
 

@@ -1,7 +1,7 @@
-"""How every process logs: one JSON line per record, redacted, at most 8 kB, to standard output.
+"""Logging of all processes: one JSON line per record, redacted, at most 8 kB, to standard output.
 
-Its own module because third-party lines take the same way as ours. Code logs a static snake_case
-event and fields: `log = structlog.get_logger()`, `log.info("run_closed", result="MATCHED")`.
+Records of libraries are processed in the same way. Code logs a static snake_case event and fields:
+`log = structlog.get_logger()`, `log.info("run_closed", result="MATCHED")`.
 """
 
 import json
@@ -21,7 +21,7 @@ _MAX_VALUE_CHARACTERS = 2000
 _LONG_TEXTS = frozenset({"exception", "message"})
 _MAX_LONG_CHARACTERS, _MAX_CUT_CHARACTERS = 5000, 1000
 _TAIL_SHARE = 3
-"""Of a long text the end is kept three times as long as the beginning: it names the error."""
+"""The kept end of a long text is three times as long as its beginning: it names the error."""
 _ESSENTIAL_KEYS = frozenset({"timestamp", "level", "service", "event", "run_id", "trace_id"})
 
 Record = MutableMapping[str, object]
@@ -32,9 +32,9 @@ def configure(service: str, log: Log, *, stream: TextIO | None = None) -> None:
     """Set up structlog and the standard library's root logger. Call once, first thing in main.
 
     Args:
-        service: name of the process, on every line.
+        service: name of the process, in every line.
         log: level and format.
-        stream: where lines go; standard output of this moment when None.
+        stream: target of lines; None: the current standard output.
     """
     out = sys.stdout if stream is None else stream
     level = logging.getLevelNamesMapping()[log.level.upper()]
@@ -66,7 +66,7 @@ def configure(service: str, log: Log, *, stream: TextIO | None = None) -> None:
 
 
 def log_what_nobody_catches() -> None:
-    """Send uncaught exceptions and warnings of Python the same way. Call once, in a service."""
+    """Also log uncaught exceptions and warnings of Python. Call once, in a service."""
     log = structlog.get_logger()
 
     def in_main(kind: type[BaseException], error: BaseException, trace: object) -> None:
@@ -83,13 +83,13 @@ def log_what_nobody_catches() -> None:
 
 
 def mask_secrets(_logger: object, _method: str, record: Record) -> Record:
-    """Known keys and shapes of secrets, anywhere in the record, become `***`."""
+    """Replace known keys and forms of secrets, anywhere in the record, with `***`."""
     masked = redacted(record)
     return dict(masked) if isinstance(masked, Mapping) else {}
 
 
 def shorten(_logger: object, _method: str, record: Record) -> Record:
-    """Cut long texts; of a record that is still too long only the core fields stay."""
+    """Cut long texts; a record that is still too long has only its core fields."""
     cut = {key: _short(key, value) for key, value in record.items()}
     if len(json.dumps(cut, default=str)) <= MAX_LINE_BYTES:
         return cut
@@ -109,7 +109,7 @@ def _short(key: str, value: object) -> object:
 
 
 def _ends(text: str, most: int) -> str:
-    """The beginning and the end of a text that is longer than so many characters."""
+    """The beginning and the end of a text with more than so many characters."""
     if len(text) <= most:
         return text
     head = most // (_TAIL_SHARE + 1)
@@ -125,7 +125,7 @@ def _with_service(service: str) -> Processor:
 
 
 def _mark_foreign(_logger: object, _method: str, record: Record) -> Record:
-    """A library's line keeps its text as `message` under one static event name."""
+    """A record of a library has its text as `message` and one static event name."""
     origin = record.get("_record")
     name = origin.name if isinstance(origin, logging.LogRecord) else "unknown"
     return {**record, "event": "library", "message": record.get("event"), "library": name}

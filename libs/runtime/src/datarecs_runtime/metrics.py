@@ -1,7 +1,6 @@
 """The Metrics port over prometheus-client, with the catalogue as its only source of names.
 
-Its own module because the client's registry is process-wide by habit; here each process, and each
-test, has its own.
+The client's default registry is global; here each process and each test has a separate one.
 """
 
 import threading
@@ -26,7 +25,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class _Made(Generic[M]):
-    """The client's objects of one kind, each made when it is first told something."""
+    """The client's objects of one kind, each created at its first value."""
 
     def __init__(self, make: Callable[[Metric], M]) -> None:
         self._make: Callable[[Metric], M] = make
@@ -42,10 +41,10 @@ class _Made(Generic[M]):
 
 
 class PrometheusMetrics:
-    """Counts, observes and sets; `exposition` is what `/metrics` answers."""
+    """Counts, observes and sets; `exposition` is the answer of `/metrics`."""
 
     def __init__(self) -> None:
-        # A second series per counter that nobody reads.
+        # It would be a second, unused series per counter.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -76,5 +75,5 @@ class PrometheusMetrics:
         self._gauges.of(metric(name, MetricKind.GAUGE, labels), labels).set(value)
 
     def exposition(self) -> bytes:
-        """Everything told so far, in Prometheus' text form."""
+        """All current values, in the text format of Prometheus."""
         return generate_latest(self._registry)

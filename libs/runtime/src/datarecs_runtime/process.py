@@ -1,8 +1,8 @@
-"""A process as a list of loops: started together, watched, drained together.
+"""A process as a list of loops that are started, watched and drained together.
 
-Its own module because all services end alike: SIGTERM sets one latch, loops finish or give back
-what they hold, resources are closed, and the exit code says which of the ways it was. A loop that
-dies takes the process with it, so that whoever supervises it starts a whole one.
+All services end in the same way: SIGTERM sets one latch, loops finish or release their work,
+resources are closed, and the exit code shows the kind of end. If a loop fails, the process ends, so
+that its supervisor starts a new one.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ class ProcessExit(IntEnum):
     """Exit codes of a service."""
 
     DRAINED = 0
-    """Asked to end, and everything was finished or given back."""
+    """Stopped on request; all work was finished or released."""
     LOOP_DIED = 70
     DRAIN_OVERDUE = 75
-    """Asked to end, and some loop did not within the grace; its leases expire."""
+    """Stopped on request, but a loop did not end within the grace period; its leases expire."""
     SETTINGS = 78
 
 
@@ -52,37 +52,37 @@ _News = _Signal | _Ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What a service's `build` returns; `run` blocks until it is over."""
+    """The result of a service's `build`; `run` blocks until the process ends."""
 
     name: str
     loops: Sequence[Loop]
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
-    """By what is asked: `database`, `broker`. None = ready, else the reason."""
+    """Readiness checks by name: `database`, `broker`. None = ready, else the reason."""
     wakes: Sequence[Wake] = ()
-    """Latches that loops wait on besides `stop`; set at stop, so that nobody sleeps through it."""
+    """Latches that loops wait on besides `stop`; set at stop, so that every loop wakes up."""
     closing: Sequence[Callable[[], None]] = ()
-    """Called in order after the last loop has ended, also when one of them fails."""
+    """Called in order after the last loop has ended, also if one of them fails."""
     grace: timedelta = timedelta(seconds=20)
-    """How long loops may take to end; below the 25 s the local stack and the chart wait."""
+    """Time limit for the end of loops; below the 25 s that the local stack and the chart wait."""
     side: Side | None = None
-    """Where health is served; None in tests."""
+    """Address of the side port; None in tests."""
     metrics: PrometheusMetrics = field(default_factory=PrometheusMetrics)
 
     def run(self) -> int:
-        """Start everything, wait for SIGTERM, SIGINT or the death of a loop, drain.
+        """Start all loops, wait for SIGTERM, SIGINT or the end of a loop, then drain.
 
-        Call once, on the main thread: signals arrive there.
+        Call once, on the main thread, because it receives signals.
         """
         return _Running(self).until_over()
 
 
 class _Running:
-    """One run of a process: its threads and what they reported."""
+    """One run of a process: its threads and their reports."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._stop = Latch()
-        # A handler may interrupt any lock the main thread holds; putting here never blocks.
+        # A handler may interrupt the main thread while it has a lock; this put never blocks.
         self._news: SimpleQueue[_News] = SimpleQueue()
         self._threads = {
             loop.name: threading.Thread(
@@ -142,10 +142,10 @@ class _Running:
         return ProcessExit.LOOP_DIED if died else ProcessExit.DRAINED
 
     def _next_news(self, deadline: float) -> _News | None:
-        """The next piece of news; None when the deadline, by the monotonic clock, comes first.
+        """The next report; None if the deadline of the monotonic clock comes first.
 
-        The kernel may hand a signal to any thread, and Python then tells the main one only when it
-        wakes up by itself: hence the short waits.
+        The kernel may deliver a signal to any thread, and Python runs the handler only when the
+        main thread wakes up, so the waits are short.
         """
         while (left := deadline - self._clock.monotonic()) > 0:
             with contextlib.suppress(Empty):
@@ -153,7 +153,7 @@ class _Running:
         return None
 
     def _noted(self, news: _News) -> bool:
-        """Log it; True when a loop ended that should not have."""
+        """Log it; True if a loop ended unexpectedly."""
         if isinstance(news, _Signal):
             self._log.info("process_draining", signal=signal.Signals(news.signal).name)
             return False
@@ -189,7 +189,7 @@ class _Running:
         for close in self._process.closing:
             try:
                 close()
-            except Exception:  # noqa: BLE001  a process entry: the others are closed all the same
+            except Exception:  # noqa: BLE001  a process entry: the other resources are also closed
                 self._log.exception("closing_failed")
 
     def _on_signal(self, number: int, _frame: object) -> None:

@@ -1,7 +1,7 @@
-"""What never leaves in a log line, an error text or an attempts log: known keys, known shapes.
+"""Masks secrets in log lines, error texts and attempt logs: by known keys and known forms.
 
-Its own module because logs are one user among several: whoever stores or shows a foreign text
-passes it through `redact`. It is the last net; secrets are kept out of texts in the first place.
+All code that stores or shows a foreign text calls `redact`. It is the last defence; code must not
+write secrets into texts at all.
 """
 
 import re
@@ -47,13 +47,13 @@ def redact(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def is_secret_key(key: str) -> bool:
-    """Whether a value under this name is masked whole, however the name is spelled."""
+    """Whether a value under this name is masked completely, for any spelling of the name."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower().replace("-", "_").replace(".", "_")
     return any(plain == name or plain.endswith(f"_{name}") for name in _KEYS)
 
 
 def redacted(value: object, *, depth: int = 0) -> object:
-    """A copy for showing: mappings by key, texts by shape, deeper than 8 levels not at all."""
+    """A copy to show: mappings masked by key, texts by form; levels below 8 are left out."""
     if depth > _DEEPEST:
         return MASK
     match value:

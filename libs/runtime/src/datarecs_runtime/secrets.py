@@ -1,12 +1,12 @@
-"""Secrets of tenants: references are looked up, stored ones are sealed and opened.
+"""Secrets of tenants: resolves references, seals and opens stored secrets.
 
-Its own module because it is the one place where a secret exists in the clear for a moment. Which
-references a tenant may use is decided in `datarecs_core.access.references`.
+Only this module has a secret in plain text, for a moment. `datarecs_core.access.references` decides
+which references a tenant may use.
 
 An envelope is: version (1 byte), length and text of the key-encryption key's id, nonce and wrapped
-data key (12 + 48 bytes), nonce and ciphertext. Each record has a data key of its own; what it is
-bound to (tenant, resource, field, version) is authenticated in both steps, so that an envelope
-opens in its own place alone.
+data key (12 + 48 bytes), nonce and ciphertext. Each record has a separate data key. Its context
+(tenant, resource, field, version) is authenticated in both steps, so an envelope opens only with
+the same context.
 """
 
 import base64
@@ -54,10 +54,10 @@ _WRAPPED_BYTES = _KEY_BYTES + _TAG_BYTES
 
 
 def key_encryption_key(settings: Secrets) -> bytes | None:
-    """The 32 bytes of the key; None when none is set.
+    """The 32 bytes of the key; None if no key is set.
 
     Raises:
-        SettingsError: it is not URL-safe base64 of 32 bytes.
+        SettingsError: the key is not URL-safe base64 of 32 bytes.
     """
     if settings.kek is None:
         return None
@@ -78,7 +78,7 @@ class Keyring:
 
     @classmethod
     def of(cls, settings: Secrets) -> "Keyring":
-        """The keyring of the settings; empty when no key is set.
+        """The keyring of the settings; empty if no key is set.
 
         Raises:
             SettingsError: the key is not base64 of 32 bytes.
@@ -92,7 +92,7 @@ class Keyring:
 
 
 class TenantSecrets:
-    """The SecretStore of production."""
+    """The SecretStore port in production."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class TenantSecrets:
 
     @classmethod
     def of(cls, settings: Secrets, profile: Profile) -> "TenantSecrets":
-        """Over this process's environment and the settings' key."""
+        """Create it with this process's environment and the key of the settings."""
         return cls(settings, keyring=Keyring.of(settings), environment=os.environ, profile=profile)
 
     def rules(self, tenant: UUID) -> ReferenceRules:
-        """What the tenant may refer to; the API checks with it when a reference is written."""
+        """The references that the tenant may use; the API checks with it when one is written."""
         label = self._settings.tenant_names.get(tenant, tenant.hex.upper())
         root = self._settings.file_root
         return ReferenceRules(
@@ -137,7 +137,9 @@ class TenantSecrets:
         else:
             value = _first_line(checked, Path(str(rules.file_root)))
         if not value:
-            raise SecretUnavailableError(reference=reference, cause="it is not set or empty")
+            raise SecretUnavailableError(
+                reference=reference, cause="the variable is not set or empty"
+            )
         return value
 
     def _warn_once(self, reference: str, use: SecretUse) -> None:
@@ -170,7 +172,7 @@ class TenantSecrets:
             return AESGCM(data_key).decrypt(envelope.nonce, envelope.ciphertext, bound)
         except InvalidTag as cause:
             raise SecretTamperedError(
-                key_id=envelope.key_id, cause="bytes or context differ from what was sealed"
+                key_id=envelope.key_id, cause="the bytes or the context differ from the sealed ones"
             ) from cause
 
 
@@ -191,7 +193,7 @@ def _taken_apart(sealed: bytes) -> _Envelope:
     rest = io.BytesIO(sealed)
     version, length = rest.read(1), rest.read(1)
     if version != bytes((_VERSION,)):
-        raise SecretTamperedError(key_id=None, cause="unknown form")
+        raise SecretTamperedError(key_id=None, cause="unknown format")
     envelope = _Envelope(
         key_id=rest.read(int.from_bytes(length)).decode(errors="replace"),
         wrap_nonce=rest.read(_NONCE_BYTES),
@@ -200,22 +202,22 @@ def _taken_apart(sealed: bytes) -> _Envelope:
         ciphertext=rest.read(),
     )
     if len(envelope.ciphertext) < _TAG_BYTES:
-        raise SecretTamperedError(key_id=None, cause="cut off")
+        raise SecretTamperedError(key_id=None, cause="the envelope is cut off")
     return envelope
 
 
 def _first_line(reference: SecretReference, root: Path) -> str | None:
-    """The first line of a regular file that truly lies below the tenant's root."""
+    """The first line of a regular file that is below the tenant's root, also after links."""
     path = Path(reference.place)
     try:
         real = path.resolve(strict=True)
         inside = real.is_relative_to(root.resolve(strict=True))
         if not inside:
-            raise SecretRefusedError(kind="file", rule="the file lies outside the tenant's folder")
+            raise SecretRefusedError(kind="file", rule="the file is outside the tenant's folder")
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SecretRefusedError(kind="file", rule="it is not a regular file")
+                raise SecretRefusedError(kind="file", rule="the path is not a regular file")
             line = file.readline(MAX_SECRET_BYTES).rstrip(b"\r\n")
         return line.decode()
     except (OSError, UnicodeDecodeError) as cause:

@@ -1,7 +1,7 @@
-"""The sections of the configuration: each setting with its meaning, unit and why this default.
+"""The sections of the configuration: each setting with its meaning, its unit and its default.
 
-Its own module because services compose what they need of it, while docs, chart and the check for
-unknown names read all of it. `DATARECS_KAFKA__SECURITY` is field `security` of section `kafka`.
+Services combine the sections they need; docs, chart and the check for unknown names read all of
+them. `DATARECS_KAFKA__SECURITY` is field `security` of section `kafka`.
 """
 
 from datetime import timedelta
@@ -31,7 +31,7 @@ TenantLabel = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,31}$")]
 
 
 class Section(BaseModel):
-    """Frozen; a name it does not have is an error."""
+    """Frozen; an unknown name is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -45,24 +45,22 @@ class Section(BaseModel):
 
 class RelayDatabase(Section):
     url: SecretStr | None = None
-    """URL of the relay's own database login, which alone may mark outbox rows as sent. Only the
+    """URL of the relay's database login, the only one that may mark outbox rows as sent. Only the
     run-controller needs it; no default, because it is a credential."""
 
 
 class Database(Section):
     url: SecretStr
-    """URL of the platform database with this service's own login, `postgresql://…`. No default,
+    """URL of the platform database with the login of this service, `postgresql://…`. No default,
     because it is a credential."""
     pool_size: int = Field(default=10, ge=1, le=100)
     """Connections per process. 10 serves the loops of one service and leaves room for many
     replicas below the server's usual 100 to 200."""
     statement_timeout_s: int = Field(default=30, ge=1, le=3600)
-    """Seconds one statement may take. Everything the services ask is indexed and short; 30 s ends
-    what is not, before it holds others up."""
-    ca_file: Path | None = None
-    """Certificate authority of the server, PEM. None takes the system's store."""
+    """Seconds that one statement may take. Statements of the services are indexed and short; 30 s
+    ends others before they delay the rest."""
     relay: RelayDatabase = RelayDatabase()
-    """The relay's own login."""
+    """The login of the relay."""
 
 
 class KafkaSecurity(StrEnum):
@@ -72,14 +70,14 @@ class KafkaSecurity(StrEnum):
 
 class RelayKafka(Section):
     username: str = ""
-    """Principal of the relay, the only one that may write event topics. Empty: no relay here."""
+    """Principal of the relay, the only one that may write event topics. Empty: no relay."""
     password: SecretStr = SecretStr("")
     """Its password; no default, because it is a credential."""
 
 
 class Kafka(Section):
     bootstrap: Texts = ()
-    """Brokers as `host:port`, separated by commas. Empty: the service has no broker."""
+    """Brokers as `host:port`, separated by commas. Empty: the service uses no broker."""
     security: KafkaSecurity | None = None
     """SASL_SSL or SASL_PLAINTEXT, both with SCRAM-SHA-512. None means SASL_SSL, and
     SASL_PLAINTEXT in profile `local`, where everything stays on the loopback."""
@@ -88,43 +86,43 @@ class Kafka(Section):
     password: SecretStr = SecretStr("")
     """Its password; no default, because it is a credential."""
     ca_file: Path | None = None
-    """Certificate authority of the brokers, PEM. None takes the system's store."""
+    """Certificate authority of the brokers, PEM. None: the system's store."""
     relay: RelayKafka = RelayKafka()
-    """The relay's own principal, inside the run-controller."""
+    """The principal of the relay, in the run-controller."""
     home: Path | None = None
-    """An unpacked Apache Kafka 4 for `datarecs up`, in place of fetched jars. None: fetch them."""
+    """An unpacked Apache Kafka 4 for `datarecs up`, instead of fetched jars. None: fetch jars."""
 
     def protocol(self, profile: Profile) -> KafkaSecurity:
-        """The security to speak, with the profile's default filled in."""
+        """The protocol to use, with the default of the profile."""
         local = KafkaSecurity.SASL_PLAINTEXT if profile is Profile.LOCAL else KafkaSecurity.SASL_SSL
         return self.security or local
 
 
 class Blob(Section):
     url: str = Field(pattern=r"^file://")
-    """Where artefacts of runs are kept: `file:///absolute/folder`. No default, because two services
-    with different folders would lose what the other wrote."""
+    """Folder of the artefacts of runs: `file:///absolute/folder`. No default, because services with
+    different folders could not read each other's artefacts."""
 
 
 class Secrets(Section):
     kek: SecretStr | None = None
-    """Key-encryption key: 32 random bytes in base64, usually given as DATARECS_SECRETS__KEK_FILE.
+    """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.
     None: stored secrets can neither be sealed nor opened."""
     kek_id: str = Field(default="kek-1", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """Name of that key, kept with everything sealed under it, so that a later key can be told from
-    it."""
+    """Name of that key, stored with every secret that it seals, to distinguish it from a later
+    key."""
     file_root: Path | None = None
-    """Folder of the tenants' secret files; `file:` references of a tenant lead below
+    """Folder of the tenants' secret files; `file:` references of a tenant name files below
     `<file_root>/<tenant id>/`. None: `file:` references are refused."""
     tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
-    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. A tenant
-    that is not named here has its id in 32 upper-case hexadecimal digits as label."""
+    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
+    any other tenant is its id in 32 upper-case hexadecimal digits."""
     uses: Annotated[dict[str, Texts], AsTable] = {}
-    """JSON object secret reference -> where it may be sent, such as
+    """JSON object secret reference -> targets to which it may be sent, such as
     `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
-    `iceberg`, `webhook` and `signing`, each with a host, and `url` alone. Empty: no reference may
-    be sent anywhere, except in profile `local` to databases and catalogs. The same in core-api,
-    which checks what is written, and in the services that send."""
+    `iceberg`, `webhook` and `signing`, each with a host, and `url` without one. Empty: no reference
+    may be sent anywhere, except in profile `local` to databases and catalogs. Use the same value in
+    core-api, which checks references when they are written, and in the services that send them."""
 
     @field_validator("uses")
     @classmethod
@@ -137,27 +135,27 @@ class Secrets(Section):
 
 class AllowedCidrs(Section):
     webhook: Networks = ()
-    """Networks that webhooks may reach although they are private, shared or for benchmarking.
-    Empty, because receivers are on the internet."""
+    """Private, shared or benchmarking networks that webhooks may reach. Empty, because receivers
+    are on the internet."""
     connection: Networks = ()
-    """The same for connections to sources, where private and shared networks are open anyway."""
+    """The same for connections to sources; they may always reach private and shared networks."""
 
 
 class Egress(Section):
     allowed_cidrs: AllowedCidrs = AllowedCidrs()
-    """Networks opened by the operator, by purpose; `denied_cidrs` wins over them."""
+    """Networks allowed by the operator, by purpose; `denied_cidrs` overrides them."""
     denied_cidrs: Networks = ()
-    """The platform's own addresses: database, broker, blob store, cluster networks. Filled by the
+    """Addresses of the platform: database, broker, blob store, cluster networks. Set by the
     chart."""
     allowed_ports: Ports = frozenset()
-    """Ports for webhooks besides 443 and 8443. Empty, because other ports are seldom HTTPS."""
+    """Ports for webhooks besides 443 and 8443. Empty, because other ports are rarely HTTPS."""
     allowed_hosts: Names = frozenset()
-    """Single-label and internal names that webhooks may use. Empty, because such names lead
-    inside."""
+    """Single-label and internal names that webhooks may use. Empty, because such names resolve to
+    internal addresses."""
     nat64_prefixes: Networks6 = ()
-    """NAT64 prefixes of this network; the IPv4 address inside is judged. Empty: all are closed."""
+    """NAT64 prefixes of this network; the embedded IPv4 address is checked. Empty: none allowed."""
     proxy_url: str | None = Field(default=None, pattern=r"^http://[^/]+/?$")
-    """The one proxy for outgoing HTTP, `http://host:port`; it is asked to CONNECT to the checked
+    """The proxy for outgoing HTTP, `http://host:port`; it gets CONNECT requests for the checked
     address. None: direct. HTTP(S)_PROXY of the environment is ignored."""
 
     @field_validator("nat64_prefixes")
@@ -170,16 +168,16 @@ class Egress(Section):
 
 class Files(Section):
     roots: Paths = ()
-    """Folders below which file sources may lie, mounted read-only. A tenant reads
-    `<root>/<tenant id>/` alone, unless `owner` is set. Empty: no file sources, except in profile
+    """Folders with the files of file sources, mounted read-only. A tenant reads only
+    `<root>/<tenant id>/`, unless `owner` is set. Empty: no file sources, except in profile
     `local`, where it is the project directory."""
     owner: UUID | None = None
     """Id of the one tenant that reads all files below the roots; other tenants then read none.
-    `datarecs up` sets it to tenant `default`. None: every tenant has a folder of its own."""
+    `datarecs up` sets it to tenant `default`. None: every tenant has a separate folder."""
     excluded: Paths = ()
-    """Folders and files that no source reads, wherever the roots lie. `datarecs up` sets its data
-    directory. The folders of `blob`, `worker.scratch_dir` and `secrets.file_root`, files that
-    settings name, `datarecs.toml` and every folder named `.datarecs` are always excluded."""
+    """Folders and files that no source reads, for any roots. `datarecs up` sets its data
+    directory. The folders of `blob`, `worker.scratch_dir` and `secrets.file_root`, files named by
+    settings, `datarecs.toml` and every folder named `.datarecs` are always excluded."""
 
 
 class LogFormat(StrEnum):
@@ -189,11 +187,11 @@ class LogFormat(StrEnum):
 
 class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is written. `info` is one line per change of state; `debug` is for one
-    developer."""
+    """Lowest level that is logged. `info` is one line per change of state; `debug` is for
+    development."""
     format: LogFormat = LogFormat.JSON
-    """`json` for machines, one object a line, also for what children and libraries print;
-    `console` for reading along while developing."""
+    """`json` for machines, one object per line, also for output of children and libraries;
+    `console` for people during development."""
 
 
 class Side(Section):
@@ -207,28 +205,28 @@ class Side(Section):
 class Otel(Section):
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
     """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
-    of datarecs-runtime. None: no span is kept, ids alone join logs and events."""
+    of datarecs-runtime. None: no spans; ids connect logs and events."""
 
 
 class Api(Section):
     host: str = "127.0.0.1"
-    """Address of REST and live views. Loopback until an operator decides otherwise; another
-    address needs profile `server`."""
+    """Address of REST and live views. The default is loopback; another address needs profile
+    `server`."""
     port: PortNumber = 8080
     """Its port."""
     max_body_bytes: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     """Largest request body, counted before it is buffered. 1 MiB holds every declaration many
     times over."""
     trusted_proxies: Networks = ()
-    """Networks of the proxies in front, separated by commas. `X-Forwarded-For` counts from these
-    peers alone: the client is its right-most address outside of them. Empty: no proxy, the peer's
-    own address counts."""
+    """Networks of the proxies in front, separated by commas. `X-Forwarded-For` is used only from
+    these peers: the client is its right-most address outside of them. Empty: no proxy, the address
+    of the peer is used."""
     max_connections: int = Field(default=2000, ge=10, le=100_000)
     """Connections of one replica; further ones are answered 503 and closed. 2000 holds all streams
     a replica allows and leaves room for requests."""
     connections_per_address: int = Field(default=200, ge=1, le=100_000)
-    """Connections of one address, trusted proxies apart. 200 serves an office behind one address
-    and stops a single machine from taking them all."""
+    """Connections of one address, except trusted proxies. 200 is enough for an office behind one
+    address and prevents that one machine takes all connections."""
     header_timeout: Duration = Field(
         default=timedelta(seconds=30), ge=timedelta(seconds=1), le=timedelta(minutes=5)
     )
@@ -240,13 +238,13 @@ class Api(Section):
     """How long a connection stays open between two requests. Longer than the 60 s after which
     common proxies drop theirs, so that the proxy closes first."""
     min_body_rate: int = Field(default=1024, ge=1, le=1024 * 1024)
-    """Bytes a second that a request body must reach in every ten seconds of its transfer; a slower
-    client is let go. Waiting for the server does not count."""
+    """Least bytes per second of a request body, in every ten seconds of its transfer; the
+    connection of a slower client is closed. Waiting for the server does not count."""
     write_timeout: Duration = Field(
         default=timedelta(seconds=60), ge=timedelta(seconds=1), le=timedelta(hours=1)
     )
-    """How long a client may leave an answer unread once its buffers are full; then the connection
-    is cut. 60 s is 1 KiB a second for what is buffered."""
+    """Time that a client may leave an answer unread after its buffers are full; then the connection
+    is closed. 60 s is 1 KiB per second for the buffered bytes."""
 
 
 class Limits(Section):
@@ -260,7 +258,7 @@ class Limits(Section):
     writes_per_minute: int = Field(default=120, ge=1, le=10_000_000)
     """Requests of one key that may change something (POST, PUT, PATCH, DELETE), per replica."""
     keys_per_hour: int = Field(default=20, ge=1, le=10_000_000)
-    """Keys that one owner makes, per replica; nobody needs more by hand."""
+    """New keys of one owner, per replica; enough for manual work."""
     waiting_runs_per_job: int = Field(default=10, ge=1, le=1_000_000)
     """Runs of a job that wait for their start; a further trigger is answered 429."""
     waiting_runs_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
@@ -270,7 +268,7 @@ class Limits(Section):
     connections_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
     """Connections of a tenant."""
     endpoints_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
-    """WebhookEndpoints of a tenant; each one is served by itself."""
+    """WebhookEndpoints of a tenant; deliveries to each one are separate work."""
     rules_per_tenant: int = Field(default=500, ge=1, le=1_000_000)
     """NotificationRules of a tenant; each one is evaluated for each finished run."""
 
@@ -280,13 +278,13 @@ class Worker(Section):
     """Runs at the same time in one worker; each has its own Spark child. 1, because one child may
     use all cores."""
     drain_s: int = Field(default=600, ge=0, le=86400)
-    """Seconds that running runs get to end after SIGTERM before they are stopped and released;
+    """Seconds that running runs have to end after SIGTERM, before they are stopped and released;
     most runs take less than ten minutes."""
     scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
     """Folder for result files, extracts and spill of running runs; emptied after each run."""
     child_memory_mb: int = Field(default=4096, ge=512)
-    """Resident memory, in MiB, of a child with all it started; above it the run ends as
-    OUT_OF_MEMORY. A 2 GiB heap was seen to need nearly twice its size."""
+    """Resident memory, in MiB, of a child and its processes; above it the run ends as
+    OUT_OF_MEMORY. A child with a 2 GiB heap has needed nearly twice this size."""
     recycle_after: int = Field(default=50, ge=1, le=10_000)
     """Runs after which a child is replaced, so that small leaks of the engine never add up."""
 
@@ -295,35 +293,35 @@ class Queue(Section):
     lease_ttl: Duration = Field(
         default=timedelta(seconds=60), ge=timedelta(seconds=10), le=timedelta(hours=1)
     )
-    """How long a lease outlives its last renewal (renewed at a third of it). Longer than any pause
-    of the host, because when it ends a second worker starts the same run. 10 s to 1 h."""
+    """Time until a lease expires after its last renewal (renewed at a third of it). Longer than any
+    pause of the host, because after it a second worker starts the same run. 10 s to 1 h."""
 
 
 class Spark(Section):
     mode: Literal["local", "standalone"] | None = None
-    """Where executors run: `local` inside the worker's child, `standalone` on a cluster. None: as
-    the master says; named, it must agree with that."""
+    """Place of executors: `local` in the worker's child, `standalone` on a cluster. None: as in
+    the master's URL; a value must agree with this URL."""
     master: str = Field(
         default="local[*]",
         pattern=r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^/@,\s]+:[0-9]+(,[^/@,\s]+:[0-9]+)*)$",
     )
-    """Spark's master URL: `local[*]` uses every core of the machine, `local[4]` so many,
+    """Spark's master URL: `local[*]` uses all cores of the machine, `local[4]` four,
     `spark://host:7077` those of a standalone cluster."""
     driver_memory: str = Field(default="2g", pattern=_HEAP)
-    """Heap of the driver, which in local mode is also the executor. 2g compares tens of millions
-    of rows with spilling."""
+    """Heap of the driver, which in local mode is also the executor. 2g is enough for tens of
+    millions of rows, with spilling."""
     secret: SecretStr | None = None
-    """`spark.authenticate.secret` of the cluster, as its operator has set it; a cluster is not
-    joined without one. No default, because it is a credential."""
+    """`spark.authenticate.secret` of the cluster, as set by its operator; required for a cluster.
+    No default, because it is a credential."""
     driver_host: str | None = None
-    """Address under which executors reach the worker. None: the machine's own name."""
+    """Address at which executors reach the worker. None: the machine's host name."""
     executor_memory: str = Field(default="2g", pattern=_HEAP)
     """Heap of an executor on a cluster, at least 450m. 2g, as one machine has by default."""
     max_cores: int | None = Field(default=None, ge=1)
-    """Cores of the cluster that each child takes, and waits for up to 30 s when it starts. None:
-    all that are free, so that a second child or worker waits until the first one ends."""
+    """Cores of the cluster for each child, which waits up to 30 s for them at its start. None: all
+    free cores, so that a second child or worker waits until the first one ends."""
     executor_python: Path | None = None
-    """The Python of executors, with the same release of datarecs. None: the worker's own path."""
+    """The Python of executors, with the same release of datarecs. None: the worker's path."""
 
     @property
     def on_cluster(self) -> bool:
@@ -336,30 +334,30 @@ class Spark(Section):
             raise ValueError(f"mode `{self.mode}` and master {self.master} do not agree")
         if self.on_cluster and self.secret is None:
             raise ValueError(
-                "a cluster needs DATARECS_SPARK__SECRET: rows and a tenant's key travel to its "
-                "executors, and without a secret neither end of a connection knows the other"
+                "a cluster needs DATARECS_SPARK__SECRET: rows and a tenant's key are sent to its "
+                "executors, and without a secret their connections are not authenticated"
             )
         return self
 
 
 class Launcher(Section):
     backend: Literal["queue"] = "queue"
-    """Where executions run: the durable queue in the platform database."""
+    """Backend of executions: the durable queue in the platform database."""
 
 
 class Outbox(Section):
     shards: int = Field(default=16, ge=1, le=256)
-    """Shares of the outbox that relays divide among them; more than there will ever be replicas.
-    Another number is taken once no event waits to be sent, which is looked for each minute."""
+    """Shares of the outbox that relays divide among them; set more than the number of replicas.
+    Another number takes effect when no event waits to be sent, which is checked every minute."""
     retention_days: int = Field(default=30, ge=1, le=38)
     """Days that sent rows are kept, longer than any topic's retention, so that lost topics can be
-    filled again. 38 at most, a week less than the 45 days for which groups know what they heard."""
+    filled again. 38 at most, a week less than the 45 days for which the inbox keeps event ids."""
 
 
 class Live(Section):
     notify: bool = True
-    """Wake live views and loops by NOTIFY. Off behind a transaction pooler, which cannot LISTEN;
-    polling then finds everything within a second."""
+    """Wake live views and loops by NOTIFY. Set it off behind a transaction pooler, which cannot
+    LISTEN; polling then finds all changes within a second."""
 
 
 class MailTransport(StrEnum):
@@ -375,53 +373,54 @@ class MailSecurity(StrEnum):
 
 class Mail(Section):
     transport: MailTransport = MailTransport.SMTP
-    """`smtp`, or `file`: a maildir, as `datarecs up` uses without a relay."""
+    """`smtp`, or `file`: a maildir, as in `datarecs up` without a relay."""
     directory: Path | None = None
     """The maildir of transport `file`."""
     host: str | None = None
-    """The one SMTP relay, set by the operator: hosts chosen by tenants would lead inside."""
+    """The SMTP relay, set by the operator: hosts of tenants could be internal addresses."""
     port: PortNumber = 587
-    """Its port; 587 is submission with STARTTLS, 465 belongs to `tls`."""
+    """Its port; 587 is submission with STARTTLS, 465 is for `tls`."""
     security: MailSecurity = MailSecurity.STARTTLS
-    """`starttls` (required, no fallback), `tls`, or `none`, which is for a relay on the loopback
-    alone."""
+    """`starttls` (required, no fallback), `tls`, or `none`, which is only for a relay on
+    loopback."""
     username: str | None = None
     """Login at the relay; None: no login. Never sent before TLS."""
     password: SecretStr | None = None
     """Its password, or DATARECS_MAIL__PASSWORD_FILE."""
     ca_file: Path | None = None
-    """Certificate authority of the relay, PEM. None takes the system's store; checking cannot be
+    """Certificate authority of the relay, PEM. None: the system's store; the check cannot be
     switched off."""
     ehlo_name: str | None = None
-    """Name in EHLO; None takes the host of the base URL."""
+    """Name in EHLO; None: the host of the base URL."""
     sender: str | None = Field(default=None, alias="from")
     """Address in From, DATARECS_MAIL__FROM; the same in every mail of a deployment."""
     envelope_from: str | None = None
-    """Address in MAIL FROM; None takes From."""
+    """Address in MAIL FROM; None: the address in From."""
     mail_domain: str | None = None
-    """Domain of Message-IDs and List-Id; None takes the domain of From."""
+    """Domain of Message-IDs and List-Id; None: the domain of From."""
     connect_timeout: Duration = timedelta(seconds=10)
-    """For connecting; a relay that needs longer is down."""
+    """Time limit to connect; a relay that needs longer is down."""
     command_timeout: Duration = timedelta(seconds=30)
-    """For one SMTP command."""
+    """Time limit of one SMTP command."""
     data_timeout: Duration = timedelta(seconds=120)
-    """For the reply after DATA, when relays scan the mail."""
+    """Time limit of the reply after DATA, because relays scan the mail."""
     total_timeout: Duration = timedelta(seconds=180)
-    """For one mail in all; below the lease of 240 s."""
+    """Time limit of one mail in total; below the lease of 240 s."""
     connections: int = Field(default=4, ge=1, le=64)
-    """Connections to the relay per replica; more are refused by many relays."""
-    relay_rate: float = Field(default=10.0, gt=0)
-    """Mails per second to the relay."""
+    """Connections to the relay per replica; many relays refuse more."""
+    relay_rate: float = Field(default=10.0, gt=0, le=10_000)
+    """Mails per second to the relay from one replica, at most those of one second at once; further
+    mails wait in the queue. Transport `file` has no rate."""
     tenant_rate: int = Field(default=1000, ge=1)
-    """Mails per hour of one tenant; what is above waits and folds into digests."""
+    """Mails per hour of one tenant; further mails wait and are combined into digests."""
     recipient_rate: int = Field(default=30, ge=1)
-    """Mails per hour to one recipient; nobody reads more."""
+    """Mails per hour to one recipient; people do not read more."""
     on_unknown: Literal["resend_once", "stop"] = "resend_once"
-    """What follows when nobody knows whether the relay took a mail. A lost alert costs more than a
-    second copy with the same Message-ID."""
+    """What to do if it is unknown whether the relay accepted a mail. A lost alert costs more than
+    a second copy with the same Message-ID."""
     recipient_domains: Annotated[dict[UUID, tuple[str, ...]], AsTable] = {}
-    """JSON object tenant id -> domains whose addresses may be written to without a confirmation.
-    Empty: nobody is written to unasked."""
+    """JSON object tenant id -> domains of addresses that get mails without a confirmation. Empty:
+    no address gets mails without a confirmation."""
 
     @model_validator(mode="after")
     def _transport_is_complete(self) -> Self:
@@ -431,12 +430,12 @@ class Mail(Section):
             raise ValueError("transport `smtp` needs DATARECS_MAIL__HOST and DATARECS_MAIL__FROM")
         loopback = self.host in {"localhost", "127.0.0.1", "::1"}
         if self.host and self.security is MailSecurity.NONE and not loopback:
-            raise ValueError("security `none` is for a relay on the loopback alone")
+            raise ValueError("security `none` is only for a relay on loopback")
         return self
 
 
 class MailPreview(Section):
-    """The part of `Mail` that a preview needs; the rest is the email-notifier's alone."""
+    """The part of `Mail` that a preview needs; only the email-notifier has the rest."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -445,40 +444,38 @@ class MailPreview(Section):
     mail_domain: str | None = None
     """Domain of Message-IDs."""
     recipient_domains: Annotated[dict[UUID, tuple[str, ...]], AsTable] = {}
-    """JSON object tenant id -> domains whose addresses may be written to."""
+    """JSON object tenant id -> domains of addresses that get mails."""
 
 
 class Links(Section):
     key: SecretStr | None = Field(default=None, min_length=32)
-    """Key that signs links in mails: 32 random characters or more, usually a file named by
+    """Key that signs links in mails: 32 random characters or more, usually in a file named by
     DATARECS_LINKS__KEY_FILE; the same in core-api and email-notifier. None: mails link to the API,
-    which needs a key, and cannot be unsubscribed from by link."""
+    which needs a key, and have no link to unsubscribe."""
     previous_key: SecretStr | None = Field(default=None, min_length=32)
-    """The key before that one: links it signed still work."""
+    """The previous key; its links still work."""
     report_days: int = Field(default=7, ge=1, le=7)
-    """Days that a link to a report works. Whoever has the link can read the report, so it is
+    """Days that a link to a report works. Anyone with the link can read the report, so it is
     short."""
 
 
 class Webhook(Section):
     origin: str | None = None
-    """Origin told in the handshake; None takes the host of the base URL."""
+    """Origin in the handshake; None: the host of the base URL."""
     max_in_flight: int = Field(default=256, ge=1, le=4096)
-    """Attempts on the wire per replica; 256 keep it below 250 MB."""
+    """Concurrent attempts per replica; 256 need less than 250 MB."""
     claim_batch: int = Field(default=50, ge=1, le=1000)
-    """Deliveries of one endpoint leased at once."""
+    """Deliveries of one endpoint in one lease."""
     retention_days: int = Field(default=30, ge=22, le=400)
     """Days that deliveries and attempts are kept: replay reaches back 14 days and a delivery lives
     7, so 22 at least."""
-    max_endpoints_per_tenant: int = Field(default=50, ge=1, le=10_000)
-    """Endpoints one tenant may declare; fan-out costs grow with it."""
 
 
 class Java(Section):
     home: Path | None = None
-    """Home of the Java (17 to 23) that serves Spark and Kafka. None: found by itself."""
+    """Home of the Java (17 to 23) for Spark and Kafka. None: it is found automatically."""
     options: str = ""
-    """Further options of the Java machine that runs Spark, as written on a command line."""
+    """Further options of the Java process that runs Spark, as on a command line."""
 
 
 class Jars(Section):
@@ -488,7 +485,7 @@ class Jars(Section):
 
 class Up(Section):
     ready_timeout_s: Annotated[float, Field(ge=1, le=86_400)] | None = None
-    """Seconds that a part of `datarecs up` may start without progress: its log does not grow, its
-    answer stays the same and it hardly uses a processor. None: 15 for PostgreSQL, 60 for Kafka, 120
-    for the worker, 30 for the others. Ten times as long a part may work on without becoming
-    ready."""
+    """Seconds that the start of a part of `datarecs up` may take without progress: no new log
+    lines, the same answer, almost no processor time. None: 15 for PostgreSQL, 60 for Kafka, 120 for
+    the worker, 30 for the others. A part that works without becoming ready has ten times as
+    long."""

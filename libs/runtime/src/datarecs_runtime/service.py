@@ -1,7 +1,7 @@
 """The `main` of every service: settings, logs, wiring, loops, exit code.
 
-Its own module because the five or eight `__main__.py` differ in three names alone, and a start that
-is refused must look the same everywhere.
+The `__main__.py` of the services differ only in three names, and a refused start must look the same
+in all of them.
 """
 
 import sys
@@ -29,15 +29,15 @@ def run_service(
     arguments: Sequence[str] | None = None,
     commands: Mapping[str, Callable[[S, Sequence[str]], int]] = MappingProxyType({}),
 ) -> int:
-    """Run a service until it is over; returns the exit code.
+    """Run a service until it ends; returns the exit code.
 
     Args:
-        name: of the service, in logs.
-        settings_class: which sections it reads.
+        name: name of the service, in logs.
+        settings_class: the settings class with the sections that it reads.
         build: its wiring.
-        arguments: of the command line; those of this process when None. Without any the service
-            runs; `--help` tells its settings.
-        commands: first argument -> what is done instead of running, with the arguments behind it.
+        arguments: of the command line; None: those of this process. Without arguments the service
+            runs; `--help` prints its settings.
+        commands: first argument -> function to call instead, with the further arguments.
     """
     argv = sys.argv[1:] if arguments is None else arguments
     command = commands.get(argv[0]) if argv else None
@@ -65,7 +65,7 @@ def run_service(
 
 
 def usage(name: str, settings_class: type[ServiceSettings]) -> str:
-    """What `--help` prints: every setting with its default and meaning."""
+    """The text of `--help`: every setting with its default and meaning."""
     lines = [f"{name}: a service of datarecs. It takes no arguments; its settings are:", ""]
     for setting in describe(settings_class):
         default = f" [{setting.default}]" if setting.default else ""

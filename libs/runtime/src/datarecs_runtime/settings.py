@@ -1,7 +1,7 @@
-"""How a process gets its settings: the base class, where values come from, what is refused.
+"""The settings of a process: the base class, the sources of values, the refusals.
 
-Its own module because precedence and refusals are the same for all services: flag, environment,
-file of a secret, `datarecs.toml`, the user's file, default. A service writes
+Precedence and refusals are the same for all services: flag, environment, file of a secret,
+`datarecs.toml`, the user's file, default. A service defines
 `class Settings(ServiceSettings): database: Database` and calls `load(Settings)` once.
 """
 
@@ -32,7 +32,7 @@ DEFAULT_SECRETS_DIR = "/run/secrets/datarecs"
 PROJECT_FILE = Path("datarecs.toml")
 USER_FILE = Path("~/.config/datarecs/config.toml")
 EXEMPT_PREFIXES = (f"{PREFIX}CONN_", f"{PREFIX}TEST_")
-"""Names that are not settings: tenants' `env:` references, and what tests are told."""
+"""Prefixes of names that are not settings: tenants' `env:` references, and options of tests."""
 EXEMPT_NAMES = frozenset({f"{PREFIX}API_KEY", SECRETS_DIR})
 
 SECTIONS: Mapping[str, type[sections.Section]] = {
@@ -60,11 +60,11 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "jars": sections.Jars,
     "up": sections.Up,
 }
-"""Every section of the platform under the name that services give its field."""
+"""All sections of the platform, by the name of their field in services."""
 
 
 class ServiceSettings(BaseSettings):
-    """What every service has; a service adds the sections it needs as fields."""
+    """Settings of every service; a service adds the sections it needs as fields."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -76,15 +76,15 @@ class ServiceSettings(BaseSettings):
 
     profile: Profile = Profile.SERVER
     """`server`: every rule of the security page; `local`: one machine, bound to loopback. The
-    strict one is the default, because the other must be a decision."""
+    strict profile is the default, because the other must be an explicit choice."""
     base_url: str | None = None
     """Base of all links in mails, reports and events; never taken from a request."""
     log: Log = Log()
-    """How it logs."""
+    """Settings of the log."""
     side: Side = Side()
-    """Where its health and metrics are."""
+    """Address of health and metrics."""
     otel: Otel = Otel()
-    """Where its traces go."""
+    """Target of traces."""
 
     @classmethod
     def settings_customise_sources(
@@ -111,11 +111,11 @@ def load(settings_class: type[S], **flags: Any) -> S:  # noqa: ANN401  values of
     """The settings of this process.
 
     Args:
-        settings_class: the service's own class.
-        flags: what the command line says; they win over everything.
+        settings_class: the class of the service.
+        flags: values of the command line; they override all other sources.
 
     Raises:
-        SettingsError: every unknown name and every missing or wrong value, at once.
+        SettingsError: with every unknown name and every missing or wrong value.
     """
     faults = _unknown_names(settings_class)
     try:
@@ -156,20 +156,20 @@ def describe(settings_class: type[ServiceSettings] | None = None) -> list[Settin
 
 
 def known_names(settings_class: type[ServiceSettings] | None = None) -> frozenset[str]:
-    """Every environment name that may be set, secrets also with `_FILE`."""
+    """Every environment name of a setting; for secrets also with `_FILE`."""
     settings = [*describe(), *(describe(settings_class) if settings_class else ())]
     files = {f"{setting.name}_FILE" for setting in settings if setting.secret}
     return frozenset({setting.name for setting in settings} | files)
 
 
 class Environment(PydanticBaseSettingsSource):
-    """`<NAME>`, else for secrets a file: the one `<NAME>_FILE` names, or one in the secrets folder.
+    """Reads `<NAME>`, else for secrets a file: `<NAME>_FILE`, or a file in the secrets folder.
 
-    Not the library's own source, which would take `DATABASE__URL_FILE` for a field `url_file`.
+    The library's source would read `DATABASE__URL_FILE` as a field `url_file`.
     """
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002  the interface's
-        """Not asked: `__call__` answers for all fields."""
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002  part of the interface
+        """Not used, because `__call__` returns all fields."""
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _put(values: dict[str, Any], path: list[str], value: str) -> None:
 
 
 def _from_toml(path: Path, settings_cls: type[BaseSettings]) -> dict[str, Any]:
-    """The tables of a file that this service has; others belong to other programs."""
+    """The tables of a file for the sections of this service; others are of other programs."""
     place = path.expanduser()
     if not place.is_file():
         return {}
@@ -239,7 +239,7 @@ def _fault_line(error: Mapping[str, Any]) -> str:
 
 
 def _leaves(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
-    """(environment name, field) of everything that has a value of its own."""
+    """(environment name, field) of every setting with a single value."""
     for name, field in fields.items():
         full = prefix + (field.alias or name).upper()
         section = _section_of(field)

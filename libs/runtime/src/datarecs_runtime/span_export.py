@@ -1,7 +1,7 @@
-"""Spans on their way to an OpenTelemetry collector over OTLP/HTTP.
+"""Sends spans to an OpenTelemetry collector over OTLP/HTTP.
 
-The only module that knows OpenTelemetry, imported only when an endpoint is configured. Spans leave
-in batches on a thread of their own; a collector that is away costs spans, never a run.
+The only module that uses OpenTelemetry; it is imported only if an endpoint is configured. Spans are
+sent in batches on a separate thread; an unavailable collector loses spans, but never stops a run.
 """
 
 import time
@@ -39,7 +39,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class _Ids(RandomIdGenerator):
-    """Random, unless ids are preset for the next span."""
+    """Random ids, unless ids are preset for the next span."""
 
     def __init__(self) -> None:
         self.preset: ContextVar[SpanContext | None] = ContextVar("preset", default=None)
@@ -54,26 +54,26 @@ class _Ids(RandomIdGenerator):
 
 
 class ExportedTracing:
-    """Port Tracing."""
+    """Implements the port Tracing."""
 
     def __init__(self, service: str, processor: SpanProcessor) -> None:
-        """Spans go to the processor, under the service's name."""
+        """Send spans to the processor, with the service's name."""
         self._ids = _Ids()
         self._provider = TracerProvider(
             resource=Resource({SERVICE_NAME: service}),
             id_generator=self._ids,
-            shutdown_on_exit=False,  # the process's own drain closes it
+            shutdown_on_exit=False,  # the drain of the process closes it
         )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("datarecs")
 
     @classmethod
     def to(cls, endpoint: str, service: str) -> Self:
-        """To the collector at this address, such as `http://collector:4318`."""
+        """Create it for the collector at this address, such as `http://collector:4318`."""
         import requests  # noqa: PLC0415  importing it opens a socket
 
         direct = requests.Session()
-        direct.trust_env = False  # proxies and logins are settings, not the environment's
+        direct.trust_env = False  # proxies and logins come from settings, not from the environment
         exporter = OTLPSpanExporter(
             endpoint.rstrip("/") + PATH,
             headers={},
@@ -91,7 +91,7 @@ class ExportedTracing:
             name,
             context=self._below(parent),
             attributes=_safe(attributes),
-            record_exception=False,  # its text may hold what no trace may hold
+            record_exception=False,  # its text may have data that traces must not have
             set_status_on_exception=False,
         ) as span:
             try:
@@ -129,7 +129,7 @@ class ExportedTracing:
         self._provider.shutdown()
 
     def _below(self, parent: str | None) -> Context | None:
-        """None: below the span that is under way; it belongs to the same trace."""
+        """None: a child of the current span, in the same trace."""
         above = _context_of(parent)
         if above is None:
             return Context()
@@ -152,7 +152,7 @@ def _text(context: SpanContext) -> str:
 
 
 def _safe(attributes: Attributes) -> Attributes:
-    """Ids, names and numbers, under the product's prefix; the last net is that of logs."""
+    """Ids, names and numbers with the product's prefix, redacted as in logs."""
     return {
         f"datarecs.{name}": redact(value) if isinstance(value, str) else value
         for name, value in attributes.items()

@@ -1,8 +1,8 @@
-"""Where a trace begins, how it is continued, and whether anybody listens to its spans.
+"""Starts and continues traces, and selects the exporter of spans.
 
-Its own module because events, logs and outgoing requests carry the same 55 characters of a W3C
-traceparent, exporter or not. The exporter itself is loaded only when an endpoint is configured:
-unconfigured, a process keeps no span and imports nothing of OpenTelemetry.
+Events, logs and outgoing requests have the same 55 characters of a W3C traceparent, with or without
+an exporter. The exporter is loaded only if an endpoint is configured; otherwise a process stores no
+spans and does not import OpenTelemetry.
 """
 
 import secrets
@@ -18,7 +18,7 @@ _arrived: ContextVar[tuple[str, str] | None] = ContextVar("arrived", default=Non
 
 
 def tracing_of(otel: Otel, service: str) -> Tracing:
-    """Tracing of this process; its `close` belongs to what is closed at the end.
+    """Tracing of this process; call its `close` at the end of the process.
 
     Raises:
         SettingsError: an endpoint is set and the extra `otlp` is not installed.
@@ -34,12 +34,12 @@ def tracing_of(otel: Otel, service: str) -> Tracing:
 
 
 def new_traceparent() -> str:
-    """A fresh trace with its first span, sampled."""
+    """A new, sampled trace with its first span."""
     return f"00-{_random_hex(16)}-{_random_hex(8)}-01"
 
 
 def child_of(traceparent: str | None) -> str:
-    """A new span of the same trace; a fresh trace when there is none or it is malformed."""
+    """A new span of the same trace; a new trace if there is none or it is malformed."""
     parts = parts_of(traceparent)
     if parts is None:
         return new_traceparent()
@@ -47,14 +47,14 @@ def child_of(traceparent: str | None) -> str:
 
 
 def arrival(traceparent: str | None) -> str:
-    """`child_of` for a request: a run that it triggers stands below the caller's span."""
+    """`child_of` for a request: a run that it triggers is below the caller's span."""
     child = child_of(traceparent)
     _arrived.set(None if traceparent is None else (child, traceparent))
     return child
 
 
 def caller_of(traceparent: str | None) -> str | None:
-    """The traceparent that a request came with, by the one that `arrival` made for it."""
+    """The original traceparent of a request, by the one that `arrival` made for it."""
     arrived = _arrived.get()
     return arrived[1] if arrived is not None and arrived[0] == traceparent else None
 

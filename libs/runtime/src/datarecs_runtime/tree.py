@@ -1,7 +1,7 @@
-"""Everything a child started: who belongs to it, what it holds in memory, what the kernel killed.
+"""The processes of a child: the list, their memory, and kills by the kernel.
 
-Its own module because a child's tree is found by its session, not by parents: Spark's Python
-workers leave the process group, and orphans change their parent, but nobody leaves the session.
+They are found by the session, not by parents: Spark's Python workers leave the process group, and
+orphans change their parent, but no process leaves the session.
 """
 
 import os
@@ -17,7 +17,7 @@ _OOM_KILL = re.compile(r"^oom_kill (?P<count>[0-9]+)$", re.MULTILINE)
 
 
 def members(session: int) -> Iterator[int]:
-    """Processes of the session that live now; a snapshot, others may come and go."""
+    """Current processes of the session; a snapshot, processes may start and end."""
     for pid in psutil.pids():
         try:
             if os.getsid(pid) == session:
@@ -27,7 +27,7 @@ def members(session: int) -> Iterator[int]:
 
 
 def kill_all(session: int) -> None:
-    """SIGKILL to every process of the session, twice, since the first round may miss a fork."""
+    """Send SIGKILL to every process of the session, twice, since the first may miss a fork."""
     for _ in range(2):
         for pid in members(session):
             try:
@@ -37,7 +37,7 @@ def kill_all(session: int) -> None:
 
 
 def resident_bytes(session: int) -> int:
-    """Sum of the resident memory; pages shared by several processes count in each."""
+    """Sum of the resident memory; shared pages count in each process."""
     total = 0
     for pid in members(session):
         try:
@@ -48,9 +48,9 @@ def resident_bytes(session: int) -> int:
 
 
 def oom_kills(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
-    """How often the kernel killed in our memory group for lack of memory; 0 where nobody counts.
+    """Number of kills for lack of memory in this memory group; 0 if the kernel does not count.
 
-    Both layouts of control groups are looked for. The count of version 2 includes groups below.
+    Both versions of control groups are read. The count of version 2 includes groups below.
     """
     try:
         lines = proc.read_text().splitlines()

@@ -1,7 +1,7 @@
-"""The forms in which a setting is written: durations, lists, networks, tables.
+"""The text formats of settings: durations, lists, networks, tables.
 
-Its own module because the environment has text alone: `60s`, `443,8443`, `10.0.0.0/8`, a JSON
-object. A configuration file may use its own types for the same fields.
+The environment has only text: `60s`, `443,8443`, `10.0.0.0/8`, a JSON object. A configuration file
+may use TOML types for the same fields.
 """
 
 import json
@@ -18,7 +18,7 @@ _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _length(value: object) -> object:
-    """`60`, `60s`, `5m`, `1.5h`, `2d`; other text (ISO 8601) is left to pydantic."""
+    """Parses `60`, `60s`, `5m`, `1.5h`, `2d`; pydantic parses other text (ISO 8601)."""
     match = _LENGTH.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         return value
@@ -45,4 +45,4 @@ Paths = Annotated[tuple[Path, ...], BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_split)]
 Networks6 = Annotated[tuple[IPv6Network, ...], BeforeValidator(_split)]
 AsTable = BeforeValidator(_table)
-"""Marks a mapping that the environment gives as a JSON object."""
+"""Marks a mapping that is a JSON object in the environment."""

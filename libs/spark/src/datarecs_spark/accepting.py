@@ -1,8 +1,8 @@
-"""Which of the files that tasks wrote come to count: those that finished tasks have named.
+"""Accept the files of finished tasks, by the names that these tasks returned.
 
-A task may run several times, and one that counts as lost may still be writing on an executor that
-nobody reaches. So tasks write to a folder of attempts, and named files are moved out of it; what is
-left or comes later is in no folder that anybody reads.
+A task may run several times, and a lost task may still write on an executor that is not reachable.
+So tasks write to a folder of attempts, and the named files are moved out of it; other files stay in
+a folder that is never read.
 """
 
 import shutil
@@ -14,22 +14,22 @@ from datarecs_spark.errors import ComparisonFailedError
 
 
 def fresh(directory: Path) -> Path:
-    """Empty; what an earlier attempt left is gone."""
+    """Create an empty directory; files of an earlier attempt are removed."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return directory
 
 
 def attempts_of(directory: Path) -> Path:
-    """Where tasks write what may come to stand in the directory."""
+    """The folder where tasks write files before they are accepted."""
     return directory.with_name(f"{directory.name}.attempts")
 
 
 def accepted(stage: str, names: Sequence[str], directory: Path) -> Path:
-    """Bring the files that count to their directory, which holds nothing else.
+    """Move the accepted files to their directory, which contains only these.
 
     Raises:
-        ComparisonFailedError: one of them is not there.
+        ComparisonFailedError: one of them does not exist.
     """
     attempts = attempts_of(fresh(directory))
     for name in names:

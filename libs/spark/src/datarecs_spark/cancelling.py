@@ -1,6 +1,6 @@
-"""Stopping the Spark jobs of one run from another thread, and noticing that it happened.
+"""Cancel the Spark jobs of one run from another thread, and detect the cancellation.
 
-Apart from the engine because whoever cancels holds the runtime and not the engine.
+Separate from the engine because the caller has the runtime and not the engine.
 """
 
 import threading
@@ -14,7 +14,7 @@ _GROUP = "datarecs"
 
 
 class Cancellation:
-    """The wish to stop one run; once cancelled it stays so."""
+    """The cancellation of one run; it cannot be undone."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context, self._wanted = context, threading.Event()
@@ -24,14 +24,14 @@ class Cancellation:
         """Safe to repeat, and before or after any job.
 
         Args:
-            reason: what `check` raises; None where somebody wished it.
+            reason: the error that `check` raises; None for a request of a user.
         """
         self._reason = self._reason or reason
         self._wanted.set()
         self._context.cancelJobGroup(_GROUP)
 
     def name_jobs(self) -> None:
-        """What this thread starts from now on can be cancelled.
+        """Make the jobs that this thread starts from now on cancellable.
 
         Raises:
             DatarecsError: as `check` does.
@@ -40,6 +40,6 @@ class Cancellation:
         self._context.setJobGroup(_GROUP, "comparison", interruptOnCancel=True)
 
     def check(self) -> None:
-        """Raises CancelledError, or the reason that was given, once the run is cancelled."""
+        """Raises CancelledError, or the reason, after the run is cancelled."""
         if self._wanted.is_set():
             raise self._reason or CancelledError

@@ -1,9 +1,9 @@
-"""A standalone cluster in place of this machine's cores: what it is told, and what it must show.
+"""A standalone cluster instead of this machine's cores: its settings, and the check of executors.
 
-Its own module because nothing of it holds on one machine. Rows and the tenant's key travel
-between processes, so whoever takes part knows the cluster's secret and every byte is encrypted, on
-wires and on executors' disks. Executors open the files that the driver wrote, with the libraries on
-which results depend: each shows both before a session exists, or none does.
+A separate module because none of this applies to one machine. Rows and the tenant's key are sent
+between processes, so every process has the cluster's secret and every byte is encrypted, on the
+network and on executors' disks. Executors open the files that the driver wrote, with the libraries
+that determine results: a session exists only after every executor has passed the check of both.
 """
 
 import json
@@ -25,37 +25,37 @@ from datarecs_spark.sinking import attempt_name
 
 _PACKAGES = ("datarecs-spark", "datarecs-kernel", "pyspark", "duckdb", "pyarrow", "numpy", "tzdata")
 EXECUTOR_LIMIT_S = 60.0
-"""From the session's start to answers of its executors; a child has 120 s to be ready."""
+"""Time from the start of the session to answers of its executors; a child has 120 s to start."""
 _PROBES_PER_CORE = 2
-"""Tasks that probe executors; each core takes some, as none of them takes long."""
+"""Tasks that probe executors; each core runs several, because they are short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What a standalone cluster needs besides its URL."""
+    """Settings of a standalone cluster in addition to its URL."""
 
     secret: str = field(repr=False)
-    """`spark.authenticate.secret` of the cluster's own processes.
+    """`spark.authenticate.secret` of the cluster's processes.
 
-    A wrong one is told after a minute: Spark's client takes no refusal for an answer, asks a Master
-    three times, 20 s apart, and has no setting for either number.
+    A wrong secret is reported after a minute: Spark's client tries a Master three times, 20 s
+    apart, and has no setting for either number.
     """
     executor_memory: str
     """Heap of each executor, as Java writes it: `2g`."""
     driver_host: str | None = None
-    """Address under which executors reach this process; None takes the machine's name."""
+    """Address of this process for executors; None: the machine's name."""
     max_cores: int | None = None
-    """Waited for at the start; None takes what is free."""
+    """Cores to wait for at the start; None: all free cores."""
     executor_python: str | None = None
-    """None: the path of this process's own."""
+    """Python of executors; None: the path of this process's Python."""
 
 
 def configuration(cluster: Cluster, java_options: str) -> Mapping[str, str]:
-    """Spark's settings, the secret apart: these stand on a command line."""
+    """Spark's settings without the secret, because they are on a command line."""
     settings = {
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
-        # Else a peer without encryption is spoken to without it.
+        # Else Spark connects to a peer without encryption.
         "spark.network.crypto.saslFallback": "false",
         "spark.io.encryption.enabled": "true",
         "spark.executor.memory": cluster.executor_memory,
@@ -65,21 +65,21 @@ def configuration(cluster: Cluster, java_options: str) -> Mapping[str, str]:
         settings["spark.driver.host"] = cluster.driver_host
     if cluster.max_cores is not None:
         settings["spark.cores.max"] = str(cluster.max_cores)
-        # Work is cut by the cores that are there when it begins.
+        # Work is divided by the cores that exist when it starts.
         settings["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
     return settings
 
 
 def secret_configuration(cluster: Cluster) -> Mapping[str, str]:
-    """What is told to the Java machine alone, once it runs."""
+    """Settings for the Java process only, set after it has started."""
     return {"spark.authenticate.secret": cluster.secret}
 
 
 def check_executors(session: SparkSession, scratch: Path) -> None:
-    """Let executors show that they see this directory and have our libraries.
+    """Check that executors see this directory and have the same libraries.
 
     Raises:
-        ClusterUnfitError: one of them does not; it says what.
+        ClusterUnfitError: an executor does not; the message names what is missing.
     """
     with TemporaryDirectory(dir=scratch, prefix="seen-") as name:
         directory = Path(name)
@@ -96,26 +96,26 @@ def check_executors(session: SparkSession, scratch: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What one task tells of its executor."""
+    """What one task reports about its executor."""
 
     host: str
     wrote: str | None
-    """Name of its file in the directory; None where it could not write."""
+    """Name of its file in the directory; None if it could not write."""
     libraries: Mapping[str, str]
 
 
 def refusal(shown: Shown, seen: Collection[str], scratch: Path) -> str | None:
-    """Why the executor cannot be used; None when it can.
+    """Why the executor cannot be used; None if it can.
 
     Args:
         shown: by one of its tasks.
         seen: names of the files that this process finds.
-        scratch: where they should be.
+        scratch: the directory of these files.
     """
     if shown.wrote not in seen:
         return (
-            f"what {shown.host} writes to {scratch} does not arrive; give DATARECS_WORKER__"
-            "SCRATCH_DIR a directory that the worker and all executors share under one path, as "
+            f"files that {shown.host} writes to {scratch} do not arrive; set DATARECS_WORKER__"
+            "SCRATCH_DIR to a directory that the worker and all executors share under one path, as "
             "one user"
         )
     for package, ours in libraries().items():
@@ -123,14 +123,14 @@ def refusal(shown: Shown, seen: Collection[str], scratch: Path) -> str | None:
         if theirs != ours:
             return (
                 f"{shown.host} has {package} {theirs}, the worker has {ours}; install the same "
-                "release of datarecs there, or name its Python by DATARECS_SPARK__EXECUTOR_PYTHON"
+                "release of datarecs there, or set its Python in DATARECS_SPARK__EXECUTOR_PYTHON"
             )
     return None
 
 
 @contextmanager
 def _executors_within(session: SparkSession, limit_s: float) -> Iterator[None]:
-    """Cancel the jobs inside once it has taken so long: Spark itself would wait for ever."""
+    """Cancel the jobs inside after a time limit: Spark itself would wait without limit."""
     expiry = threading.Event()
 
     def cancel_jobs() -> None:
@@ -146,8 +146,8 @@ def _executors_within(session: SparkSession, limit_s: float) -> Iterator[None]:
         if not expiry.is_set():
             raise
         raise ClusterUnfitError(
-            f"it gave no executor within {limit_s:.0f} s; look for free cores, and for Workers with"
-            " the memory that DATARECS_SPARK__EXECUTOR_MEMORY asks for"
+            f"no executor started within {limit_s:.0f} s; check for free cores and for Workers with"
+            " the memory of DATARECS_SPARK__EXECUTOR_MEMORY"
         ) from cause
     finally:
         timer.cancel()
@@ -163,7 +163,7 @@ def _probe(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.R
 
 
 def _shown(directory: Path) -> Shown:
-    """By one task, on its executor."""
+    """Runs in one task, on its executor."""
     wrote: str | None = attempt_name()
     try:
         (directory / attempt_name()).touch()
@@ -173,7 +173,7 @@ def _shown(directory: Path) -> Shown:
 
 
 def libraries() -> Mapping[str, str]:
-    """Whatever may change a byte of a result, by its version here."""
+    """Versions here of everything that may change a byte of a result."""
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "Unicode data": unicodedata.unidata_version,

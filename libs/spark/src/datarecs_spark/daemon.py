@@ -1,12 +1,12 @@
-"""The process from which Spark's Python workers are forked, with our imports already made.
+"""The process that forks Spark's Python workers, with all imports already loaded.
 
-Named by `spark.python.daemon.module`; its own module because Spark runs it as a program.
+Set as `spark.python.daemon.module`; a separate module because Spark runs it as a program.
 """
 
 import gc
 import sys
 
-# Spark puts archives of its own Python code before the installed package, which is the same. Every
+# Spark puts archives of its Python code before the installed package, which is the same. Every
 # task clears import caches, and each importer of an archive then reads its directory anew: 0.15 s.
 _ARCHIVES = (".zip", ".jar")
 sys.path[:] = [place for place in sys.path if not place.endswith(_ARCHIVES)]
@@ -19,6 +19,6 @@ import pyspark.daemon  # noqa: E402  not before the archives are gone
 import datarecs_kernel.sink  # noqa: E402, F401  as above; workers find all imported
 
 if __name__ == "__main__":
-    # Workers collect garbage after every task: what is imported here need not be looked at again.
+    # Workers collect garbage after every task: exclude the objects imported here.
     gc.freeze()
     pyspark.daemon.manager()

@@ -1,7 +1,7 @@
-"""The Engine port on Spark: tasks read and compare by the kernel, Spark schedules and spreads them.
+"""The Engine port on Spark: tasks read and compare with the kernel, Spark schedules them.
 
-Each step is a module; this one joins them and turns what the tasks counted into StageResults.
-Nothing here decides what a number means.
+Each step is a module; this one connects them and converts the counts of tasks to StageResults. It
+contains no rules of comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,20 +47,20 @@ from datarecs_spark.task_failures import InvalidTextsError
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
-"""Below it a stage is cut into two partitions."""
+"""Rows below which a stage has two partitions."""
 _TASKS_PER_CORE = 2
-"""Shares of what is read."""
+"""Tasks that read, per core."""
 _SCOPES, _SPILLED = "scopes", "spilled"
 
 
 class SparkEngine:
-    """One run; it keeps the keys of differing groups that later stages ask for.
+    """The engine of one run; it stores the keys of groups that differ for later stages.
 
     Args:
-        session: of this run alone.
+        session: used only by this run.
         key: the tenant's key for break ids, hashes and masks.
         directory: differences go to `<directory>/<stage>/part-*.parquet`.
-        cancellation: asked before and after every action.
+        cancellation: checked before and after every action.
     """
 
     def __init__(
@@ -74,24 +74,24 @@ class SparkEngine:
         self._session, self._key, self._directory = session, key, directory
         self._cancellation = cancellation
         self._row_progress = RowProgress(expected=0, report=_unheard)
-        """Of the stage at work."""
+        """Progress of the current stage."""
         self._passes: dict[str, int] = {}
-        """The latest pass of each stage: how many rechecks it had."""
+        """The number of rechecks in the latest pass of each stage."""
         self._key_fields: dict[str, tuple[Field, ...]] = {}
-        """Of each stage: what the keys of its differing groups are."""
+        """The layout of the keys of groups that differ, per stage."""
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage.
 
         Raises:
-            NotCoveredError: the stage asks for what this engine does not do; nothing was read.
+            NotCoveredError: the engine does not support a field of the stage; nothing was read.
             SourceFailedError: a source cannot be read at its pin.
-            ValueTooLargeError: a value that is grouped by or compared is above its limit.
-            KeyTooLargeError: the same of a key.
+            ValueTooLargeError: a value of a dimension or measure is above its limit.
+            KeyTooLargeError: a key is above its limit.
             SumOverflowError: a sum needs more than 38 digits.
-            DuplicateKeysError: repeated keys under `duplicates: error`.
-            CancelledError: somebody cancelled.
-            ComparisonFailedError: Spark failed otherwise, or took more disk than the job allows.
+            DuplicateKeysError: repeated keys with `duplicates: error`.
+            CancelledError: the run was cancelled.
+            ComparisonFailedError: another failure of Spark, or more disk than the job allows.
         """
         check_covered(plan)
         self._cancellation.name_jobs()
@@ -114,21 +114,21 @@ class SparkEngine:
         return results
 
     def explain(self, plan: StagePlan) -> Explanation:
-        """How the stage would be compared; reads footers of files, no row."""
+        """Describe how the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
         reading = self._reading(plan, check_texts=False)
         layout = layout_of(plan, columns_of(_read_footers(reading, self._resources(plan))))
         return explained(layout, None if self._reads_at_once(plan) else self._partitions(plan))
 
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
-        """Keys of the groups that differed in a stage, as canonical text, at most so many.
+        """Keys of the groups that differed in a stage, as canonical text, up to a limit.
 
-        None for more of them, and where one has no canonical form.
+        None above the limit, and if a key has no canonical form.
         """
         return list_keys(self._differing(stage), self._key_fields[stage], most)
 
     def _partitions(self, stage: StagePlan) -> int:
-        """Into which rows are cut: as the job says, or by the rows of the stage."""
+        """The number of partitions: as declared in the job, or by the rows of the stage."""
         rows = _expected_rows(stage)
         expected = 2 if rows < SMALL_ROWS else max(2 * self._cores, rows // SMALL_ROWS)
         return stage.effort.partitions or expected
@@ -138,12 +138,12 @@ class SparkEngine:
         return self._session.sparkContext.defaultParallelism
 
     def _spill(self, plan: StagePlan) -> SpillGuard:
-        """Ends the run where intermediate data take more disk than the job allows.
+        """End the run if intermediate data use more disk than the job allows.
 
-        What executors of a cluster keep for themselves is not seen from here.
+        Local data of executors on other machines is not measured.
         """
         limit = plan.effort.spill
-        message = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
+        message = f"intermediate data use more than {limit} bytes of disk (execution.spill)"
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, message)
         folders = [self._directory / _SPILLED]
         if on_one_executor(self._session):
@@ -159,14 +159,14 @@ class SparkEngine:
             return self._pass(plan, check_texts=True)
 
     def _reads_at_once(self, plan: StagePlan) -> bool:
-        """One task does everything: it has all cores, or nothing is read."""
+        """Whether one task does everything: it has all cores, or nothing is read."""
         return on_one_executor(self._session) or plan.catalogue is not None
 
     def _pass(self, plan: StagePlan, *, check_texts: bool) -> StageResults:
         """One pass over the rows of the plan.
 
         Raises:
-            InvalidTextsError: it must be done again with `check_texts`.
+            InvalidTextsError: the pass must be repeated with `check_texts`.
         """
         resources, reading = self._resources(plan), self._reading(plan, check_texts=check_texts)
         self._row_progress.reads(partial(rows_counted, Path(resources.directory)))
@@ -184,7 +184,7 @@ class SparkEngine:
         return self._store(work, answer)
 
     def _answer(self, work: Work) -> tuple[StageAnswer, list[int] | None]:
-        """What the tasks counted; rows before conditions, where there are any."""
+        """The counts of the tasks, and rows before conditions if there are conditions."""
         plan = work.layout.stage
         if self._reads_at_once(plan):
             return compare_at_once(self._session, work)
@@ -205,7 +205,7 @@ class SparkEngine:
         )
 
     def _resources(self, plan: StagePlan) -> Resources:
-        """Of the one task, or of one of those that an executor runs at a time."""
+        """Resources of the single task, or of one of the concurrent tasks of an executor."""
         alone = self._reads_at_once(plan) and on_one_executor(self._session)
         at_a_time = 1 if alone else cores_of_one(self._session)
         return Resources(
@@ -216,7 +216,7 @@ class SparkEngine:
         )
 
     def _sink(self, layout: Layout) -> SinkPlan:
-        """Empty folders for what the tasks of a pass write."""
+        """Empty folders for the files of the tasks of a pass."""
         plan = layout.stage
         self._passes[plan.name] = number = len(plan.rechecks)
         self._key_fields[plan.name] = layout.keys
@@ -229,7 +229,7 @@ class SparkEngine:
         )
 
     def _store(self, work: Work, answer: StageAnswer) -> StageResults:
-        """What the tasks of a pass counted, as results; their files are taken in."""
+        """The counts of a pass as results; its files are accepted."""
         sink, plan, counted = work.sink, work.layout.stage, answer.counted
         if plan.stores_scope:
             scope = self._scopes(plan.name, len(plan.rechecks))
@@ -244,11 +244,11 @@ class SparkEngine:
         return replace(results, strategy=plan.strategy)
 
     def _scopes(self, stage: str, number: int) -> Path:
-        """Where the pass of a stage with so many rechecks left the keys of what differed."""
+        """The folder with the keys that differed after a number of rechecks of a stage."""
         return self._directory / _SCOPES / stage / str(number)
 
     def _differing(self, stage: str) -> Path:
-        """The same of the stage's latest pass."""
+        """The same folder for the stage's latest pass."""
         return self._scopes(stage, self._passes.get(stage, 0))
 
 
@@ -257,7 +257,7 @@ def _unheard(_rows: int) -> None:
 
 
 def _progress_of(plan: StagePlan, progress: Callable[[Progress], None]) -> RowProgress:
-    """Reports rows that were read; mismatches are none until they are final."""
+    """Report rows that were read; mismatches are 0 until they are final."""
     return RowProgress(
         expected=_expected_rows(plan),
         report=lambda rows: progress(Progress(stage=plan.name, row_count=rows)),
@@ -273,16 +273,16 @@ def _expected_rows(stage: StagePlan) -> int:
 
 
 def _read_footers(reading: Reading, resources: Resources) -> Rechecks:
-    """The sources at each look; reads footers of files."""
+    """The sources at each recheck; reads footers of files."""
     with connected(resources) as connection:
         return read_sources(connection, reading)
 
 
 def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, rechecks: Rechecks) -> None:
-    """Every source has given the rows that were pinned; how many there were is known from now on.
+    """Check that every source returned the pinned number of rows, and store these numbers.
 
     Raises:
-        SourceFailedError: a source has other rows.
+        SourceFailedError: a source has another number of rows.
     """
     is_first = len(rechecks) == 1
     for index, (tally, source) in enumerate(zip(answer.tallies, rechecks[0], strict=True)):
@@ -292,10 +292,10 @@ def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, rechecks: Rec
 
 
 def _must_check_texts(plan: StagePlan) -> bool:
-    """Whether a condition names a text of a source's own files.
+    """Whether a condition names a text column of a source's files.
 
-    A text that is no UTF-8 leaves the condition undecided, and its row in the stage; DuckDB would
-    pass it over wherever statistics of the file say that no text can meet the condition.
+    A text that is not UTF-8 makes the condition unknown and keeps its row; DuckDB would skip it
+    if statistics of the file exclude that any text meets the condition.
     """
     stage_wide = [plan.where, plan.scope.where if plan.scope is not None else None]
     for scan in (scan for scans in (plan.scans, *plan.rechecks) for scan in scans):

@@ -1,7 +1,7 @@
-"""How the engine fails, and what Spark's failures mean in the product's words.
+"""Errors of the engine, and the translation of Spark's errors.
 
-Java's exceptions end here: a message names source, file and stage, and never a value of a row,
-which Spark's own messages often do.
+Java's exceptions are translated here: a message names source, file and stage, and never a value of
+a row; Spark's messages often contain values.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from datarecs_core.runs.deaths import Exits, cause_of_death
 from datarecs_kernel.database import FULL_MEMORY, SpillLimitError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
-"""Everything that a Spark action may raise by itself."""
+"""All errors that a Spark action may raise."""
 
 
 class SparkStartError(DatarecsError):
-    """The Java machine did not start."""
+    """The Java process did not start."""
 
     def __init__(self, java_home: str | None, reason: str, java_exit: int | None = None) -> None:
         self.code: RunDetail = cause_of_death(Exits(java_exit=java_exit)) or RunDetail.DRIVER_LOST
@@ -36,7 +36,7 @@ class SparkStartError(DatarecsError):
 
 
 class ClusterUnfitError(DatarecsError):
-    """Executors of a cluster cannot do what those of one machine do; no run was begun."""
+    """The executors of a cluster cannot be used; no run was started."""
 
     code = RunDetail.DRIVER_LOST
 
@@ -46,7 +46,7 @@ class ClusterUnfitError(DatarecsError):
 
 
 class CancelledError(DatarecsError):
-    """Somebody cancelled the run."""
+    """The run was cancelled."""
 
     code = RunDetail.STOPPED
 
@@ -74,20 +74,20 @@ class _Cause:
 
 
 _KERNEL_MEMORY = (FULL_MEMORY, "ArrowMemoryError", "MemoryError")
-"""In what Spark says of a task whose kernel lacks memory."""
+"""Part of Spark's message about a task that needs more memory than its kernel has."""
 _SPILL_LIMIT = str(SpillLimitError())
 FULL_DISK = "No space left on device"
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
 _MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
-"""Classes; Java ends itself by the first, unless Java code throws it."""
+"""Java classes; Java exits on the first, unless Java code throws it."""
 
 
 def translated(failure: Exception, stage: str) -> DatarecsError:
-    """What a Spark failure means.
+    """The detail code and message of a Spark failure.
 
     Args:
-        failure: what an action raised.
-        stage: during which stage.
+        failure: the error of an action.
+        stage: the name of the stage.
     """
     code, message = _of_stage(list(_causes(failure)), failure)
     return ComparisonFailedError(code, stage, message)
@@ -101,14 +101,14 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     if missing is not None:
         return missing
     if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
-        return RunDetail.DRIVER_LOST, "the Java machine ended"
+        return RunDetail.DRIVER_LOST, "the Java process ended"
     conditions = [cause.condition for cause in causes if cause.condition]
     named = conditions[-1] if conditions else (causes[-1].java_class if causes else "Spark")
     return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
 
 
 def _missing_room(causes: list[_Cause], text: str) -> tuple[RunDetail, str] | None:
-    """Memory or disk that a stage lacks; None for other failures."""
+    """The error for missing memory or disk; None for other failures."""
     if any(cause.java_class in _MEMORY for cause in causes):
         return RunDetail.OUT_OF_MEMORY, "Java's heap ran out of memory"
     if any(sign in text for sign in _KERNEL_MEMORY):
@@ -121,12 +121,12 @@ def _missing_room(causes: list[_Cause], text: str) -> tuple[RunDetail, str] | No
 
 
 def messages_of(failure: Exception) -> Iterator[str]:
-    """Of every exception in the chain: they hold what tasks wrote into them."""
+    """Messages of every exception in the chain; they contain the documents of tasks."""
     return (each.message for each in _causes(failure))
 
 
 def cause_name(failure: Exception) -> str:
-    """The innermost exception by its class; messages quote values of rows."""
+    """The class of the innermost exception; messages quote values of rows."""
     *_, innermost = [type(failure).__name__, *(each.java_class for each in _causes(failure))]
     return innermost.rpartition(".")[2]
 

@@ -1,11 +1,11 @@
-"""How a stage will be compared, in words for `plan`: no secret, no value of a row."""
+"""Describe how a stage is compared, as text for `plan`: no secret, no value of a row."""
 
 from datarecs_application.ports.comparing import Explanation
 from datarecs_kernel.layout import Layout
 
 
 def explained(layout: Layout, partitions: int | None) -> Explanation:
-    """One line per decision; without partitions one task reads the files itself."""
+    """One line per decision; without partitions one task reads the files."""
     way = "one task reads the files"
     if partitions is not None:
         way = f"many tasks read, {partitions} tasks compare"

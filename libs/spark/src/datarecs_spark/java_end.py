@@ -1,8 +1,8 @@
-"""The end of a session's Java process: noticed at once, and named as the cause of what fails by it.
+"""The end of a session's Java process: detected at once, and reported as the cause of failures.
 
-When Java dies, Python meets refused connections, cut answers and half-built errors, each in
-another place. They are symptoms; the exit code of the process is the evidence, and only its parent
-sees it. Apart from the session because workers watch it while nothing of a run uses Spark.
+When Java ends, Python sees refused connections, incomplete answers and partial errors, in different
+places. These are symptoms; the exit code of the process is the evidence, and only its parent can
+read it. Separate from the session because workers watch it while no run uses Spark.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death, java_end_words
 
 END_LIMIT_S = 5.0
-"""How long a process whose connections are gone may take to end."""
+"""Time for a process to end after its connections have closed."""
 
 
 class JavaEndedError(DatarecsError):
-    """Spark's Java process is gone in the middle of a run."""
+    """Spark's Java process ended during a run."""
 
     def __init__(self, java_exit: int | None) -> None:
         exits = Exits(java_exit=java_exit, java_lost=java_exit is None)
@@ -34,17 +34,17 @@ class JavaEndedError(DatarecsError):
 
 
 class JavaEnd:
-    """How one Java process ended; safe to ask from any thread."""
+    """How one Java process ended; safe to call from any thread."""
 
     def __init__(self, process: Popen[bytes]) -> None:
         self._process, self._expected = process, Event()
 
     def expect(self) -> None:
-        """From now on its end is our own doing and nobody is called for it."""
+        """From now on its end is intended, and no callback is called."""
         self._expected.set()
 
     def watch(self, ended: Callable[[int], None]) -> None:
-        """Call once Java has ended by itself, with its exit code, from a thread of its own."""
+        """Call `callback` with the exit code after Java ends by itself, from a separate thread."""
 
         def wait() -> None:
             code = self._process.wait()
@@ -54,7 +54,7 @@ class JavaEnd:
         Thread(target=wait, name="java-end", daemon=True).start()
 
     def within(self, seconds: float) -> int | None:
-        """Its exit code, negative for a signal; None while it runs after that time."""
+        """Its exit code, negative for a signal; None if it still runs after that time."""
         try:
             return self._process.wait(seconds)
         except TimeoutExpired:
@@ -62,7 +62,7 @@ class JavaEnd:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Failures inside whose cause is a Java process that ended are raised as JavaEndedError."""
+        """Raise failures inside as JavaEndedError if the cause is the end of the Java process."""
         try:
             yield
         except Exception as failure:
@@ -74,10 +74,10 @@ class JavaEnd:
 
 
 class WatchedEngine:
-    """Port Engine: the engine of one run, whose failures name a Java process that ended."""
+    """Port Engine: the engine of one run; its failures name a Java process that ended."""
 
     def __init__(self, make: Callable[[], Engine], java: JavaEnd) -> None:
-        """`make` asks Java as well."""
+        """`make` calls Java as well."""
         self._java = java
         with java.blamed():
             self._engine = make()

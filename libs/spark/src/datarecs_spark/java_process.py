@@ -1,6 +1,6 @@
-"""The Java process of a session: how it is heard, what of pyspark stands in its way, how it ends.
+"""The Java process of a session: its output, workarounds for pyspark, and its end.
 
-Apart from the session because this is about a process, its pipes and signals, and not about Spark.
+Separate from the session because this handles a process, its pipes and signals, and not Spark.
 """
 
 import os
@@ -17,20 +17,20 @@ from pyspark.java_gateway import launch_gateway
 
 STOP_LIMIT_S = 20.0
 STARTED = "datarecs: started"
-"""What Java is asked to say once Spark runs: between the words of its start and all later ones."""
+"""Line that Java prints after Spark has started: it separates the start from later output."""
 _STANDARD_ERROR = 2
 _GREETINGS = ("WARNING: Using incubator modules", "Setting default log", "To adjust logging level")
-"""How every Java with Spark begins; no news to anybody."""
+"""First lines of every Java with Spark; they are not shown."""
 MEMORY_EXIT = 3
 _NO_MEMORY = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory for")
-"""How Java itself says that memory is missing."""
+"""Parts of Java's messages about missing memory."""
 _MOST_WORDS, _WORDS_LIMIT_S = 3, 2.0
-"""Lines that the error of a Java which did not start repeats, and how long they may take."""
+"""Number of Java's last lines in the error of a failed start, and the time to read them."""
 
 
 @contextmanager
 def preserve_interrupts() -> Iterator[None]:
-    """Ctrl-C stays what it was: Spark would ask a Java that is about to answer something else."""
+    """Restore the handler of Ctrl-C: Spark's handler would call Java during another call."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if signal.getsignal(signal.SIGINT) is not before:
@@ -38,7 +38,7 @@ def preserve_interrupts() -> Iterator[None]:
 
 
 class JavaVoice:
-    """What Java says: kept while it starts, from then on passed to standard error."""
+    """Java's output: stored during the start, then passed to standard error."""
 
     def __init__(self) -> None:
         read_end, self._ear = os.pipe()
@@ -56,7 +56,7 @@ class JavaVoice:
             )
             try:
                 return launching.result()
-            except BaseException:  # for instance Ctrl+C: a Java that is left half started stays
+            except BaseException:  # for example Ctrl+C: a partly started Java would remain
                 if launching.exception() is None:
                     launching.result().proc.kill()
                     launching.result().proc.wait()
@@ -65,12 +65,12 @@ class JavaVoice:
                 os.close(self._ear)
 
     def why(self) -> str:
-        """What it said before it ended, for which this waits; may be empty."""
+        """Its output before it ended; waits for the end; may be empty."""
         self._listener.join(_WORDS_LIMIT_S)
         return "; ".join(self._start_lines[:_MOST_WORDS])
 
     def memory_exit(self) -> int | None:
-        """The exit code of a Java without memory, where it said before its end that it is one."""
+        """The exit code of a Java without memory, if its output reports missing memory."""
         lacks = any(words in line for line in self._start_lines for words in _NO_MEMORY)
         return MEMORY_EXIT if lacks else None
 
@@ -86,7 +86,7 @@ class JavaVoice:
 
 
 def let_go(java: Popen[bytes]) -> None:
-    """Wait for its end, to which it was told to come."""
+    """Wait for its end, which was already requested."""
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else a later start finds the dead machine
     if java.stdin is not None:
         java.stdin.close()
@@ -98,16 +98,16 @@ def let_go(java: Popen[bytes]) -> None:
 
 
 def quiet_accumulators(context: SparkContext) -> None:
-    """Java hangs up when it ends, which the handler of their server would print as an error."""
+    """Java closes connections when it ends; the server's handler would print this as an error."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = _unheard
 
 
 def leave_accumulators(context: SparkContext) -> None:
-    """Let the server of accumulators, which nothing here uses, end by itself.
+    """Let the server of accumulators, which is not used here, end by itself.
 
-    It sees only between two looks, up to a second apart, that it shall.
+    It checks for the request to end up to one second apart.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -116,4 +116,4 @@ def leave_accumulators(context: SparkContext) -> None:
 
 
 def _unheard(*_: object) -> None:
-    """Nobody waits for an answer any more."""
+    """Ignore the closed connection; no answer is expected."""

@@ -1,8 +1,8 @@
-"""Many tasks compare a stage: each reads a share, rows of one key meet, each compares whole groups.
+"""Many tasks compare a stage: each reads a share, rows are partitioned by key, groups compared.
 
-Rows travel as messages of Arrow (`datarecs_kernel.messages`), each in one row of Spark's, which
-carries and stores bytes and knows no type of ours. All executors have the same release of DuckDB,
-which says where keys meet (`cluster`).
+Rows are sent as Arrow messages (`datarecs_kernel.messages`), each in one row of Spark, which
+transports and stores bytes without their types. All executors have the same release of DuckDB,
+which computes the partition of a key (`cluster`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,17 +27,17 @@ from datarecs_spark.sinking import attempt_name
 from datarecs_spark.task_failures import translate_failures
 
 READINGS = 3
-"""Of every row: to be sent, to be counted, and to be compared."""
+"""How often every row is read: to be sent, to be counted, and to be compared."""
 _MESSAGES = "partition INT, source INT, rows BINARY"
 
 
 def compare_partitions(session: SparkSession, work: Work, partitions: int) -> StageAnswer:
-    """Compare a stage in so many partitions; without keys there is one group, and one partition.
+    """Compare a stage in a number of partitions; without keys there is one group and one partition.
 
     Raises:
-        InvalidTextsError: it must be done again with `check_texts`.
+        InvalidTextsError: the pass must be repeated with `check_texts`.
         DatarecsError: a source cannot be read at its pin.
-        PySparkException: a task failed otherwise.
+        PySparkException: another failure of a task.
     """
     has_keys = bool(work.layout.of_rows.keys)
     partitions = partitions if has_keys else 1

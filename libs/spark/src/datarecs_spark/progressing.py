@@ -1,7 +1,7 @@
-"""How far a stage has come, reported while it works: rows that were read, of those that there are.
+"""Report the progress of a stage: rows read of all rows.
 
-Tasks count what they read (`row_counts`). Apart from the engine because nothing here may fail a
-run, nor decide anything in it.
+Tasks count the rows that they read (`row_counts`). Separate from the engine because nothing here
+may fail a run or affect its result.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from contextlib import suppress
 
 
 class RowProgress:
-    """A Check of readers of rows; what it reports never falls and is never more than there are.
+    """A Check of readers of rows; its reports never decrease and never exceed the total.
 
     Args:
-        expected: rows of all sources; 0 where nobody knows, and then nothing is reported.
-        report: takes rows that were read so far, on the thread that checks.
+        expected: rows of all sources; 0 if unknown, and then nothing is reported.
+        report: called with the rows read so far, on the thread of the check.
     """
 
     def __init__(self, *, expected: int, report: Callable[[int], None]) -> None:
@@ -23,14 +23,14 @@ class RowProgress:
         """Reported so far."""
 
     def reads(self, reader: Callable[[], int]) -> None:
-        """From now on read this one, too: the reader that is furthest counts."""
+        """Also check this reader from now on; the largest number counts."""
         self._readers = (*self._readers, reader)
 
     def __call__(self, *, last: bool) -> bool:
-        """The last report is the engine's own, with all that it found."""
+        """Stop reports; the engine sends the last report with its results."""
         if last or not self._expected:
             return False
-        # Who only wants to know may not end the work: one report less is all that fails.
+        # A progress report must not fail the work: only this report is lost.
         with suppress(Exception):
             rows = min(self._expected, max((read() for read in self._readers), default=0))
             if rows > self.rows:

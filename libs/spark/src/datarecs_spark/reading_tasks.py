@@ -1,6 +1,6 @@
-"""Tasks that read sources by the kernel: one that reads a whole stage, or many with a share each.
+"""Tasks that read sources with the kernel: one that reads a whole stage, or many with a share each.
 
-Spark schedules them and ends them; every task has a database of its own, and answers once.
+Spark schedules and ends them; every task has its own database and returns one answer.
 """
 
 import json
@@ -36,38 +36,38 @@ from datarecs_spark.task_failures import TaskFailureError, raise_failure, report
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 Act = Callable[[Connection, Rechecks, str], str]
-"""From the sources of a task, in the name of an attempt, to its answer."""
+"""Computes the answer of a task from its sources and the name of its attempt."""
 READINGS = 2
-"""Of every row where one task reads all: to be counted, and to be compared."""
+"""How often every row is read by a single task: to be counted, and to be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the tasks of a stage need to know; travels in a closure."""
+    """The input of the tasks of a stage; sent in a closure."""
 
     sink: SinkPlan
     reading: Reading
     columns: tuple[PlainColumns, ...]
-    """Of the whole sources."""
+    """Columns of the whole sources."""
     resources: Resources
-    """Of one task; the directory is shared, below it every attempt has its own."""
+    """Resources of one task; the directory is shared, with one folder per attempt."""
     shares: tuple[Shares | None, ...]
-    """One per task; None reads all."""
+    """One share per task; None: one task reads all."""
 
     @property
     def layout(self) -> Layout:
         return self.sink.layout
 
     def relations(self, connection: Connection, layout: Layout, rechecks: Rechecks) -> list[str]:
-        """Of the rows of a layout, which is not always the stage's."""
+        """The reading of the rows of a layout, which is not always the stage's."""
         return create_relations(connection, self.reading, layout, rechecks, self.columns)
 
 
 def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, list[int] | None]:
-    """Compare a stage in one task; with rows before conditions, where there are any.
+    """Compare a stage in one task; also count rows before conditions if there are conditions.
 
     Raises:
-        InvalidTextsError: it must be done again with `check_texts`.
+        InvalidTextsError: the pass must be repeated with `check_texts`.
         DatarecsError: a source cannot be read at its pin.
         PySparkException: the task failed.
     """
@@ -100,7 +100,7 @@ def _sealed(
 
 
 def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
-    """`proof: rows` of a stage that compares rows: sums of their fingerprints; raises as above."""
+    """Sums of the fingerprints of a row stage for `proof: rows`; raises as above."""
     counted = Counted(len(work.layout.sources))
 
     def sealed(connection: Connection, rechecks: Rechecks, _attempt: str) -> str:
@@ -123,7 +123,7 @@ def count_shares(session: SparkSession, work: Work) -> list[int]:
 
 
 def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> list[str]:
-    """Files that say how sources write the keys of stored parts; raises as above."""
+    """Files with each source's spelling of the keys of stored parts; raises as above."""
     stored = StoredKeys(sink=work.sink, parts=tuple(parts))
     layout = spelling_layout(work.layout.stage, work.columns)
 
@@ -137,7 +137,7 @@ def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> lis
 
 
 def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
-    """What the tasks have answered, in any order."""
+    """The answers of the tasks, in any order."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = attempt_name()
@@ -154,10 +154,10 @@ def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
 
 
 def _answer_within_memory(work: Work, number: int, act: Act, attempt: str) -> dict[str, object]:
-    """An answer; with one thread where several need more memory, since each joins its own rows.
+    """An answer; with one thread if several need too much memory, since each joins other rows.
 
     Raises:
-        MemoryError: one thread lacks memory, too.
+        MemoryError: the memory is too small for one thread.
     """
     try:
         return _answer_of(work, number, act, attempt)
@@ -169,7 +169,7 @@ def _answer_within_memory(work: Work, number: int, act: Act, attempt: str) -> di
 
 
 def _answer_of(work: Work, number: int, act: Act, attempt: str) -> dict[str, object]:
-    """What the task did with its share, or what is wrong with a source."""
+    """The answer of the task for its share, or the error of a source."""
     try:
         with open_share(work, number, attempt) as (connection, rechecks):
             return {"outcome": "done", "body": act(connection, rechecks, attempt)}
@@ -183,14 +183,14 @@ def create_tasks(session: SparkSession, work: Work) -> DataFrame:
 
 
 def share_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Of shares, as `create_tasks` gives them to a task."""
+    """Read shares in the form that `create_tasks` sends to a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 @contextmanager
 def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Rechecks]]:
-    """The sources of a share in a database of this attempt.
+    """The sources of a share in the database of this attempt.
 
     Raises:
         TaskFailureError: a source cannot be read.
@@ -206,7 +206,7 @@ def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connecti
 
 @contextmanager
 def open_database(resources: Resources, attempt: str) -> Iterator[Connection]:
-    """A database that spills to a folder of this attempt, which is gone afterwards."""
+    """A database that spills to a folder of this attempt; the folder is removed afterwards."""
     directory = Path(resources.directory) / attempt
     directory.mkdir(parents=True)
     try:

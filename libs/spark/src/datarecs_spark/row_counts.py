@@ -1,8 +1,8 @@
-"""How many rows a task of the kernel has read: a number in a file, for whoever cares to look.
+"""The number of rows that a task of the kernel has read, in a file for progress reports.
 
-A task answers once, at its end, so what it has done until then needs another way to the driver. It
-knows nothing of who looks, and nothing that happens to the file may disturb it. Apart from the
-kernel because tasks of one machine and of many count alike.
+A task returns its answer at its end, so its progress needs another way to the driver. The task does
+not depend on readers of the file, and errors of the file do not affect it. Separate from the kernel
+because tasks on one machine and on many count in the same way.
 """
 
 import os
@@ -17,8 +17,8 @@ class RowCount:
 
     Args:
         directory: of the kernel's work item; on a cluster all tasks share it.
-        attempt: no other task has the same.
-        readings: how often every row is read; each adds its part of a row.
+        attempt: a unique name of the attempt.
+        readings: how often every row is read; each reading adds its fraction of a row.
     """
 
     def __init__(self, directory: str, attempt: str, *, readings: int) -> None:
@@ -26,14 +26,14 @@ class RowCount:
         self._rows, self._readings = 0, readings
 
     def add(self, rows: int) -> None:
-        """So many more in one of the readings."""
+        """Add rows of one of the readings."""
         self._rows += rows
         if self._path is None:
             return
         count = (self._rows // self._readings).to_bytes(_BYTES, "little")
         try:
-            # Opened each time: a file system of many machines shows others what was closed. Never
-            # cut to nothing, so that it holds a whole number whenever it is read.
+            # Opened each time: a shared file system shows content to others after close. Never
+            # truncated, so that it always contains a whole number.
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
                 os.write(file, count)
@@ -44,7 +44,7 @@ class RowCount:
 
 
 def rows_counted(directory: Path) -> int:
-    """By all tasks so far, attempts that failed among them; 0 where nobody has counted."""
+    """Rows read by all tasks so far, with failed attempts; 0 if there are no counts."""
     return sum(map(_read, directory.glob(f"*{_SUFFIX}")))
 
 

@@ -1,7 +1,7 @@
-"""The one Spark session of a process: how it is started, warmed, cancelled and ended.
+"""The Spark session of a process: start, warm-up, cancellation and end.
 
 Everything that must be equal for every run is set here: UTC, ANSI arithmetic, exact decimals, names
-with their case. A run gets a new SQL session of it; the Java machine lives as long as the process.
+with their case. Each run gets a new SQL session; the Java process lives as long as this process.
 """
 
 import os
@@ -42,7 +42,7 @@ from datarecs_spark.java_process import (
 )
 
 _NEWEST_JAVA = 23
-"""Hadoop 3.4, by which Spark 4.1 opens files, does not run on Java 24 and later."""
+"""Hadoop 3.4, which Spark 4.1 uses to open files, does not run on Java 24 and later."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _SETTINGS: Mapping[str, str] = {
@@ -58,16 +58,16 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.session.localRelationCacheThreshold": "0",
-    # Files are those of the pin, every byte of them, as they were written.
+    # Files are those of the pin, read completely and without conversion.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    # Small work: its plans are made, run and forgotten quickly.
+    # Small work: plans are created, run and discarded quickly.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # Tasks get messages of megabytes (`partitions`), and Java holds a batch of them.
+    # Tasks get messages of megabytes (`partitions`), and Java has a batch of them in memory.
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
@@ -75,21 +75,21 @@ _SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """What the place decides: where Spark runs and with how much."""
+    """Settings of the environment: where Spark runs and with which resources."""
 
     master: str
     """`local[*]`, `local[2]`, or a cluster's URL."""
     driver_memory: str
-    """Heap of the Java machine, as Java writes it: `1g`."""
+    """Heap of the Java process, in Java's notation: `1g`."""
     java_home: str | None
-    """A Java 17 or later; None takes JAVA_HOME or `java` of the path."""
+    """A Java 17 or later; None: JAVA_HOME or `java` of the path."""
     java_options: str = ""
-    """Further options of the Java machine, as written on a command line."""
+    """Further options of the Java process, as written on a command line."""
     scratch: Path
-    """For spilled and shuffled data; made when it is missing, never cleaned here. On a cluster its
-    executors see it, too."""
+    """Folder for spilled and shuffled data; created if missing, never cleaned here. Cluster
+    executors share it."""
     cluster: Cluster | None = None
-    """Given with the URL of a cluster, and only then."""
+    """Set if and only if `master` is the URL of a cluster."""
 
     @property
     def python(self) -> str:
@@ -99,7 +99,7 @@ class SparkSettings:
 
 
 class SparkRuntime:
-    """One long-lived session. Built by `start`; not safe for two runs at the same time."""
+    """One long-lived session. Created by `start`; not safe for two runs at the same time."""
 
     def __init__(self, session: SparkSession, settings: SparkSettings, gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
         self._session, self._gateway = session, gateway
@@ -110,22 +110,22 @@ class SparkRuntime:
 
     @classmethod
     def start(cls, settings: SparkSettings, *, warm: bool = True) -> "SparkRuntime":
-        """Start the Java machine and run a tiny job, so that the first run finds it warm.
+        """Start the Java process and run a tiny job, so that the first run is faster.
 
-        Without the job that run starts sooner and takes longer: for who makes no second one.
+        Without the job the run starts sooner but takes longer; useful for a single run.
 
         Raises:
-            SparkStartError: no usable Java, or the machine ended at once.
-            ClusterUnfitError: executors of the cluster lack files or libraries of ours.
+            SparkStartError: no usable Java, or the process ended at once.
+            ClusterUnfitError: executors of the cluster have other files or libraries.
         """
         if _major(settings.java_home) > _NEWEST_JAVA:
             raise SparkStartError(settings.java_home, f"Java {_major(settings.java_home)}")
         settings.scratch.mkdir(parents=True, exist_ok=True)
         conf = SparkConf(loadDefaults=False).setAll(list(_configuration(settings).items()))
         if settings.java_home is not None:
-            # pyspark's launcher knows no other way to be told.
+            # pyspark's launcher reads no other setting.
             os.environ["JAVA_HOME"] = settings.java_home  # noqa: TID251 - written, not read
-        # Of the short-lived Java that only makes the command line.
+        # Options of the short-lived Java that only creates the command line.
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)  # noqa: TID251 - as above
         said = JavaVoice()
         with ExitStack() as unfinished:
@@ -134,12 +134,12 @@ class SparkRuntime:
                 unfinished.callback(let_go, gateway.proc)
                 unfinished.callback(gateway.proc.kill)
                 if settings.cluster is not None:
-                    # Not before: what the launcher is given stands in the list of processes.
+                    # Not before: arguments of the launcher are visible in the list of processes.
                     conf.setAll(list(secret_configuration(settings.cluster).items()))
                 with preserve_interrupts():
                     context = SparkContext(conf=conf, gateway=gateway)
                 quiet_accumulators(context)
-                # Python workers would otherwise be the first `python3` of the path.
+                # Otherwise Python workers are the first `python3` of the path.
                 context.pythonExec = settings.python
                 runtime = cls(SparkSession(context), settings, gateway)
                 gateway.jvm.System.err.println(STARTED)
@@ -151,11 +151,11 @@ class SparkRuntime:
         return runtime
 
     def session(self) -> SparkSession:
-        """A SQL session of its own over the one machine, with the settings of every run."""
+        """A new SQL session of the Java process, with the settings of every run."""
         return self._session.newSession()
 
-    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> WatchedEngine:  # noqa: ARG002 - as who makes an engine is asked
-        """The engine of one run; it raises JavaEndedError where Java has ended.
+    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> WatchedEngine:  # noqa: ARG002 - the signature of engine factories
+        """The engine of one run; it raises JavaEndedError if Java has ended.
 
         Args:
             plan: the run's; its stages are compared in order.
@@ -175,21 +175,21 @@ class SparkRuntime:
         return WatchedEngine(make, self.java)
 
     def cancel(self) -> None:
-        """Stop the engine made last; its compare raises CancelledError. From any thread."""
+        """Stop the latest engine; its `compare` raises CancelledError. Safe from any thread."""
         with suppress(*SparkFailure):  # Java has ended, so nothing is left to stop
             self._cancellation.cancel()
 
     def abandon(self) -> None:
-        """End the Java machine in the middle of whatever it does; `close` is called all the same.
+        """End the Java process during its work; `close` must still be called.
 
-        It may be asked for between any two steps of a call to Java, which then never answers.
+        May be called between any two steps of a call to Java, which then never returns.
         """
         self._abandoned = True
         self.java.expect()
         self._gateway.proc.kill()
 
     def close(self) -> None:
-        """End the Java machine; safe to repeat."""
+        """End the Java process; safe to repeat."""
         has_ended = self.java.within(0) is not None
         self.java.expect()
         leave_accumulators(self._session.sparkContext)
@@ -199,13 +199,13 @@ class SparkRuntime:
         let_go(self._gateway.proc)
 
     def versions(self) -> Mapping[str, str]:
-        """Of the tables on which results depend, as they stand in a proof."""
+        """Versions of the tables that determine results, as written in a proof."""
         return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
     def _warm(self) -> None:
-        """One shuffle and one Arrow step: both kinds of processes exist afterwards.
+        """Run one shuffle and one Arrow step, so both kinds of processes exist afterwards.
 
-        One of Python's alone: several would take turns, and each first load what the kernel needs.
+        Only one Python worker: with several, each would first load the kernel.
         """
         try:
             if self.settings.cluster is not None:
@@ -239,7 +239,7 @@ def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _major(java_home: str | None) -> int:
-    """Of the Java that will run, by its own `release` file; 0 when that cannot be told."""
+    """Version of the Java to run, from its `release` file; 0 if unknown."""
     executable = which("java") if java_home is None else f"{java_home}/bin/java"
     release = Path(executable or "java").resolve().parent.parent / "release"
     release_text = release.read_text() if release.is_file() else ""
@@ -249,7 +249,7 @@ def _major(java_home: str | None) -> int:
 
 def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
-        # Spark's classes outgrow Java's first guess, which would collect garbage at every step.
+        # Spark's classes exceed Java's initial size, which would cause a collection each time.
         "-XX:+UseParallelGC -XX:MetaspaceSize=256m"
         " -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"

@@ -4,7 +4,7 @@ from pyspark import TaskContext
 
 
 def attempt_name() -> str:
-    """Names this attempt of this task: no other has the same."""
+    """A unique name of this attempt of this task."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("only a task has an attempt")

@@ -1,7 +1,7 @@
-"""The disk that a stage may take for intermediate data: checked while it works.
+"""Limit the disk space of a stage for intermediate data, checked during its work.
 
-Spark and the kernel write to disk rather than die, so somebody else must say how much is too much,
-before the disk is full for every other run on it. Apart from the engine because it works beside it.
+Spark and the kernel spill to disk without a common limit, so this check ends a run before the disk
+is full for all other runs. Separate from the engine because it runs in parallel to it.
 """
 
 import os
@@ -13,7 +13,7 @@ class SpillGuard:
     """A Check of the size of folders.
 
     Args:
-        folders: those that need not exist yet; what lies in them before is not counted.
+        folders: they need not exist yet; earlier content is not counted.
         limit: bytes.
         exceeded: called at most once.
     """
@@ -35,7 +35,7 @@ class SpillGuard:
 
 
 def held_bytes(folder: Path) -> int:
-    """Of all files below a folder; what goes while it is measured is not counted."""
+    """Bytes of all files below a folder; files removed during the measurement are not counted."""
     size = 0
     try:
         with os.scandir(folder) as entries:

@@ -1,7 +1,7 @@
-"""What goes wrong with a source inside a task, and how the driver learns of it in our own words.
+"""Report the error of a source from a task to the driver.
 
-A task answers with a document where nothing comes after it, and raises one where other tasks wait
-for its rows; Spark carries the text of what is raised. No message quotes a value.
+A task returns a document if no step follows, and raises one if other tasks wait for its rows; Spark
+transports the text of the error. No message quotes a value.
 """
 
 import json
@@ -22,11 +22,11 @@ _MARKED = re.compile(r"datarecs:task-failure:([0-9a-f]+)")
 
 
 class InvalidTextsError(Exception):
-    """A text is no UTF-8: the stage has to be read with `check_texts`."""
+    """A text is not UTF-8: the stage must be read with `check_texts`."""
 
 
 class TaskFailureError(Exception):
-    """A source cannot be read; Spark repeats the text, which says why."""
+    """A source cannot be read; Spark repeats the text, which contains the reason."""
 
     def __init__(self, document: Mapping[str, str]) -> None:
         super().__init__(f"datarecs:task-failure:{json.dumps(dict(document)).encode().hex()}")
@@ -37,13 +37,13 @@ class TaskFailureError(Exception):
 def report_failures(
     connection: Connection, layout: Layout, sources: Sequence[Delivered], *, check_texts: bool
 ) -> Iterator[None]:
-    """Failures of reading the sources are raised as TaskFailureError.
+    """Raise failures of reading the sources as TaskFailureError.
 
     Args:
         connection: of their relations.
         layout: of these.
-        sources: may still grow inside.
-        check_texts: what is no UTF-8 is no failure.
+        sources: the list may grow inside the block.
+        check_texts: text that is not UTF-8 is not a failure.
     """
     try:
         yield
@@ -67,10 +67,10 @@ def _failed(failure: SourceFailedError) -> dict[str, str]:
 
 
 def raise_failure(document: Mapping[str, str], layout: Layout) -> None:
-    """Raise what a task has reported.
+    """Raise the failure that a task has reported.
 
     Raises:
-        InvalidTextsError: the stage has to be read with `check_texts`.
+        InvalidTextsError: the stage must be read with `check_texts`.
         DatarecsError: a source cannot be read, or a value is above its limit.
     """
     match document["outcome"]:
@@ -85,7 +85,7 @@ def raise_failure(document: Mapping[str, str], layout: Layout) -> None:
 
 @contextmanager
 def translate_failures(layout: Layout) -> Iterator[None]:
-    """Failures of Spark that a task has caused are raised as what it reported."""
+    """Raise a failure of Spark as the failure that its task reported."""
     try:
         yield
     except Exception as failure:

@@ -1,6 +1,6 @@
-"""One thread beside a stage: once a second it checks the work, and once more when that is done.
+"""One thread per stage that runs checks once a second, and once more at the end.
 
-Apart from what is checked, because one thread is enough for all of it.
+Separate from the checks because one thread runs all of them.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ CHECK_EVERY_S = 1.0
 
 
 class Check(Protocol):
-    """Something that is checked on the thread of the watch, and reports from there."""
+    """A check that runs, and reports, on the thread of the watch."""
 
     def __call__(self, *, last: bool) -> bool:
-        """Whether it shall be checked again; the last time comes when the work is done."""
+        """Run the check; return whether to run it again. It also runs after the work ends."""
 
 
 class Watch:
-    """Runs the checks until it is left."""
+    """Runs the checks until the block ends."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._checks = tuple(checks)

@@ -1,1 +1,1 @@
-"""Declarations on paper: YAML and JSON specs to frozen dataclasses, every fault at once."""
+"""Declarations: YAML and JSON specs to frozen dataclasses, every fault at once."""

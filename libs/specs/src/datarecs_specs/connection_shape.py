@@ -93,7 +93,7 @@ _POSTGRES = Record(
         Field(
             name="sslmode",
             shape=Word(words=SslMode),
-            doc="how the server is verified; verify-full proves it is the one named",
+            doc="how the server is verified; verify-full also checks its name",
         ),
         Field(
             name="ca",
@@ -103,14 +103,14 @@ _POSTGRES = Record(
         Field(
             name="transport",
             shape=Word(words=Transport),
-            doc="unencrypted-accepted lets a password travel without TLS outside the loopback",
+            doc="unencrypted-accepted allows a password without TLS outside the loopback",
         ),
     ),
 )
 
 
 def _check_database(values: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """A SQL catalog is kept in one database."""
+    """A SQL catalog is in one database."""
     places = [name for name in ("postgres", "sqlite") if name in values]
     if len(places) != 1:
         reading.fault(
@@ -127,15 +127,17 @@ def _check_database(values: Mapping[str, object], at: Path, reading: Reading) ->
 _WAREHOUSE = Text(most=1_024, normal=False)
 _CATALOG_FIELDS: Mapping[CatalogType, tuple[Field, ...]] = {
     CatalogType.SQL: (
-        Field(name="name", shape=IDENT, doc="of the catalog, as its rows carry it"),
-        Field(name="postgres", shape=_POSTGRES, doc="the server that keeps `iceberg_tables`"),
-        Field(name="sqlite", shape=FOLDER, doc="the file that keeps it, inside an allowed root"),
+        Field(name="name", shape=IDENT, doc="name of the catalog in its rows"),
+        Field(name="postgres", shape=_POSTGRES, doc="the server with the table `iceberg_tables`"),
+        Field(name="sqlite", shape=FOLDER, doc="the file with this table, inside an allowed root"),
     ),
     CatalogType.REST: (
-        Field(name="uri", shape=CATALOG_URL, doc="where the catalog's `/v1` begins"),
-        Field(name="warehouse", shape=_WAREHOUSE, doc="which one, where it serves several"),
-        Field(name="token_uri", shape=CATALOG_URL, doc="where a credential becomes a token"),
-        Field(name="scope", shape=IDENT, doc="of that token"),
+        Field(name="uri", shape=CATALOG_URL, doc="address of the catalog, before `/v1`"),
+        Field(name="warehouse", shape=_WAREHOUSE, doc="one warehouse, if the catalog has several"),
+        Field(
+            name="token_uri", shape=CATALOG_URL, doc="address that returns a token for a credential"
+        ),
+        Field(name="scope", shape=IDENT, doc="scope of that token"),
     ),
     CatalogType.HADOOP: (
         Field(name="warehouse", shape=FOLDER, doc="folder of the tables inside an allowed root"),
@@ -214,7 +216,7 @@ def _auth(*names: str) -> Record:
 def _fields(kind: ConnectionType) -> tuple[Field, ...]:
     return (
         Field(name="type", shape=Word(words=ConnectionType, only=(kind,)), doc="of the system"),
-        Field(name="config", shape=_CONFIGS[kind], doc="where the system is"),
+        Field(name="config", shape=_CONFIGS[kind], doc="address of the system"),
         Field(name="auth", shape=_auth(*_AUTH[kind]), doc="secret references by field"),
     )
 
@@ -225,7 +227,7 @@ _GENERAL = Record(
     misplaced=_SECRET_KEYS,
     fields=(
         Field(name="type", shape=Word(words=ConnectionType), doc="of the system"),
-        Field(name="config", shape=FREE, doc="where it is"),
+        Field(name="config", shape=FREE, doc="address of the system"),
         Field(
             name="auth",
             shape=_auth("password", "token", "credential"),
@@ -236,7 +238,7 @@ _GENERAL = Record(
 
 
 def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Each reference may go to the host that stands beside it."""
+    """Each reference may go to the host beside it."""
     config, auth = fields.get("config"), fields.get("auth")
     if not isinstance(config, ConnectionConfig) or not isinstance(auth, Mapping):
         return

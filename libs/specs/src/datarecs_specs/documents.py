@@ -1,7 +1,7 @@
-"""From text or JSON to declarations: the one entrance for files, REST bodies and stored specs.
+"""From text or JSON to declarations, for files, REST bodies and stored specs.
 
-Shape first, then meaning over whatever has its shape, all faults at once; a declaration comes out
-only when there is none.
+First the shape, then rules over the valid parts, all faults at once; a declaration is returned
+only without faults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ from datarecs_specs.reading import Reading, Surroundings
 from datarecs_specs.shapes import text_of
 
 EDITOR = Surroundings()
-"""No server, no operator: what `datarecs validate` knows."""
+"""No server, no operator: the context of `datarecs validate`."""
 
 
 class InvalidSpecError(DatarecsError):
@@ -51,7 +51,7 @@ class InvalidSpecError(DatarecsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the path of a request says about its body."""
+    """What the path of a request determines about its body."""
 
     kind: Kind
     name: str | None = None
@@ -70,7 +70,7 @@ class Decoded:
     root: Mark | None = field(default=None, compare=False, repr=False)
 
     def with_faults(self, faults: Iterable[Fault]) -> "Decoded":
-        """The same document with what only others that stand beside it could tell."""
+        """The same document with the faults that need the other documents."""
         further = replace(self.reading, faults=list(faults))
         new_findings = located(further, document=self.document, root=self.root)
         whole = replace(self, findings=in_order((*self.findings, *new_findings)))
@@ -98,9 +98,9 @@ class Decoded:
 def decode_yaml(
     data: bytes, *, surroundings: Surroundings = EDITOR, expected: Expected | None = None
 ) -> tuple[Decoded, ...]:
-    """Every document of a file, in order; empty ones are left out. At least one comes back."""
+    """Every document of a file, in order; empty ones are left out. At least one is returned."""
     # Who decodes JSON alone never needs a parser of YAML.
-    from datarecs_specs.yaml_source import read_yaml  # noqa: PLC0415 - as said above
+    from datarecs_specs.yaml_source import read_yaml  # noqa: PLC0415 - as above
 
     documents = [
         one
@@ -242,13 +242,13 @@ def _kind_of(node: Node) -> Kind | None:
 
 
 def _name_of(node: Node) -> str:
-    """The name in the metadata, if it can be read; a broken one is told by its own shape."""
+    """The name in the metadata, if it can be read; its shape reports a broken one."""
     name = _written(node, "name")
     return (text_of(name) if name else None) or ""
 
 
 def _written(node: Node, key: str) -> Node | None:
-    """What stands in the metadata under the key."""
+    """The value of the key in the metadata."""
     metadata = node.get("metadata") if isinstance(node, MapNode) else None
     return metadata.get(key) if isinstance(metadata, MapNode) else None
 

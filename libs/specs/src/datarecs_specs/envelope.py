@@ -1,6 +1,6 @@
-"""What stands around every spec: apiVersion, kind and metadata, and what the server owns in them.
+"""The envelope of every spec: apiVersion, kind and metadata, and the fields that the server sets.
 
-Keys keep their Kubernetes spelling here; everything inside `spec` is snake_case.
+Keys have their Kubernetes spelling here; everything inside `spec` is snake_case.
 """
 
 from collections.abc import Mapping
@@ -67,8 +67,8 @@ def _check_metadata(values: Mapping[str, object], at: Path, reading: Reading) ->
                     Fault(
                         code=SpecCode.BAD_NAME,
                         path=(*at, part, str(key)),
-                        message=f"{_PLATFORM_PREFIX} belongs to the platform",
-                        hint=f"open to you are {', '.join(sorted(_OPEN_KEYS))}",
+                        message=f"{_PLATFORM_PREFIX} is reserved for the platform",
+                        hint=f"you may set {', '.join(sorted(_OPEN_KEYS))}",
                     )
                 )
     annotations = values.get("annotations")
@@ -112,12 +112,12 @@ METADATA = Record(
                 value=Text(least=0, most=MAX_ANNOTATION_BYTES, lines=True, normal=False),
                 most=1_000,
             ),
-            doc="notes that mean nothing to the platform",
+            doc="notes that the platform does not use",
         ),
         Field(
             name="finalizers",
             shape=ListOf(item=_QUALIFIED, most=MAX_FINALIZERS),
-            doc="names that must be removed before the object goes",
+            doc="names that must be removed before the object is deleted",
         ),
     ),
 )
@@ -152,10 +152,10 @@ def envelope(kinds: tuple[str, ...], spec: Shape) -> Record:
             Field(
                 name="metadata",
                 shape=METADATA,
-                doc="how it is called",
+                doc="name, namespace and labels",
                 default=REQUIRED,
                 stand_in=None,
             ),
-            Field(name="spec", shape=spec, doc="what you want", default=REQUIRED, stand_in=None),
+            Field(name="spec", shape=spec, doc="the declaration", default=REQUIRED, stand_in=None),
         ),
     )

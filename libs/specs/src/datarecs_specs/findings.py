@@ -1,7 +1,7 @@
-"""Faults with line and column, sorted, and how they look to people.
+"""Faults with line and column, sorted, and their form for people.
 
-Apart from decoding because the same list is shown as text with a caret, as JSON, as annotations of
-a code host and as `errors[]` of a REST answer.
+Separate from decoding because the same list is shown as text with a caret, as JSON, as annotations
+of a code host and as `errors[]` of a REST response.
 """
 
 import re
@@ -76,7 +76,7 @@ def from_text(fault: TextFault, document: int) -> Finding:
 
 
 def located(reading: Reading, *, document: int, root: Mark | None) -> tuple[Finding, ...]:
-    """Every fault of the reading where it stands, sorted by line, column and id."""
+    """Every fault of the reading with its place, sorted by line, column and id."""
     findings = []
     for fault in reading.faults:
         marks = [_mark(reading, one, fault.place, root) for one in (fault.path, *fault.others)]
@@ -111,7 +111,7 @@ def _rank(finding: Finding) -> str:
 
 
 def _mark(reading: Reading, path: Path, place: Place, root: Mark | None) -> Mark | None:
-    """Where to point: the value, the key, or for something missing its parent.
+    """The marked place: the value, the key, or the parent of a missing part.
 
     A path that is not in the text (a default, an item of a shorthand) is shown at the nearest
     parent that is.
@@ -179,7 +179,7 @@ def _fix(finding: Finding) -> str:
 
 
 def _width(source: str, start: int) -> int:
-    """Characters to underline: the word that begins here."""
+    """Characters to underline: the word that starts here."""
     end = start
     while end < len(source) and (source[end].isalnum() or source[end] in "_-./"):
         end += 1

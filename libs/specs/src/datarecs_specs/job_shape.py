@@ -110,7 +110,7 @@ class _ParameterType(Single):
         return {"type": "string", "enum": [str(word) for word in self.words]}
 
 
-def _parameter(type: tuple[ParameterType, bool], **rest: Any) -> Parameter:  # noqa: A002, ANN401  the field's own name, the model's fields
+def _parameter(type: tuple[ParameterType, bool], **rest: Any) -> Parameter:  # noqa: A002, ANN401  the name of the field, the fields of the model
     return Parameter(type=type[0], many=type[1], **rest)
 
 
@@ -249,7 +249,7 @@ RESULTS = Record(
                     Field(
                         name="max_rows",
                         shape=Whole(least=0, most=10_000_000),
-                        doc="differences stored per stage; counts are complete all the same",
+                        doc="differences stored per stage; counts are always complete",
                     ),
                     Field(name="sample_per_class", shape=Whole(least=0, most=1_000), doc="shown"),
                     Field(
@@ -270,7 +270,7 @@ RESULTS = Record(
         Field(
             name="reports",
             shape=ListOf(item=Word(words=ReportFormat), most=len(ReportFormat)),
-            doc="written by `datarecs compare`; a server renders each when asked for it",
+            doc="written by `datarecs compare`; a server renders each on request",
         ),
     ),
 )
@@ -283,15 +283,15 @@ EXECUTION = Record(
         Field(
             name="strategy",
             shape=Word(words=Strategy),
-            doc="`full` compares all rows at once; `narrow` reads row stages once before, to leave"
-            " out equal rows; `pushdown` lets databases group; `auto` takes the quickest by size;"
+            doc="`full` compares all rows at once; `narrow` reads row stages once before, to skip"
+            " equal rows; `pushdown` lets databases group; `auto` chooses the fastest by size;"
             " `fingerprint` is `full` in this release",
         ),
         Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
         Field(
             name="memory",
             shape=Size(least=LEAST_MEMORY, most=MOST_MEMORY),
-            doc="of a local run; workers have theirs",
+            doc="memory of a local run; workers have a setting",
         ),
         Field(name="spill", shape=Size(least=_MIB, most=_TIB), doc="disk of the run"),
         Field(
@@ -303,7 +303,7 @@ EXECUTION = Record(
             doc="over all attempts",
             aliases=("timeout",),
         ),
-        Field(name="resume", shape=FLAG, doc="go on from checkpoints; none are written yet"),
+        Field(name="resume", shape=FLAG, doc="continue from checkpoints; none are written yet"),
         Field(name="attempts", shape=Whole(least=1, most=10), doc="at most"),
         Field(
             name="retry_on",
@@ -319,8 +319,8 @@ _NOT_IN_A_JOB: Mapping[str, Misplaced] = {
     for key, hint in (
         ("triggers", "declare a Schedule for when it runs"),
         ("schedule", "declare a Schedule for when it runs"),
-        ("notifications", "declare a NotificationRule for who is told"),
-        ("webhooks", "declare a WebhookEndpoint for what is called"),
+        ("notifications", "declare a NotificationRule for mails"),
+        ("webhooks", "declare a WebhookEndpoint for webhooks"),
     )
 }
 JOB = Record(
@@ -329,7 +329,7 @@ JOB = Record(
     misplaced=_NOT_IN_A_JOB,
     fields=(
         Field(name="description", shape=Text(least=0, most=2_000, lines=True), doc="for people"),
-        Field(name="owner", shape=Text(least=0, most=200), doc="who answers for it"),
+        Field(name="owner", shape=Text(least=0, most=200), doc="who is responsible for it"),
         Field(name="timezone", shape=Zone(), doc="zone of run.date"),
         Field(
             name="parameters",
@@ -342,14 +342,14 @@ JOB = Record(
         Field(
             name="sources",
             shape=ListOf(item=SOURCE, least=2, most=MAX_SOURCES),
-            doc="what is compared; the order is kept for ever",
+            doc="what is compared; the order must not change",
             aliases=("inputs",),
             stand_in=(),
         ),
         Field(
             name="reference",
             shape=NAME_TEXT,
-            doc="source that the others are measured against, the first by default",
+            doc="source from which differences are measured, the first by default",
             aliases=("base",),
         ),
         Field(name="normalize", shape=NORMALIZE, doc="declared relaxations; none by default"),

@@ -1,6 +1,6 @@
 """The shape of a job's sources: fields, snapshot and options of each kind of connector.
 
-Apart from the rest of the job because a new kind of source changes this file and no other shape.
+Separate from the rest of the job because a new kind of source changes this file and no other shape.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ _LITERAL_TEXT = Text(least=0, most=MAX_TEXT, lines=True, normal=False)
 
 
 class Literal(Single):
-    """One scalar as it is written: a truth, or the source text of anything else."""
+    """One scalar as written: a boolean, or the source text of anything else."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class Literal(Single):
 
 
 class Free:
-    """A value whose form its connector knows; here only the document's own bounds hold."""
+    """A value with a form that its connector checks; here only the limits of the document apply."""
 
     __slots__ = ()
     _literal = Literal()
@@ -236,7 +236,8 @@ _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.JSON: (PATH,),
     SourceKind.ICEBERG: (RELATION,),
 }
-_NEEDS_CONNECTION = "a server reads files by a Connection; `datarecs compare` reads the path itself"
+_NEEDS_CONNECTION = "a server needs 'connection' to read files"
+_NO_CONNECTION = "`datarecs compare` and `datarecs plan` read the path without a connection"
 _ORIGIN_NAMES = ("relation", "query", "path")
 _KIND = Word(
     words=SourceKind,
@@ -282,8 +283,8 @@ def _check_for_server(values: Mapping[str, object], at: Path, reading: Reading) 
         missing = Fault(
             code=SpecCode.MISSING_FIELD,
             path=(*at, "connection"),
-            message="'connection' is missing",
-            hint=_NEEDS_CONNECTION if is_file else "",
+            message=_NEEDS_CONNECTION if is_file else "'connection' is missing",
+            hint=_NO_CONNECTION if is_file else "",
             place=Place.MISSING,
         )
         if is_file:
@@ -316,7 +317,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
     connection = Field(name="connection", shape=NAME_TEXT, doc="name of a Connection")
     snapshot = _SNAPSHOT_FIELDS.get(kind)
     return (
-        Field(name="name", shape=NAME_TEXT, doc="unique in the job; its position names it too"),
+        Field(name="name", shape=NAME_TEXT, doc="unique in the job; events use its position"),
         Field(name="kind", shape=Word(words=SourceKind, only=(kind,)), doc="kind of source"),
         connection,
         *_ORIGINS[kind],
@@ -346,12 +347,12 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
         ),
         *((Field(name="snapshot", shape=_snapshot(*snapshot), doc="the pin"),) if snapshot else ()),
         Field(name="options", shape=options_of(kind), doc=f"options of {kind}"),
-        Field(name="limits", shape=LIMITS, doc="what the source may cost"),
+        Field(name="limits", shape=LIMITS, doc="limits of reading the source"),
     )
 
 
 def _general() -> Record:
-    """Fields of every kind, for a source whose kind is missing or misspelt."""
+    """Fields of every kind, for a source with a missing or misspelt kind."""
     every: dict[str, Field] = {}
     for kind in _ORIGINS:
         for one in _fields(kind):

@@ -1,6 +1,6 @@
 """The shape of a job's stages: dimensions, measures, tolerances, and the fields of each type.
 
-Apart from the sources because the two grow for different reasons: a stage with the comparison's
+Separate from the sources because the two grow for different reasons: a stage with the comparison's
 meaning, a source with its connector.
 """
 
@@ -67,7 +67,7 @@ MAX_UNITS = 50
 
 
 class _Source(Single):
-    """The scalar itself, for a value whose form depends on a field beside it."""
+    """The scalar itself, for a value that depends on another field."""
 
     __slots__ = ()
 
@@ -269,13 +269,13 @@ MEASURE = Record(
             ),
             doc="by source: value to value, before anything else",
         ),
-        Field(name="map_strict", shape=FLAG, doc="values the map lacks are INVALID"),
+        Field(name="map_strict", shape=FLAG, doc="values that are not in the map are INVALID"),
         Field(
             name="unit",
             shape=UNIT,
             doc="currency or unit of the amounts; each is compared and added up by itself",
         ),
-        Field(name="adds_up", shape=FLAG, doc="whether reports show its totals; by name if silent"),
+        Field(name="adds_up", shape=FLAG, doc="whether reports show its totals; by name if absent"),
     ),
 )
 MEASURE_DEFAULTS = Record(title="defaults of measures", model=MeasureDefaults, fields=_JUDGING)
@@ -286,7 +286,7 @@ ACCEPT = Record(
     fields=(
         Field(name="max_outside", shape=_COUNT, doc="groups with a measure outside"),
         Field(name="max_outside_percent", shape=PERCENT, doc="of rows_compared"),
-        Field(name="max_unmatched", shape=_COUNT, doc="groups that a source lacks"),
+        Field(name="max_unmatched", shape=_COUNT, doc="groups that are missing in a source"),
         Field(name="max_unmatched_percent", shape=PERCENT, doc="of rows_compared"),
         Field(
             name="max_gap",
@@ -355,7 +355,11 @@ _FIELDS: Mapping[str, Field] = {
             doc='what `"*"` gives to the columns of a canonical type',
         ),
         Field(name="where", shape=SQL, doc="condition over logical columns; docs/expressions.md"),
-        Field(name="compare_to", shape=Word(words=CompareTo), doc="who is compared with whom"),
+        Field(
+            name="compare_to",
+            shape=Word(words=CompareTo),
+            doc="which sources are compared with each other",
+        ),
         Field(name="reference", shape=NAME_TEXT, doc="a source; the job's by default"),
         Field(
             name="on_unmatched",
@@ -367,7 +371,7 @@ _FIELDS: Mapping[str, Field] = {
         Field(name="accept", shape=ACCEPT, doc="limits of acceptance, never of the verdict"),
         Field(name="scope", shape=SCOPE, doc="limited to an earlier stage's groups"),
         Field(name="duplicates", shape=Word(words=DuplicatePolicy), doc="copies of a key"),
-        Field(name="confirm", shape=CONFIRM, doc="look again for rows in flight"),
+        Field(name="confirm", shape=CONFIRM, doc="read differing groups again, for rows in flight"),
         Field(
             name="queries",
             shape=MapOf(key=NAME_TEXT, value=SQL, most=MAX_SOURCES),

@@ -1,7 +1,7 @@
 """JSON Schema of a kind for editors, and the explanation of one field for people.
 
-Printed from the shapes that decode, so a schema and `datarecs validate` cannot say different things
-about names, types and bounds. Rules between fields stay with `validate`.
+Generated from the shapes that decode, so a schema and `datarecs validate` cannot differ in names,
+types and bounds. Rules between fields stay with `validate`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ def schema_path(entry: KindEntry) -> str:
 
 
 def explain(kind: Kind, path: Sequence[str]) -> tuple[JsonSchema, ...]:
-    """What may stand at a path of field names below the declaration; lists are passed through.
+    """What is allowed at a path of field names below the declaration; lists are skipped.
 
     Several schemas when variants differ, each once; empty when there is no such field.
     """

@@ -31,7 +31,7 @@ Meaning = Callable[[object, Reading], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindEntry:
-    """What the product knows about one kind."""
+    """The properties of one kind."""
 
     kind: Kind
     path: str
@@ -43,11 +43,11 @@ class KindEntry:
     meaning: Meaning
     """Rules between fields, run on what could be read."""
     order: int
-    """Place in `apply`: what others refer to comes first."""
+    """Order in `apply`: referenced kinds come first."""
 
 
 def _no_more(spec: object, reading: Reading) -> None:
-    """The shape says everything."""
+    """The shape is complete."""
 
 
 def _job_meaning(spec: object, reading: Reading) -> None:
@@ -111,7 +111,7 @@ def kind_named(word: str) -> KindEntry | None:
 
 
 def shape_for(kind: Kind, name: str) -> Shape:
-    """The shape that builds the spec; a job also carries its own name."""
+    """The shape that builds the spec; a job also contains its name."""
     if kind is Kind.RECONCILIATION_JOB:
         return replace(JOB, build=partial(ReconciliationJob, name=name))
     return KINDS[kind].shape

@@ -1,4 +1,4 @@
-"""A declaration before anybody knows its kind: scalars, lists and mappings, with marks.
+"""A declaration before its kind is known: scalars, lists and mappings, with marks.
 
 One small tree for YAML and JSON, so that decoding has one input. A scalar keeps its source text,
 because a decimal must never pass through a float.
@@ -38,7 +38,7 @@ class Scalar:
     form: Form
     mark: Mark | None
     bare: bool
-    """Written without quotes in YAML: where a text is wanted, its source text is taken."""
+    """Written without quotes in YAML: where a text is needed, its source text is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ Node = Scalar | ListNode | MapNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFault:
-    """A fault of writing, found before there is a tree to hold a path."""
+    """A fault of syntax, found before there is a tree with paths."""
 
     code: SpecCode
     mark: Mark

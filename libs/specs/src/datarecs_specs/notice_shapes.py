@@ -1,7 +1,7 @@
 """The shape of a WebhookEndpoint: which events are sent where, and how.
 
-It ends in a rule of core that has the last word. Fields of
-later releases are unknown here: refused, never accepted and ignored.
+A rule of core makes the final check. Fields of later releases are unknown here: they are refused,
+never ignored.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from datarecs_core.access.references import SecretPurpose, SecretUse, normal_hos
 from datarecs_core.errors.faults import Fault, Path, Place, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
+from datarecs_core.notifications.address import MAX_LENGTH, address_fault
 from datarecs_core.webhooks.endpoint import (
+    MAX_ALERT_EMAILS,
     MAX_DELAYS,
     MAX_HEADERS,
     MAX_SECRET_REFS,
@@ -34,12 +36,18 @@ from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
 from datarecs_specs.references import SECRET_REFERENCE, URL, check_uses
-from datarecs_specs.shapes import FLAG, Length, Text, Whole, Word
+from datarecs_specs.shapes import FLAG, Checked, Length, Text, Whole, Word
 
 _SECRET_REF = Record(
     title="a secret reference",
     model=SecretRef,
     fields=(Field(name="secret_ref", shape=SECRET_REFERENCE, doc="env:NAME or file:/path"),),
+)
+_ADDRESS = Checked(
+    text=Text(most=MAX_LENGTH, normal=False),
+    code=SpecCode.BAD_ADDRESS,
+    fault_of=lambda text, _: address_fault(text),
+    examples=("oncall@example.com",),
 )
 
 
@@ -63,7 +71,7 @@ class _HeaderValue:
 
 
 def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Each reference may go to the endpoint's host; that of `url_from` is known at use alone."""
+    """Each reference may go to the endpoint's host; that of `url_from` is known only at use."""
     url, url_from = fields.get("url"), fields.get("url_from")
     if isinstance(url_from, SecretRef):
         use = SecretUse(purpose=SecretPurpose.URL)
@@ -129,7 +137,7 @@ ENDPOINT = Record(
     fields=(
         Field(name="url", shape=URL, doc="where events are posted; https"),
         Field(name="url_from", shape=_SECRET_REF, doc="for a URL that is a secret itself"),
-        Field(name="enabled", shape=FLAG, doc="your wish; false stops deliveries"),
+        Field(name="enabled", shape=FLAG, doc="whether events are sent; false stops deliveries"),
         Field(name="filter", shape=FILTER, doc="which events are sent"),
         Field(name="format", shape=Word(words=Format), doc="how an event becomes a body"),
         Field(
@@ -144,7 +152,7 @@ ENDPOINT = Record(
                     )
                 },
                 fields=(
-                    Field(name="mode", shape=Word(words=SigningMode), doc="who keeps the secret"),
+                    Field(name="mode", shape=Word(words=SigningMode), doc="who stores the secret"),
                     Field(
                         name="secret_refs",
                         shape=ListOf(item=SECRET_REFERENCE, most=MAX_SECRET_REFS),
@@ -225,9 +233,14 @@ ENDPOINT = Record(
                     Field(
                         name="max_concurrent", shape=Whole(least=1, most=32), doc="open requests"
                     ),
+                    Field(
+                        name="max_pending",
+                        shape=Whole(least=1_000, most=1_000_000),
+                        doc="deliveries that may wait; above, events get none",
+                    ),
                 ),
             ),
-            doc="what the receiver can take",
+            doc="limits of the receiver",
         ),
         Field(
             name="auto_disable",
@@ -244,6 +257,11 @@ ENDPOINT = Record(
                 ),
             ),
             doc="when an endpoint that keeps failing is switched off",
+        ),
+        Field(
+            name="alert_emails",
+            shape=ListOf(item=_ADDRESS, most=MAX_ALERT_EMAILS),
+            doc="who is mailed when it fails, is disabled or overflows; nobody by default",
         ),
     ),
 )

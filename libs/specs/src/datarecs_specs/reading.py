@@ -1,7 +1,7 @@
-"""What one document's decoding collects: its faults, and where each path stands in the text.
+"""What the decoding of one document collects: its faults, and the place of each path in the text.
 
-Shapes write into it while they read, so that a rule which knows paths alone can be shown with line
-and column afterwards, also through aliases of fields and shorthand.
+Shapes write into it while they read, so that a rule with paths only can be shown with line and
+column afterwards, also through aliases of fields and shorthand.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _LENIENT_CONNECTIONS = UrlRules(policy=Policy(purpose=Purpose.CONNECTION, profil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the place of validation knows and allows.
+    """The context of a validation and what it allows.
 
-    The default is an editor without a server: what only some operator forbids passes there and is
-    refused where it is applied.
+    The default is an editor without a server: a value that only some operators forbid passes there
+    and is refused at apply.
     """
 
     webhooks: UrlRules = _LENIENT_WEBHOOKS
@@ -36,13 +36,13 @@ class Surroundings:
     is_stored: bool = False
     """A spec read back from the database: rules that are younger than it are applied at its use."""
     on_server: bool = False
-    """Whether what is declared will be run by a server. Elsewhere what only a server needs is a
-    note in the same words, since `datarecs compare` reads any path without a connection."""
+    """Whether a server will run the declaration. Elsewhere a need of servers only is a
+    note with the same message, since `datarecs compare` reads any path without a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where a path stands: its key (none in a list), its value, and the first key inside it."""
+    """The place of a path: its key (none in a list), its value, and the first key inside it."""
 
     key: Mark | None
     value: Mark | None
@@ -55,19 +55,19 @@ class Reading:
     faults: list[Fault] = field(default_factory=list)
     spots: dict[Path, Spot] = field(default_factory=dict)
     again: dict[Path, Mark] = field(default_factory=dict)
-    """Where a key stands that repeats a field under its other name."""
+    """The place of a key that repeats a field by its alias."""
 
     def place(self, at: Path, node: Node, *, key: Mark | None = None) -> None:
-        """Remember where the path stands; the first place wins."""
+        """Store the place of the path; the first place wins."""
         self.spots.setdefault(at, Spot(key=key, value=node.mark, first=first_mark(node)))
 
     def server_fault(self, fault: Fault) -> None:
-        """Note a fault of everything that a server is to run; elsewhere it is a note."""
+        """Record a fault for declarations that a server runs; elsewhere it is a note."""
         elsewhere = not self.surroundings.on_server
         self.faults.append(replace(fault, warning=elsewhere, note=elsewhere))
 
     def fault(self, fault: Fault) -> Gap:
-        """Note the fault; the answer stands for the value that could not be read."""
+        """Record the fault; returns a Gap for the unreadable value."""
         self.faults.append(fault)
         return Gap()
 
@@ -85,7 +85,7 @@ class Shape(Protocol):
     """One form of value: how it is read, written back and described. Stateless and shared."""
 
     def read(self, node: Node, at: Path, reading: Reading) -> object:
-        """The value, or a Gap after its fault was noted in `reading`."""
+        """The value, or a Gap after its fault was recorded in `reading`."""
 
     def write(self, value: object, *, minimal: bool) -> JsonValue:
         """The canonical form of a value; `minimal` leaves out fields at their default."""

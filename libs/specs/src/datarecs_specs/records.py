@@ -1,7 +1,7 @@
 """The forms of composed values: lists, free maps, mappings with known fields, and their variants.
 
-A `Record` is the one place that knows unknown, missing, misplaced and doubled fields, so every kind
-tells them alike and shows them to editors alike.
+Only a `Record` detects unknown, missing, misplaced and repeated fields, so every kind reports them
+in the same way and describes them to editors in the same way.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,12 +28,12 @@ from datarecs_specs.shapes import text_of, wrong_type
 ABSENT: Final = object()
 """The default of a field that has none and may be left out."""
 REQUIRED: Final = object()
-"""The default of a field that must be given."""
+"""The default of a required field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOf:
-    """A list within bounds. Items with a fault stay as Gaps, so that indices keep their meaning."""
+    """A list within bounds. Items with a fault stay as Gaps, so that indices stay correct."""
 
     item: Shape
     least: int = 0
@@ -93,7 +93,7 @@ class MapOf:
         return read
 
     def _key(self, entry: Entry, path: Path, reading: Reading) -> object:
-        """Judged like a text, but told about the key, which stands at another place."""
+        """Checked like a text, but reported for the key, which is at another place."""
         apart = Reading(surroundings=reading.surroundings)
         key = self.key.read(key_node(entry), path, apart)
         for fault in apart.faults:
@@ -138,17 +138,17 @@ class Field:
     doc: str
     aliases: tuple[str, ...] = ()
     alias_shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """Aliases whose value is written otherwise than the field's, such as `abs_tol: 0.01`."""
+    """Aliases with another form of the value than the field, such as `abs_tol: 0.01`."""
     attribute: str = ""
     """Of the built object, when Python reserves the name."""
     default: object = ABSENT
-    """Only for records that build plain mappings; dataclasses know their own."""
+    """Only for records that build plain mappings; dataclasses have defaults."""
     stand_in: object = REQUIRED
     """What takes the place of a required field that is missing or broken, so that the rest of the
     record can still be judged; without one the record becomes a Gap."""
 
     get: Callable[[Any], object] | None = None
-    """How to read it from the built object, when it is no attribute of its own."""
+    """How to read it from the built object, when it is not an attribute."""
 
     @property
     def keyword(self) -> str:
@@ -174,16 +174,16 @@ class Record:
 
     title: str
     model: Callable[..., object]
-    """The dataclass that knows attributes and defaults; `dict` for a plain mapping."""
+    """The dataclass with attributes and defaults; `dict` for a plain mapping."""
     build: Callable[..., object] | None = None
     """What is called with the fields by keyword, when it is not the model."""
     fields: tuple[Field, ...]
     shorthand: str | None = None
-    """The field a bare text stands for, when it may."""
+    """The field that a bare text sets, if allowed."""
     misplaced: Mapping[str, Misplaced] = field(default_factory=dict)
-    """Keys people write here by mistake: which fault that is, and the hint that helps."""
+    """Keys that people write here by mistake, with their fault and a hint."""
     check: Check | None = None
-    """Rules that need to know which fields were given, run on what could be read."""
+    """Rules that need the set of present fields, run on the readable parts."""
 
     @cached_property
     def _by_key(self) -> Mapping[str, Field]:
@@ -320,7 +320,7 @@ class Record:
 
     @cached_property
     def _plain_defaults(self) -> Mapping[str, JsonValue]:
-        """Defaults as `write` gives them, of the fields that have one."""
+        """Defaults as `write` returns them, of the fields that have one."""
         return {
             one.name: one.shape.write(self._defaults[one.name], minimal=True)
             for one in self.fields
@@ -374,12 +374,12 @@ def _part(value: object, one: Field) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
-    """Records told apart by one of their fields; a field of another variant is told as such."""
+    """Records distinguished by one of their fields; reports fields of other variants."""
 
     tag: str
     variants: Mapping[str, Record]
     general: Record
-    """Every field of all variants, for reading on when the tag itself has a fault."""
+    """Every field of all variants, to continue reading when the tag itself has a fault."""
 
     def read(self, node: Node, at: Path, reading: Reading) -> object:
         tag = node.get(self.tag) if isinstance(node, MapNode) else None

@@ -1,7 +1,7 @@
-"""Places that hold a reference: secrets, URLs, hosts and folders, each judged by core's own rule.
+"""Places that hold a reference: secrets, URLs, hosts and folders, each checked by a rule of core.
 
-Apart from the kinds because a Connection and a WebhookEndpoint refuse the same things, and neither
-message may repeat what was written: it may be the secret itself.
+Separate from the kinds because a Connection and a WebhookEndpoint refuse the same things, and
+neither message may repeat what was written: it may be the secret itself.
 """
 
 import ssl
@@ -46,7 +46,7 @@ def _reference_problem(text: str, reading: Reading) -> str | None:
 
 
 def check_uses(reference: str, uses: Iterable[SecretUse], at: Path, reading: Reading) -> None:
-    """Note where a reference may not be sent; nothing where the place knows no bindings."""
+    """Record where a reference may not be sent; nothing where the context has no bindings."""
     rules = reading.surroundings.references
     if rules is None:
         return
@@ -63,8 +63,8 @@ def check_uses(reference: str, uses: Iterable[SecretUse], at: Path, reading: Rea
                 Fault(
                     code=SpecCode.SECRET_FOR_ANOTHER_USE,
                     path=at,
-                    message=f"nobody bound this secret to {use}",
-                    hint="profile server refuses it; see DATARECS_SECRETS__USES",
+                    message=f"this secret is not bound to {use}",
+                    hint="the profile `server` refuses it; see DATARECS_SECRETS__USES",
                     warning=True,
                 )
             )
@@ -105,7 +105,7 @@ def _catalog_problem(text: str, reading: Reading) -> str | None:
 
 
 def _catalog_port(scheme: str, port: int | None) -> int:
-    """Plain HTTP, which only a local catalog speaks, is judged by its host alone."""
+    """Plain HTTP, for local catalogs only, is checked only by its host."""
     if port is not None:
         return port
     return HTTPS_PORT if scheme == "https" else ANY_PORT
@@ -117,7 +117,7 @@ def _root_problem(text: str, _reading: Reading) -> str | None:
 
 def _certificate_problem(text: str, _reading: Reading) -> str | None:
     if "PRIVATE KEY" in text:
-        return "a private key stands here; write the authority's certificates alone"
+        return "this is a private key; write only the authority's certificates"
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, TypeError, ValueError):  # of what is no ASCII: TypeError

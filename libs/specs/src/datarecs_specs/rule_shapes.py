@@ -1,7 +1,7 @@
 """The shape of a NotificationRule: which runs are mailed to whom, and when.
 
-It ends in the rule of core that has the last word. Fields of later releases are unknown here:
-refused, never accepted and ignored.
+A rule of core makes the final check. Fields of later releases are unknown here: they are refused,
+never ignored.
 """
 
 import re
@@ -116,7 +116,7 @@ _MUTE = Record(
             shape=ListOf(item=NAME_TEXT, most=MAX_JOBS),
             doc="names of jobs, all by default",
         ),
-        Field(name="until", shape=_MOMENT, doc="when mails leave again"),
+        Field(name="until", shape=_MOMENT, doc="when mails are sent again"),
         Field(name="reason", shape=Text(least=0, most=500), doc="why"),
     ),
 )
@@ -133,7 +133,7 @@ _QUIET_HOURS = Record(
                     fields=(
                         Field(name="days", shape=_DAYS, doc="on which it starts, all by default"),
                         Field(name="from", shape=_CLOCK, attribute="start", doc="first minute"),
-                        Field(name="to", shape=_CLOCK, attribute="end", doc="when mails leave"),
+                        Field(name="to", shape=_CLOCK, attribute="end", doc="when mails are sent"),
                     ),
                 ),
                 least=1,
@@ -141,7 +141,7 @@ _QUIET_HOURS = Record(
             ),
             doc="parts of the day; one may end on the next day",
         ),
-        Field(name="timezone", shape=Zone(), doc="whose clock the periods are of"),
+        Field(name="timezone", shape=Zone(), doc="time zone of the periods"),
         Field(
             name="except",
             attribute="exceptions",
@@ -162,10 +162,10 @@ _DIGEST = Record(
         Field(
             name="at",
             shape=ListOf(item=_CLOCK, least=1, most=MAX_TIMES),
-            doc="times of day at which one mail leaves",
+            doc="times of day at which one mail is sent",
         ),
         Field(name="days", shape=_DAYS, doc="all by default"),
-        Field(name="timezone", shape=Zone(), doc="whose clock the times are of"),
+        Field(name="timezone", shape=Zone(), doc="time zone of the times"),
     ),
 )
 RULE = Record(
@@ -254,7 +254,7 @@ RULE = Record(
             ),
             doc="who is mailed",
         ),
-        Field(name="detail", shape=Word(words=Detail), doc="how much a mail says"),
+        Field(name="detail", shape=Word(words=Detail), doc="how much a mail contains"),
     ),
 )
 

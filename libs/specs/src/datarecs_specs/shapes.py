@@ -1,7 +1,7 @@
 """The forms of single values: text, words, numbers, lengths, sizes, types, zones, paths.
 
 Each is read from source text, bounded before it is converted, and described for editors from the
-same numbers. Collections and mappings stand in `records`.
+same numbers. Collections and mappings are in `records`.
 """
 
 import re
@@ -41,9 +41,9 @@ def wrong_type(node: Node, at: Path, reading: Reading, wanted: str) -> Gap:
 
 
 def text_of(node: Node) -> str | None:
-    """The text of a scalar in a text position; None when it is something else.
+    """The text of a scalar in a text position; None for anything else.
 
-    In YAML a bare number in a text position is the text it looks like: `012` stays `012`.
+    In YAML a bare number in a text position is its source text: `012` stays `012`.
     """
     if not isinstance(node, Scalar):
         return None
@@ -102,7 +102,7 @@ class Text(Single):
     pattern: Pattern | None = None
     lines: bool = False
     normal: bool = True
-    """Must be NFC of assigned characters; what other systems named is kept as written instead."""
+    """Must be NFC of assigned characters; names from other systems are kept as written instead."""
 
     def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
         text = text_of(node)
@@ -114,7 +114,7 @@ class Text(Single):
         return text
 
     def broken(self, text: str) -> tuple[SpecCode, str] | None:
-        """Which rule the text breaks, in words without the text."""
+        """The rule that the text breaks, without the text."""
         if not self.least <= len(text) <= self.most:
             code = self.pattern.code if self.pattern else SpecCode.BAD_TEXT
             return code, f"{len(text)} characters; {self.least} to {self.most} are allowed"
@@ -145,10 +145,10 @@ class Word(Single):
 
     words: type[StrEnum] | tuple[str, ...]
     only: Collection[str] | None = None
-    """The words allowed here, when not all of the enum are."""
+    """The allowed words, when not all of the enum are allowed."""
     code: SpecCode = SpecCode.NOT_IN_ENUM
     absent: str = ""
-    """Said of a word of the enum that is not allowed, before those that are."""
+    """Prefix of the message for a word of the enum that is not allowed."""
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class Word(Single):
         return tuple(word for word in every if self.only is None or word in self.only)
 
     def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
-        # `empty: null` is a word of ours although YAML takes it for nothing
+        # `empty: null` is a word here although YAML reads it as null
         text = node.text if isinstance(node, Scalar) and node.bare else text_of(node)
         if text is None:
             return wrong_type(node, at, reading, "one word")
@@ -205,7 +205,7 @@ class Whole(Single):
     least: int
     most: int
     word: str | None = None
-    """A word that may stand in place of the number, such as `auto`."""
+    """A word that may replace the number, such as `auto`."""
 
     def read(self, node: Node, at: Path, reading: Reading) -> int | str | Gap:
         if self.word is not None and text_of(node) == self.word:
@@ -413,12 +413,12 @@ def zone_exists(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked(Single):
-    """A text with a rule of its own, such as a URL, a path, a mail address."""
+    """A text with its own rule, such as a URL, a path, a mail address."""
 
     text: Text
     code: SpecCode
     fault_of: Callable[[str, Reading], str | None] = field(repr=False)
-    """What is wrong with the text, in words that do not repeat it, or None."""
+    """The fault of the text, without repeating it, or None."""
     examples: Sequence[str] = ()
 
     def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:

@@ -1,6 +1,6 @@
 """The shape of `options` of a source: one set of fields for each kind.
 
-Apart from the source because text files have many, and each format adds its own.
+Separate from the source because text files have many options, and each format adds some.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _ONE_CHARACTER = Text(most=1, lines=True)
 
 
 class TypeText(Single):
-    """A canonical type, kept as text: what options hold is for connectors to read."""
+    """A canonical type, kept as text: connectors read the options."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ _ENCODING = Field(
     shape=Word(
         words=("utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "windows-1252"),
     ),
-    doc="of the file's bytes; the byte order mark of UTF-16 counts as declared",
+    doc="encoding of the file; the byte order mark of UTF-16 counts as declared",
     default="utf-8",
 )
 
@@ -93,7 +93,7 @@ _SKIP = Record(
         Field(
             name="prefixes",
             shape=ListOf(item=Text(most=64, normal=False), most=20),
-            doc="lines that begin so, with or without a quote before it",
+            doc="lines that start with it, with or without a quote before it",
         ),
     ),
 )
@@ -121,7 +121,7 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         Field(
             name="delimiter",
             shape=_ONE_CHARACTER,
-            doc="between fields; recognised from the first lines where it is not given",
+            doc="between fields; detected from the first lines if absent",
         ),
         Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
         Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),
@@ -129,13 +129,13 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         Field(
             name="null",
             shape=Text(least=0, most=64),
-            doc="unquoted text that stands for NULL",
+            doc="unquoted text that means NULL",
             default="",
         ),
         Field(
             name="null_words",
             shape=ListOf(item=Text(most=64, normal=False), most=20),
-            doc="further unquoted texts that stand for NULL, such as n/a",
+            doc="more unquoted texts that mean NULL, such as n/a",
         ),
         Field(name="multiline", shape=FLAG, doc="fields may hold line breaks", default=False),
         Field(

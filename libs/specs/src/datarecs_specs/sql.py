@@ -1,9 +1,9 @@
-"""SQL of a job, read before anything runs it: expressions of our language, and queries.
+"""SQL of a job, checked before it runs: expressions and queries.
 
-Filters, columns and conditions are written in the one language of `docs/expressions.md`: what is
-not on its list is refused with its position. A query is one SELECT that does not write; that check
-is a help for authors and never the boundary, which is the database role and the server's own
-parser. Parameters are found here too, since only a parser tells `:name` from a cast or a text.
+Filters, columns and conditions use the language of `docs/expressions.md`: anything that is not on
+its list is refused with its position. A query is one SELECT that does not write; that check
+helps authors and is not the security boundary, which is the database role and the parser of the
+server. Parameters are found here too, since only a parser separates `:name` from a cast or a text.
 """
 
 import logging
@@ -45,7 +45,7 @@ _SIDE_EFFECTS = frozenset(
 
 
 def sql_faults(job: ReconciliationJob) -> Iterator[Fault]:
-    """Everything wrong with the filters, queries and expressions of the job's usable parts."""
+    """All faults of the filters, queries and expressions in the job's valid parts."""
     dialects = {source.name: _dialect(source) for _, source in usable(job.sources)}
     for index, source in usable(job.sources):
         yield from _source_faults(job, source, ("spec", "sources", index))
@@ -192,7 +192,7 @@ def _functions(tree: "Expr") -> Iterator[str]:
 
 
 def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
-    """Parameters that the job lacks, and functions with side effects (a warning)."""
+    """Parameters that the job does not declare, and functions with side effects (a warning)."""
     from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     placed = tree.find_all(sql.Placeholder, sql.Parameter)

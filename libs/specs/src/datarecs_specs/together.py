@@ -1,8 +1,8 @@
-"""Documents that are declared together: the sources of a job against the connections beside it.
+"""Documents of one command: the sources of a job against its connections.
 
-The last step of validation, and apart from decoding because it needs every document of a command.
-Whoever opens sources knows all connections there are; elsewhere a server may have further ones, so
-an unknown name is a note there, in the same words.
+The last step of validation, separate from decoding because it needs every document of a command.
+A command that opens sources has all connections; elsewhere a server may have more, so an unknown
+name is a note there, with the same message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,11 +46,11 @@ def judged_together(
     known: Mapping[ConnectionKey, Connection] | None = None,
     opens_sources: bool = False,
 ) -> tuple[Decoded, ...]:
-    """The documents with the faults between them; jobs with faults of their own stay as they are.
+    """The documents with the faults between them; jobs with other faults are unchanged.
 
     Args:
         documents: of one command, in order.
-        known: connections of a server; a declared one stands in their place.
+        known: connections of a server; a declared one replaces them.
         opens_sources: the command is about to read, so that an unknown connection is a fault.
     """
     connections = {**(known or {}), **connections_of(documents)}

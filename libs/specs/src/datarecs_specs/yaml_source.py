@@ -50,7 +50,7 @@ _MERGE = "<<"
 
 
 class _RefusedError(Exception):
-    """Ends the reading of a file: a syntax error or a limit, after which nothing can be trusted."""
+    """Ends the reading of a file: a syntax error or a limit; the rest cannot be read."""
 
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.message)
@@ -60,7 +60,7 @@ class _RefusedError(Exception):
 def read_yaml(data: bytes) -> tuple[Document, ...]:
     """Every document of the text; at least one. Reading stops at the first syntax fault or limit.
 
-    What stood before it is returned all the same. Linear in the text: 6 kB of `[` end in well
+    The documents before it are still returned. Linear in the text: 6 kB of `[` end in well
     under 100 ms.
     """
     documents: list[Document] = []
@@ -101,7 +101,7 @@ _OPENERS = re.compile(r"[\[{\]}]")
 def _scan(text: str) -> None:
     """Refuse lines that open more than 50 brackets net.
 
-    ruamel looks up to 1,024 characters ahead within a line for each open bracket, which is what
+    ruamel looks up to 1,024 characters ahead within a line for each open bracket, which
     makes a row of them slow; deeper nesting over several lines is cheap and ends in `_Tree`.
     """
     for number, line in enumerate(text.splitlines(), start=1):
@@ -127,7 +127,7 @@ def _documents(text: str) -> Iterator[Document]:
 
 
 def _events(text: str) -> Iterator[Event]:
-    """Ruamel's events; its errors become refusals without a word of the text."""
+    """Ruamel's events; its errors become refusals that do not repeat the text."""
     try:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as error:
@@ -151,7 +151,7 @@ def _stream_mark(text: str, error: Exception) -> Mark:
 
 @dataclass(slots=True)
 class _Open:
-    """A collection whose end has not come: what it holds so far."""
+    """An open collection: its content so far."""
 
     is_map: bool
     mark: Mark
@@ -255,7 +255,7 @@ class _Tree:
         return tuple(entries.values())
 
     def _merged(self, value: Node, mark: Mark) -> list[Entry]:
-        """`<<: *anchor`, or a list of such: their keys, the mapping's own ones win."""
+        """`<<: *anchor`, or a list of such: adds their keys; keys of the mapping win."""
         parts = value.items if isinstance(value, ListNode) else (value,)
         maps = [part for part in parts if isinstance(part, MapNode)]
         if len(maps) < len(parts):

@@ -1,7 +1,7 @@
-"""Blobs in a local folder: keys are paths, writes are atomic and durable, nothing else is trusted.
+"""Blobs in a local folder: keys are paths, writes are atomic and durable.
 
-Its own module because it is a store in its own right and the only one that must care for a disk:
-half-written files, folders that appear and disappear, links that lead out.
+It handles the problems of a disk: half-written files, folders that other processes create and
+remove, links that lead out of the folder.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from datarecs_core.values import TenantId
 from datarecs_storage.disk import Disk
 
 _TEMPORARY = "#"
-"""What no key can start with, so that a half-written file is never listed."""
+"""Prefix that no key can have, so that a half-written file is never listed."""
 _CHUNK_BYTES = 1024 * 1024
 _TRIES = 5
-"""A folder may be removed between its making and its use; then both are done again."""
+"""A folder may be removed between its creation and its use; then both are repeated."""
 _MOST_REMEMBERED = 4096
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_blob_stores(url: str) -> "FileBlobStores":
-    """The stores behind DATARECS_BLOB__URL, `file:///absolute/folder`; the folder is made.
+    """The stores of DATARECS_BLOB__URL, `file:///absolute/folder`; creates the folder.
 
     Raises:
         BlobStoreUnavailableError: another kind of URL, or a folder that cannot be written or does
-            not tell upper from lower case.
+            not distinguish upper and lower case.
     """
     parts = urlsplit(url)
     root = Path(unquote(parts.path))
@@ -55,7 +55,7 @@ def open_blob_stores(url: str) -> "FileBlobStores":
 
 
 class FileBlobStores:
-    """BlobStores below one folder."""
+    """The BlobStores below one folder."""
 
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self._root, self._disk = root, disk or Disk()
@@ -125,7 +125,9 @@ class FileBlobStore:
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.is_dir():
                 return
-        raise BlobStoreUnavailableError(where=str(folder), cause="it could not be removed whole")
+        raise BlobStoreUnavailableError(
+            where=str(folder), cause="the folder could not be removed completely"
+        )
 
     def capabilities(self) -> BlobCapabilities:
         return BlobCapabilities(max_put_bytes=2**63 - 1)
@@ -140,7 +142,7 @@ class FileBlobStore:
         fill: Callable[[BinaryIO], str],
         publish: Callable[[Path, Path], None],
     ) -> BlobInfo:
-        """Fill a temporary file beside the final one, sync it, publish it, sync the folder."""
+        """Write a temporary file beside the final one, sync it, rename it, sync the folder."""
         final = self._path(key)
         with _translated(self._root):
             for _ in range(_TRIES):
@@ -170,13 +172,13 @@ class FileBlobStore:
         return self._info(key, written, sha256=digest)
 
     def _make_folder(self, folder: Path) -> None:
-        """The folder and those above it up to the root, each known to its parent for good."""
+        """Create the folder and its parents up to the root, each synced in its parent."""
         if folder == self._root or (folder in self._durable and folder.is_dir()):
             return
         self._make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        self._disk.sync_folder(folder.parent)  # also when somebody else has just made it
+        self._disk.sync_folder(folder.parent)  # also if another process has just created it
         if len(self._durable) >= _MOST_REMEMBERED:
             self._durable.clear()
         self._durable.add(folder)
@@ -200,7 +202,7 @@ class FileBlobStore:
                 entries = list(os.scandir(self._root / prefix))
             except (FileNotFoundError, NotADirectoryError):
                 return
-        # A folder stands where its slash puts it, so that whole keys come in their order.
+        # Sort a folder with its slash, so that complete keys are in order.
         named = {entry.name + "/" * entry.is_dir(follow_symlinks=False): entry for entry in entries}
         for name in sorted(named):
             if name.endswith("/"):
@@ -237,7 +239,7 @@ def _copied(source: BinaryIO, file: BinaryIO) -> str:
 
 @contextlib.contextmanager
 def _translated(where: Path) -> Iterator[None]:
-    """Errors of the disk as the store's own; what the caller decides by passes."""
+    """Turn errors of the disk into errors of the store; errors for the caller pass."""
     try:
         yield
     except (FileExistsError, BlobNotFoundError):
@@ -255,7 +257,7 @@ def _check_volume(root: Path) -> None:
     try:
         if probe.with_name(probe.name.upper()).exists():
             raise BlobStoreUnavailableError(
-                where=str(root), cause="the volume does not tell upper from lower case"
+                where=str(root), cause="the volume does not distinguish upper and lower case"
             )
     finally:
         probe.unlink()

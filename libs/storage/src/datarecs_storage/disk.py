@@ -1,8 +1,7 @@
-"""The few writes to a local disk that must survive a power cut, in the order that makes them do so.
+"""Writes to a local disk that survive a power cut, in the necessary order.
 
-Its own module because the order is the promise: content synced, then visible under its name, then
-the name synced; and every folder on the way synced into its parent. A test replaces it by a disk
-that forgets what was not synced.
+The order is: sync the content, make it visible under its name, sync the name; and sync every folder
+of the path in its parent. A test replaces it with a disk that loses all data that was not synced.
 """
 
 import os
@@ -13,11 +12,11 @@ class Disk:
     """The machine's disk."""
 
     def sync_file(self, descriptor: int) -> None:
-        """Content is on the medium when this returns."""
+        """Sync the content of a file to the medium."""
         os.fsync(descriptor)
 
     def sync_folder(self, folder: Path) -> None:
-        """Names in the folder, new and gone, are on the medium when this returns."""
+        """Sync the names of a folder, new and removed ones, to the medium."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -25,9 +24,9 @@ class Disk:
             os.close(descriptor)
 
     def replace(self, temporary: Path, final: Path) -> None:
-        """Visible under its name at once and whole, in place of what was there."""
+        """Make the file visible under its name atomically, and replace an existing one."""
         temporary.replace(final)
 
     def link_new(self, temporary: Path, final: Path) -> None:
-        """Visible under its name unless something is there: FileExistsError."""
+        """Make the file visible under its name; FileExistsError if the name exists."""
         os.link(temporary, final)

@@ -1,6 +1,6 @@
-"""A command that runs when this process is through with something, however it ends.
+"""Run a command after a block, or after this process ends in any way.
 
-For what a test starts and does not hold as a child: a platform in the background would outlive a
+For programs that a test starts but that are not its children: a background platform would outlive a
 test process that a time limit kills.
 """
 
@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _WAIT = 'cat > /dev/null; exec "$@"'
-"""Until the last writer of its input is gone, and that is this process alone."""
+"""Waits until the last writer of its input has closed it; only this process writes."""
 
 
 @contextmanager
 def afterwards(command: Sequence[str], *, cwd: Path) -> Iterator[None]:
-    """Run the command once, behind the block or behind the death of this process."""
+    """Run the command once, after the block or after the end of this process."""
     waiting = subprocess.Popen(
         ["/bin/sh", "-c", _WAIT, "sh", *command],
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # Who ends this process by its group does not end the command's with it.
+        # A signal to the group of this process does not end the command.
         start_new_session=True,
     )
     assert waiting.stdin is not None

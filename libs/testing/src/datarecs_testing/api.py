@@ -1,7 +1,7 @@
-"""core-api as a test holds it: the real application over twins or a real database, and its callers.
+"""core-api for tests: the real application over twins or a real database, and its callers.
 
-Every answer a caller gets is held against the published OpenAPI document, so that no test can pass
-on an answer that nobody is told about.
+Every answer is checked against the published OpenAPI document, so that no test passes with an
+unpublished answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ PREVIEW = MailPreview.model_validate(
     }
 )
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
-"""A backstop that no test has to wait for."""
+"""A time limit that no test should reach."""
 PLACES = Places(bytes(32))
 UNHINDERED = Limits(
     requests_per_minute=1_000_000,
@@ -75,17 +75,17 @@ UNHINDERED = Limits(
     waiting_runs_per_job=1_000_000,
     waiting_runs_per_tenant=1_000_000,
 )
-"""Limits that no test reaches by accident."""
+"""Limits above those that tests reach by accident."""
 published = cache(document)
 _UNLISTED = frozenset({"/openapi.json", "/", "/docs"})
-"""The document itself, and pages for people."""
+"""The document and pages for people."""
 UNPUBLISHED = frozenset({400, 404, 405, 500, 503})
-"""What may be answered where nothing is published: unknown paths and methods, and failures."""
+"""Allowed unpublished statuses: unknown paths and methods, and failures."""
 
 
 @dataclass(kw_only=True)
 class ApiHouse:
-    """The application and what it stands on."""
+    """The application and its dependencies."""
 
     unit: UnitOfWork
     queries: Queries
@@ -96,7 +96,7 @@ class ApiHouse:
     blobs: BlobStores
     profile: Profile = Profile.LOCAL
     secret_uses: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the operator bound secret references to."""
+    """The operator's bindings of secret references."""
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     pace: Pace = QUICK
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
@@ -175,7 +175,7 @@ class ApiHouse:
         owner: str = "u-ana",
         lasts: timedelta = timedelta(days=90),
     ) -> str:
-        """A new key of the tenant, as a request carries it."""
+        """A new key of the tenant, in the form of a request."""
         now = self.clock.now()
         made = new_key(id_bytes=random_bytes(8), secret_bytes=random_bytes(32))
         key = ApiKey(
@@ -193,7 +193,7 @@ class ApiHouse:
         return made.text
 
     def caller(self, tenant: TenantId = A_TENANT, *roles: Role, owner: str = "u-ana") -> TestClient:
-        """A client with a key of these roles; an admin's when none is named."""
+        """A client with a key of these roles; admin by default."""
         permissions = permissions_of(roles or [Role.ADMIN])
         return self.bearing(self.key(tenant, permissions=permissions, owner=owner))
 
@@ -207,14 +207,14 @@ class ApiHouse:
 
 @dataclass(kw_only=True)
 class MemoryApiHouse(ApiHouse):
-    """Over the twins; `store` is what a test may look into, `clock` stands still."""
+    """The application over twins; a test may read `store`; `clock` does not move by itself."""
 
     store: MemoryStore
     clock: ManualClock
 
 
 def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of ApiHouse
-    """A house of its own, with nothing in it."""
+    """A new application with an empty store."""
     clock, ids = ManualClock(), FixedIds()
     store = MemoryStore(clock, ids)
     house = MemoryApiHouse(
@@ -241,7 +241,7 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
 
 
 def subject_of(caller: TestClient) -> str:
-    """Under which events and audit show what this caller's key did."""
+    """The subject of this caller's key in events and audit."""
     key = str(caller.headers["Authorization"]).removeprefix("Bearer ")
     return f"key:{key[4:16]}"
 
@@ -275,7 +275,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def check_published(response: httpx2.Response) -> None:
-    """The answer's status, type and body are ones that the OpenAPI document names."""
+    """Check that the OpenAPI document contains the answer's status, type and body."""
     request = response.request
     operation = _operation(request.url.path, request.method)
     if operation is None:
@@ -301,7 +301,7 @@ def check_published(response: httpx2.Response) -> None:
 def _check_headers(
     request_line: str, response: httpx2.Response, named: Mapping[str, object]
 ) -> None:
-    """Headers that mean something to clients are published for this answer, with their form."""
+    """Check that headers for clients are published for this answer, with their form."""
     for name, header in published()["components"]["headers"].items():
         text = response.headers.get(name)
         if text is None:
@@ -315,7 +315,7 @@ def _check_headers(
 
 
 def _operation(path: str, method: str) -> Mapping[str, Any] | None:
-    """What is published for the path; literal segments win over parameters."""
+    """The published entry of the path; literal segments take precedence over parameters."""
     wanted = {"HEAD": "get"}.get(method, method.lower())
     segments = path.split("/")
     fitting = [

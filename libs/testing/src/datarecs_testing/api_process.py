@@ -1,6 +1,6 @@
-"""core-api as the process it is in production, over a real database, with a key to speak to it.
+"""core-api as a process as in production, over a real database, with a key.
 
-Apart from `api`, which holds the application in the test's own process.
+Separate from `api`, which runs the application in the test's process.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Running:
 
 
 def settings_for(database: PreparedDatabase, folder: Path, port: int) -> dict[str, str]:
-    """What core-api needs to start on this port."""
+    """The settings of core-api for this port."""
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": f"http://127.0.0.1:{port}",
@@ -71,7 +71,7 @@ def a_key(database: PreparedDatabase, owner: str = "u-ana") -> str:
 
 
 def wait_until_ready(client: httpx2.Client, service: ServiceProcess) -> None:
-    """Fails with the log of a process that ends, or takes half a minute."""
+    """Fails with the log if the process ends or needs more than half a minute."""
     clock = SystemClock()
     for _ in range(300):
         try:

@@ -1,6 +1,6 @@
-"""The system's Chromium without a window, driven over its own pipe: no driver and no port.
+"""The system's Chromium without a window, controlled over a pipe: no driver and no port.
 
-Pages are files; what they ask for beside themselves is recorded, so that a test can refuse it.
+Pages are files; their other requests are recorded, so that a test can refuse them.
 """
 
 import base64
@@ -27,7 +27,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 """The browser reads its descriptor 3 and writes its descriptor 4."""
 _SILENCE_S = 60
-"""How long an answer may take before the test fails."""
+"""Time limit of an answer before the test fails."""
 
 
 class BrowserSilentError(RuntimeError):
@@ -35,12 +35,12 @@ class BrowserSilentError(RuntimeError):
 
 
 def browser_program() -> str | None:
-    """Path of the installed browser; None where there is none."""
+    """Path of the installed browser; None if there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Page:
-    """One tab; `requests` lists every address that it asked for."""
+    """One tab; `requests` lists every requested address."""
 
     def __init__(self, pipe: "_Pipe", session: str) -> None:
         self._pipe, self._session = pipe, session
@@ -76,20 +76,20 @@ class Page:
         self._send_command("Emulation.setScriptExecutionDisabled", value=not scripts)
 
     def open(self, path: Path) -> None:
-        """Load a file and wait until it is there."""
+        """Load a file and wait until it has loaded."""
         before = len(self._pipe.events("Page.loadEventFired", self._session))
         self._send_command("Page.navigate", url=path.resolve().as_uri())
         self._pipe.wait("Page.loadEventFired", self._session, more_than=before)
 
     def value(self, expression: str) -> Any:  # noqa: ANN401  any JSON
-        """What a JavaScript expression comes to; scripts of a test run where those of pages do."""
+        """The value of a JavaScript expression, in the context of the page's scripts."""
         answer = self._send_command("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
     def roles(self) -> list[tuple[str, str]]:
-        """Role and name of everything that a screen reader meets, in its order."""
+        """Role and name of everything that a screen reader reads, in its order."""
         nodes = self._send_command("Accessibility.getFullAXTree")["nodes"]
         return [
             (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))

@@ -1,7 +1,7 @@
 """Values for tests, complete and plausible: `a_run(status=RunStatus.RUNNING)` and its like.
 
-A test names what matters to it and nothing else. What a status implies (times, attempt, outcome) is
-filled in, so that every built run could stand in the table.
+A test sets only the fields that it needs. The fields that a status implies (times, attempt,
+outcome) are filled in, so that every built run is valid in the table.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ _numbers = count(1_000_000)
 
 
 def an_id() -> UUID:
-    """A UUIDv7 that no other call gives."""
+    """A UUIDv7, different for every call."""
     return FixedIds.nth(next(_numbers))
 
 
 def a_run(**changes: Any) -> Run:  # noqa: ANN401  any field of Run
-    """A run of tenant A as it stands in its status, with the fields of the caller."""
+    """A run of tenant A that is valid for its status, with the fields of the caller."""
     run_id = RunId(changes.pop("run_id", None) or an_id())
     job_id = JobId(changes.pop("job_id", None) or an_id())
     created_at: datetime = changes.pop("created_at", NOON)
@@ -56,7 +56,7 @@ def a_run(**changes: Any) -> Run:  # noqa: ANN401  any field of Run
 
 
 def _implied(status: RunStatus, created_at: datetime) -> Mapping[str, Any]:
-    """What a run of this status has on its row."""
+    """The fields of a row with this status."""
     queued: dict[str, Any] = {
         "queued_at": created_at + timedelta(seconds=1),
         "next_reconcile_at": None,
@@ -87,7 +87,7 @@ def _implied(status: RunStatus, created_at: datetime) -> Mapping[str, Any]:
 
 
 def a_resource(**changes: Any) -> Resource:  # noqa: ANN401  any field of Resource
-    """A connection of tenant A at its creation; `rv` is the caller's to give."""
+    """A connection of tenant A at its creation; the caller passes `rv`."""
     uid = ResourceUid(changes.pop("uid", None) or an_id())
     connection = Resource(
         tenant_id=A_TENANT,
@@ -105,7 +105,7 @@ def a_resource(**changes: Any) -> Resource:  # noqa: ANN401  any field of Resour
 
 
 def an_api_key(**changes: Any) -> ApiKey:  # noqa: ANN401  any field of ApiKey
-    """A viewer's key of tenant A, good for 90 days from NOON."""
+    """A viewer's key of tenant A, valid for 90 days from NOON."""
     id_bytes = (an_id().int << 4 & 2**64 - 1).to_bytes(8)  # a key id holds the first 60 bits
     made = new_key(id_bytes=id_bytes, secret_bytes=bytes(range(32)))
     key = ApiKey(

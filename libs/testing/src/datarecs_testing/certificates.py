@@ -1,7 +1,7 @@
-"""Certificates for servers of a test: good, expired, for another host, signed by nobody known.
+"""Certificates for test servers: valid, expired, for another host, from an unknown authority.
 
-Its own module because webhooks, mail and databases are all tested against a server whose name or
-date is wrong.
+A separate module because webhooks, mail and databases are all tested against servers with a wrong
+name or date.
 """
 
 import ssl
@@ -27,7 +27,7 @@ class Authority:
     certificate: x509.Certificate
 
     def trusted(self) -> ssl.SSLContext:
-        """What a client uses that trusts this authority alone."""
+        """The context of a client that trusts only this authority."""
         return ssl.create_default_context(cadata=self.pem)
 
     @property
@@ -35,7 +35,7 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def server(self, folder: Path, *, host: str = HOST, valid: timedelta = LONG) -> ssl.SSLContext:
-        """What a server uses, with a certificate for the host from 2020 on."""
+        """The context of a server, with a certificate for the host from 2020 on."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(host)])
         certificate = (

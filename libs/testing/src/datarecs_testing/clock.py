@@ -1,6 +1,7 @@
-"""Time and ids that a test holds in its hand: a clock that is moved, ids that can be foreseen.
+"""Time and ids that a test controls: a manual clock and predictable ids.
 
-Its own module because every rule takes `now` and ids as arguments, and loops take these two ports.
+A separate module because every rule takes `now` and ids as arguments, and loops take these two
+ports.
 """
 
 import threading
@@ -10,16 +11,16 @@ from uuid import UUID
 from datarecs_application.ports.outside import Wake
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
-"""An arbitrary moment, the same in every test."""
+"""An arbitrary time, the same in every test."""
 
 _LATCH_POLL_S = 0.005
 """How often a waiting thread polls its latch, in real seconds."""
 _LONGEST_WAIT_S = 30.0
-"""Real seconds after which a wait nobody ended fails the test."""
+"""Real seconds after which a wait fails the test."""
 
 
 class ManualClock:
-    """The Clock port, standing still until `advance`. Safe from several threads.
+    """The Clock port, constant until `advance`. Safe from several threads.
 
     With `by_itself=True` a wait returns at once and moves the clock by its length, for loops that a
     test runs in its own thread.
@@ -39,7 +40,7 @@ class ManualClock:
         return (self.now() - self._start).total_seconds()
 
     def advance(self, duration: timedelta) -> None:
-        """Move on and wake everybody whose time has come."""
+        """Advance the time and wake all waits that are due."""
         with self._moved:
             self._now += duration
             self._moved.notify_all()
@@ -60,11 +61,11 @@ class ManualClock:
                 if self._now >= moment:
                     return False
                 self._moved.wait(_LATCH_POLL_S)
-        raise AssertionError(f"nobody moved the clock to {moment} or set the latch")
+        raise AssertionError(f"the clock was not moved to {moment} and the latch was not set")
 
 
 class FixedIds:
-    """The Ids port with foreseeable UUIDv7s: `FixedIds.nth(1)`, `nth(2)`, … in this order."""
+    """The Ids port with predictable UUIDv7s: `FixedIds.nth(1)`, `nth(2)`, … in this order."""
 
     def __init__(self, start: int = 1) -> None:
         self._next = start
@@ -78,5 +79,5 @@ class FixedIds:
 
     @staticmethod
     def nth(number: int) -> UUID:
-        """The id that is made as the `number`-th: a valid UUIDv7 that grows with it."""
+        """The `number`-th id: a valid UUIDv7 that increases with the number."""
         return UUID(int=(0x019BC000_0000_7000_8000 << 48) + number)

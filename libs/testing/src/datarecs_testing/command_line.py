@@ -1,6 +1,6 @@
-"""`datarecs` in a process of its own.
+"""Run `datarecs` in a separate process.
 
-Spark has one context per process: a command that starts one must not run beside the tests' own.
+Spark has one context per process: a command that starts one must not run in the process of tests.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 """A whole comparison on some engine, from tables and a job to verdicts and differences.
 
-The loop is the one a worker runs: skip or compare each stage in order, judge it, judge the run.
+The loop is the same as in a worker: skip or compare each stage in order, judge it, judge the run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ from datarecs_testing.tables import Table, plan_of
 
 
 class EngineBench(Protocol):
-    """What an engine's test supplies: a way to bring tables to it and to see its differences."""
+    """The part that an engine's test provides: load tables, and read stored differences."""
 
     def prepare(
         self, plan: ComparisonPlan, tables: Sequence[Table]
@@ -52,10 +52,10 @@ class EngineBench(Protocol):
 
 
 class RecheckBench(EngineBench, Protocol):
-    """What a test of rechecks needs besides."""
+    """The additional part for tests of rechecks."""
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
-        """The tables as they are by now, at newer pins, in scans that the same engine can read."""
+        """The current tables, at newer pins, in scans that the same engine can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class _Later(Again):
-    """Tables as they come to be, one after the other."""
+    """Later states of the tables, in order."""
 
     bench: RecheckBench
     plan: ComparisonPlan
@@ -129,10 +129,10 @@ def compare(
     """Plan and run a job over tables; raises what planner, engine and judge raise.
 
     Args:
-        bench: of an engine; a RecheckBench where there is something later.
-        job: asked.
-        tables: in its order.
-        later: as they are at each recheck of stages with `confirm`.
+        bench: of an engine; a RecheckBench if there are later tables.
+        job: to run.
+        tables: in the order of the job's sources.
+        later: the tables at each recheck of stages with `confirm`.
     """
     engine, plan = bench.prepare(plan_of(job, tables), tables)
     outcomes: list[StageOutcome] = []

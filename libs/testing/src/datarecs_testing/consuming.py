@@ -1,7 +1,7 @@
 """A broker, a database and a consumer of one service in memory, on a clock that moves by itself.
 
-For tests of handlers and of the loop itself: events are published, the real consumer runs for some
-seconds of the manual clock, and what it left behind can be read.
+For tests of handlers and of the loop: events are published, the real consumer runs for some seconds
+of the manual clock, and a test reads the results.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ INFRA = Topic.RUN_INFRA
 
 
 class Killed(BaseException):
-    """What a test raises in place of kill -9: no `except Exception` may hold it."""
+    """Raised by a test instead of kill -9: no `except Exception` may catch it."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class KillAt:
 
 @dataclass
 class Until:
-    """A stop that comes when so much time of the manual clock has passed."""
+    """A stop after a time of the manual clock."""
 
     clock: Clock
     seconds: float
@@ -102,7 +102,7 @@ class World:
     def publish(
         self, event: object | None = None, *, event_id: UUID | None = None, partition: int = 0
     ) -> UUID:
-        """Write an event of ours, as the relay does; its id."""
+        """Write an event of the platform, as the relay does; return its id."""
         encoded = self.encoded(event, event_id=event_id)
         self._store_row(encoded)
         self.log.append(
@@ -131,7 +131,7 @@ class World:
             state.outbox[event_id] = Queued(row=row, shard=0, sent_at=self.clock.now())
 
     def remember(self, tx: Transaction, received: Received) -> None:
-        """The usual handler: its effect cannot happen twice unnoticed."""
+        """The usual handler: it detects an effect that happens twice."""
         event = received.event
         assert isinstance(event, RunCompleted)
         tx.runs.add(a_run(tenant_id=tx.tenant_id, run_id=event.run_id))
@@ -164,7 +164,7 @@ class World:
         )
 
     def consume(self, handler: Handler | None = None, *, seconds: float = 5) -> Consumer:
-        """Run a consumer for so much time of the manual clock."""
+        """Run a consumer for a time of the manual clock."""
         consumer = self.consumer(handler)
         consumer.run(self.after(seconds))
         return consumer

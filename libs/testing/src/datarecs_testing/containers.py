@@ -1,8 +1,8 @@
-"""Postgres and Kafka from their official images, where DATARECS_TEST_CONTAINERS asks for them.
+"""Postgres and Kafka from their official images, if DATARECS_TEST_CONTAINERS is set.
 
-Its own module because nobody else knows of a container engine, and nobody loads its library unless
-asked. The servers are configured as the local stack configures its own; each listens inside on the
-port that it has outside, which a broker has to tell its clients and which a restart keeps.
+A separate module because only it uses a container engine, and its library is loaded only if needed.
+The servers have the configuration of the local stack; each uses the same port inside and outside,
+because a broker publishes its port to clients and a restart must not change it.
 """
 
 import secrets
@@ -42,7 +42,7 @@ printf '%s' "$SERVER_PROPERTIES" > /tmp/server.properties &&
        --add-scram "$FIRST_LOGIN"; }} &&
 exec /opt/kafka/bin/kafka-server-start.sh /tmp/server.properties
 """
-"""The image's own start formats without a login, so nobody could ever sign in by SCRAM."""
+"""The start script of the image formats without a login, so no client could use SCRAM."""
 READY_LIMIT_S = 90
 PROBE_PAUSE = timedelta(milliseconds=100)
 LOG_LINES = 30
@@ -56,16 +56,16 @@ def require_engine() -> None:
         DockerClient().client.close()
     except DockerException as failure:
         raise pytest.UsageError(
-            "DATARECS_TEST_CONTAINERS asks for Postgres and Kafka in containers, and no container"
+            "DATARECS_TEST_CONTAINERS needs Postgres and Kafka in containers, but no container"
             f" engine answers at {get_docker_host() or 'its default address'}: {failure}. Start"
-            " Docker, or `podman system service`, and let DOCKER_HOST name its socket; without"
+            " Docker, or `podman system service`, and set DOCKER_HOST to its socket; without"
             " DATARECS_TEST_CONTAINERS the tests start servers of this machine."
         ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the engine is asked to run."""
+    """The container that the engine runs."""
 
     name: str
     image: str
@@ -84,7 +84,7 @@ class ServerContainer:
     """A server that a test may kill and start again; same port, same data."""
 
     def __init__(self, recipe: Recipe, silence: Callable[[], str | None]) -> None:
-        """Start it and wait until `silence` has no reason any more; nothing is left on failure."""
+        """Start it and wait until `silence` returns None; on failure it is removed."""
         self._name, self._silence = recipe.name, silence
         # Tests may dial addresses of loopback alone; the library's reaper is dialled by this name.
         testcontainers_config.tc_host_override = LOOPBACK
@@ -97,7 +97,7 @@ class ServerContainer:
             self.stop()
             raise pytest.fail.Exception(
                 f"DATARECS_TEST_CONTAINERS: the engine does not run {self._container.image}:"
-                f" {failure}. It has to have this image, or to reach a registry that does.",
+                f" {failure}. It needs this image, or access to a registry with it.",
                 pytrace=False,
             ) from None
         except BaseException:
@@ -109,7 +109,7 @@ class ServerContainer:
         return self._container.status == "running"
 
     def kill(self) -> None:
-        """SIGKILL, as a crash does; returns when it is gone."""
+        """SIGKILL, as a crash does; returns after it has ended."""
         self._container.get_wrapped_container().kill()
         self._container.wait()
 

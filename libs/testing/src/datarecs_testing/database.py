@@ -1,7 +1,7 @@
 """A migrated database per test on the session's server: migrated once, then copied or emptied.
 
-Its own module because every member that touches state wants one, with the logins of production:
-`database.url(API)` is bound by row security exactly as core-api is.
+A separate module because every member with state needs one, with the logins of production:
+`database.url(API)` is subject to row security exactly as core-api is.
 """
 
 import secrets
@@ -46,7 +46,7 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
 PERMANENT_TABLES = frozenset(
     {"schema_compat", "service_role", "partition_policy", "relay_shard", "tenant"}
 )
-"""Tables whose rows belong to the schema or are reset by hand."""
+"""Tables with rows that belong to the schema or are reset separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class PreparedDatabase:
     """A database with the schema at head and the tenants A and B."""
 
     admin_url: str
-    """The superuser's; sees past row security, for arranging and looking alone."""
+    """URL of the superuser, without row security; only to prepare and inspect data."""
     passwords: Mapping[str, str] = field(repr=False)
     """By role."""
 
@@ -78,7 +78,7 @@ class PreparedDatabase:
             return cursor.fetchall() if cursor.description else []
 
     def pass_time(self, duration: timedelta) -> None:
-        """Let time move on for everything stored: the server's clock stands above every test."""
+        """Advance time for all stored data, because tests cannot change the server's clock."""
         shift = sql.SQL(
             "{column} = CASE WHEN {column} > '9000-01-01' THEN {column} ELSE {column} - {by} END"
         )
@@ -109,7 +109,7 @@ def role_passwords() -> Mapping[str, str]:
 def migrated_template(
     postgres_server: PostgresServer, role_passwords: Mapping[str, str]
 ) -> PreparedDatabase:
-    """The database that tests get copies of; nobody connects to it."""
+    """The template database of tests; nothing connects to it."""
     template = PreparedDatabase(
         admin_url=postgres_server.fresh_database(), passwords=role_passwords
     )
@@ -122,21 +122,21 @@ def migrated_template(
 
 @pytest.fixture
 def private_database(migrated_template: PreparedDatabase) -> Iterator[PreparedDatabase]:
-    """A copy for one test alone, dropped behind it: for tests that change the schema."""
+    """A copy for one test, dropped after it: for tests that change the schema."""
     with copied(migrated_template) as copy:
         yield copy
 
 
 @pytest.fixture(scope="session")
 def shared_database(migrated_template: PreparedDatabase) -> Iterator[PreparedDatabase]:
-    """The copy that most tests use one after another; ask for `database`, which empties it."""
+    """The copy that most tests use one after another; use `database`, which empties it."""
     with copied(migrated_template) as copy:
         yield copy
 
 
 @pytest.fixture
 def database(shared_database: PreparedDatabase) -> PreparedDatabase:
-    """An emptied database with the tenants A and B, some 20 ms; nobody else is connected."""
+    """An emptied database with the tenants A and B, in 20 ms; without other connections."""
     with shared_database.connect() as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -1,6 +1,6 @@
 """Relay and consumers of the run-controller in process, over the real database and broker.
 
-Apart from the platform as processes, because a test of redelivery stops single members in single
+Separate from the platform as processes, because a test of redelivery stops single members in single
 steps; handlers, roles and principals are those of production.
 """
 
@@ -42,7 +42,7 @@ POLL_S = 0.05
 
 @dataclass(kw_only=True)
 class Delivery:
-    """Runs that ended, and who hears of it."""
+    """Runs that ended, and the consumers of their ends."""
 
     database: PreparedDatabase
     broker: KafkaBroker
@@ -89,7 +89,7 @@ class Delivery:
         poll_interval: timedelta = timedelta(minutes=5),
         limits: ConsumerLimits | None = None,
     ) -> Consumer:
-        """Each has metrics of its own: `metrics_of`."""
+        """Each has separate metrics: `metrics_of`."""
         database = self.opened("datarecs_controller")
         return Consumer(
             self.client(GROUP, poll_interval=poll_interval),
@@ -106,7 +106,7 @@ class Delivery:
     # --- runs
 
     def ended(self, count: int) -> list[Run]:
-        """Runs whose end the worker has written and nobody has heard."""
+        """Runs with an end that the worker has written and no consumer has read."""
         return [self._ended() for _ in range(count)]
 
     def _ended(self) -> Run:
@@ -140,7 +140,7 @@ class Delivery:
         return int(count)
 
     def finals(self) -> dict[UUID, int]:
-        """Final events by run, in the outbox: what the world will hear."""
+        """Number of final events by run, in the outbox."""
         rows = self.database.query(
             "SELECT partition_key, count(*) FROM datarecs.outbox"
             " WHERE type LIKE '%%run.finalised' OR type LIKE '%%run.cancelled' GROUP BY 1"
@@ -163,7 +163,7 @@ class Delivery:
 
     @contextmanager
     def running(self, *loops: Loop) -> Iterator[None]:
-        """Each on a thread of its own, stopped and joined at the end."""
+        """Each on its own thread, stopped and joined at the end."""
         stop = threading.Event()
         threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
         for thread in threads:
@@ -179,7 +179,7 @@ class Delivery:
     # --- the broker
 
     def committed(self, topics: Collection[str]) -> dict[Partition, int]:
-        """Offsets of the group, asked by the administrator without joining it."""
+        """Offsets of the group, read by the administrator without joining it."""
         from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - slow to import, needed by few
 
         with KafkaAdminClient(**self.broker.access.settings()) as admin:

@@ -1,4 +1,4 @@
-"""Conditions that mean the same in every dialect, those that do not, and rows to tell.
+"""Conditions with the same meaning in every dialect, others, and rows to distinguish them.
 
 The scan kernel and the databases evaluate the first over these rows and must keep exactly those
 that the oracle keeps; the others are never translated, each for the reason beside it.

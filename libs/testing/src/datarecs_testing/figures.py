@@ -1,7 +1,8 @@
 """Figures of benchmarks: medians, and how they are shown.
 
-Its own module because every benchmark owes the same beside a number: how often it was measured,
-on what, under which load, and against which target. Nothing here asserts; a timed test is flaky.
+A separate module because every benchmark reports the same with a number: how often it was measured,
+on which machine, under which load, and against which target. Nothing here asserts; a timed test is
+flaky.
 """
 
 import math
@@ -25,11 +26,11 @@ class Figure:
     name: str
     unit: str
     values: tuple[float, ...]
-    """Empty where what was measured died."""
+    """Empty if the measured process failed."""
     target: float | None = None
     more_is_better: bool = False
     death: str | None = None
-    """Code with which it died."""
+    """Exit code of its failure."""
 
     @property
     def median(self) -> float:
@@ -86,7 +87,7 @@ def replace_part(path: Path, part: str) -> None:
 
 
 def machine(load_before: float) -> list[tuple[str, str]]:
-    """What a number depends on besides the code."""
+    """Conditions of a measurement besides the code."""
     after = os.getloadavg()[0]
     return [
         ("cores", str(os.cpu_count())),

@@ -1,6 +1,6 @@
-"""A database that is away, or a defect, for the first transactions somebody asks for.
+"""An unavailable database, or a defect, for the first transactions.
 
-Over the real unit of work, so that everything after it is as it would be.
+Over the real unit of work, so that later steps are unchanged.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Flaky:
     failures: int
     error: Exception
     passing: int = 0
-    """Transactions that go well before the first failure."""
+    """Number of successful transactions before the first failure."""
 
     @contextmanager
     def begin(

@@ -1,4 +1,4 @@
-"""The kernel as an engine of its own: rows that core prepares, without Spark."""
+"""The kernel as a separate engine: rows that core prepares, without Spark."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -161,7 +161,7 @@ def delete_equal(
     """An equality delete of these keys: everywhere, or in the partition of `like`.
 
     Args:
-        table: whose columns the keys are named by.
+        table: with the columns of the keys.
         keys: the deleted values, one column per key.
         spec: the partition spec of the delete file; the table's current one by default.
         like: a data file of the partition.
@@ -234,7 +234,7 @@ def _manifest(table: Table, file: DataFile, snapshot_id: int) -> ManifestFile:
 
 
 def _with_short_ids(manifest: Path) -> None:
-    """Ids of equality columns as the ints that the format asks for; pyiceberg says long.
+    """Ids of equality columns as int, as the format requires; pyiceberg writes long.
 
     Both are written alike in Avro, so that only the schema in the header is wrong.
     """

@@ -21,12 +21,12 @@ _ROW = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? A
 
 @dataclass
 class LakeServer:
-    """What a test says to the server, and what it heard."""
+    """Settings of a test for the server, and its received requests."""
 
     database: Path
     url: str = ""
     answer: tuple[int, bytes] | None = None
-    """In place of every answer; for servers that misbehave."""
+    """Replaces every answer; for faulty servers."""
     requested_paths: list[str] = field(default_factory=list)
 
     def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
@@ -52,7 +52,7 @@ def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeS
             self._reply(*_posted(lake, self.path, form))
 
         def log_message(self, *_: object) -> None:
-            """Tests are silent."""
+            """Log nothing."""
 
         def _reply(self, status: int, content: object) -> None:
             if lake.answer is not None:

@@ -1,8 +1,8 @@
-"""Clients of live streams as a process of their own, which notes when it has read what.
+"""Clients of live streams in a separate process, which records the times of received events.
 
-Its own module because the benchmarks of the live feed must follow alike, and in one process with
-the writers the clients would wait for these instead of for core-api. Times are those of the
-machine's one monotonic clock.
+A separate module because all benchmarks of the live feed must follow in the same way; in one
+process with the writers, the clients would wait for these instead of for core-api. Times are those
+of the machine's one monotonic clock.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Receipt = tuple[str, float, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One stream: whose key it shows and what it follows."""
+    """One stream: its key and the followed path."""
 
     key: str
     path: str
@@ -55,9 +55,9 @@ async def follow(
 
 
 async def follow_all(port: int, clients: Sequence[Client]) -> None:
-    """The second process: reports that all have begun, and all they read when asked to end.
+    """The second process: reports that all clients have started, and their events at the end.
 
-    Without its garbage collector: browsers do not all stand still together for 150 ms.
+    Without the garbage collector: real browsers do not all pause for 150 ms at the same time.
     """
     gc.disable()
     begun, receipts = asyncio.Semaphore(0), list[Receipt]()
@@ -82,7 +82,7 @@ class Followers:
     process: subprocess.Popen[str]
 
     def receipts(self) -> list[Receipt]:
-        """Everything they have read; they are gone then."""
+        """End the clients and return all they have read."""
         text, _ = self.process.communicate("end\n", timeout=60)
         return [(event_id, at, wide) for event_id, at, wide in json.loads(text)]
 

@@ -1,6 +1,6 @@
-"""Live views as a test follows them: frames off the wire, and runs to which something happens.
+"""Live views for tests: frames off the wire, and runs with new facts.
 
-Its own module because the streams of one run, of a tenant and of a socket are told the same things.
+A separate module because the streams of a run, of a tenant and of a socket have the same content.
 """
 
 import json
@@ -17,7 +17,7 @@ from datarecs_testing.builders import A_TENANT
 
 @dataclass(frozen=True)
 class Frame:
-    """What a browser makes of a server-sent event."""
+    """A server-sent event as a browser parses it."""
 
     event: str
     id: str | None
@@ -63,6 +63,6 @@ def record(
 
 
 def end(house: ApiHouse, run: str) -> None:
-    """The run is over, as its row says."""
+    """Set the row of the run to its end."""
     run_id = run.rpartition("/")[2]
     change_run(house.unit, run_id, status=RunStatus.COMPLETED, result=RunResult.MATCHED)

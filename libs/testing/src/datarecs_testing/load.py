@@ -1,7 +1,7 @@
 """Load on the platform's database: runs by the thousand, and work at a steady rate.
 
-Its own module because benchmarks and the tests of the same figures must load alike. Rows are
-copied from one that the use cases made, so that they are what the platform writes.
+A separate module because benchmarks and the tests of the same figures must create the same load.
+Rows are copied from one that the use cases wrote, so that they have the platform's content.
 """
 
 from collections.abc import Callable
@@ -77,14 +77,14 @@ def a_triggered_run(database: PreparedDatabase) -> Run:
 
 
 def queue_runs(database: PreparedDatabase, count: int) -> list[RunId]:
-    """So many QUEUED runs that wait for a lease, and no other ones."""
+    """`count` QUEUED runs that wait for a lease, and no others."""
     database.query("DELETE FROM datarecs.run_lease")
     database.query("UPDATE datarecs.tenant SET running_limit = 100000")
     return _copied(database, count, status="QUEUED", attempt=0, owner=None)
 
 
 def running_runs(database: PreparedDatabase, count: int) -> list[RunId]:
-    """So many RUNNING runs, each under a live lease of epoch 1."""
+    """`count` RUNNING runs, each with a live lease of epoch 1."""
     return _copied(database, count, status="RUNNING", attempt=1, owner="bench/0")
 
 
@@ -132,7 +132,7 @@ def seconds_between(
 
 
 def settled(database: PreparedDatabase, kind: str, *, since: datetime, count: int) -> None:
-    """Return when so many events of the kind are acknowledged; fails after two minutes."""
+    """Return when `count` events of the kind are acknowledged; fails after two minutes."""
     clock = SystemClock()
     deadline = clock.monotonic() + 120
     while True:

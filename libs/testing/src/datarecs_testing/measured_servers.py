@@ -47,7 +47,7 @@ class Servers:
 
 @contextmanager
 def servers(*, kafka: bool) -> Iterator[Servers]:
-    """Started for the block, in a folder of their own, with fsync on."""
+    """Servers for the block, in a separate folder, with fsync on."""
     environment = process_environment()
     with ExitStack() as held:
         name = held.enter_context(

@@ -25,19 +25,19 @@ class RecordedMetrics:
         self._record(name, MetricKind.GAUGE, value, labels)
 
     def total(self, name: str, **labels: str) -> float:
-        """Sum of everything counted or observed under exactly these labels; 0 when nothing was."""
+        """Sum of all counts or observations with exactly these labels; 0 without any."""
         return sum(self._values[name, frozenset(labels.items())])
 
     def times(self, name: str, **labels: str) -> int:
-        """How often it was told under exactly these labels."""
+        """Number of observations with exactly these labels."""
         return len(self._values[name, frozenset(labels.items())])
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Everything told under exactly these labels, in order."""
+        """All observations with exactly these labels, in order."""
         return list(self._values[name, frozenset(labels.items())])
 
     def last(self, name: str, **labels: str) -> float | None:
-        """What a gauge stands at."""
+        """The value of a gauge."""
         values = self._values[name, frozenset(labels.items())]
         return values[-1] if values else None
 

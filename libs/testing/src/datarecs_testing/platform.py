@@ -1,7 +1,7 @@
 """The run path in one process: memory twins, real loops, a scripted child. No socket, no sleep.
 
-Its own module because use cases, loops and supervision are only worth testing together; a test
-moves the clock, lets single steps happen, and reads rows and events.
+A separate module because use cases, loops and supervision are tested together; a test advances the
+clock, runs single steps, and reads rows and events.
 """
 
 import json
@@ -69,7 +69,7 @@ class FolderScratch:
         return path.read_bytes()[: MAX_BYTES + 1] if path.exists() else None
 
     def remove(self, folder: str) -> None:
-        """Kept, so that a test can look at it."""
+        """Stored, so that a test can read it."""
 
 
 class OneJob:
@@ -208,11 +208,11 @@ class RunPlatform:
         )
 
     def supervise(self) -> bool:
-        """One run, from lease to end, on this thread; False when there was none to lease."""
+        """One run, from lease to end, on this thread; False if there was none to lease."""
         return self.supervisor().step(self.stop)
 
     def close_ended(self, run: Run) -> None:
-        """What the controller's consumer does about the recorded raw outcome, as often as asked."""
+        """Handle the recorded raw outcome as the controller's consumer does; may be repeated."""
         for entry in self.history(run):
             end = recorded_end(run, wire_type=entry.type, data=entry.data)
             if end is not None:

@@ -1,7 +1,7 @@
 """Session fixtures over real servers, and what a missing server means.
 
-A part that cannot be had skips its tests with one loud line, unless `DATARECS_TEST_REQUIRE` names
-it: then the tests fail. `DATARECS_TEST_POSTGRES_URL` and `DATARECS_TEST_KAFKA_BOOTSTRAP` (with
+An unavailable part skips its tests with one visible line, unless `DATARECS_TEST_REQUIRE` names it:
+then the tests fail. `DATARECS_TEST_POSTGRES_URL` and `DATARECS_TEST_KAFKA_BOOTSTRAP` (with
 `DATARECS_TEST_KAFKA_PASSWORD` of the user `stack`) point the fixtures at servers already running;
 else `DATARECS_TEST_CONTAINERS=1` runs their official images where a container engine answers.
 """
@@ -30,7 +30,7 @@ _missing = pytest.StashKey[dict[str, str]]()
 
 
 def required_parts(environment_value: str) -> frozenset[str]:
-    """The parts whose absence fails. Raises pytest.UsageError on an unknown word."""
+    """The required parts. Raises pytest.UsageError on an unknown word."""
     words = {word.strip() for word in environment_value.split(",")} - {""}
     unknown = words - PARTS
     if unknown:
@@ -78,11 +78,11 @@ def pytest_terminal_summary(
 
 
 def lacking(config: pytest.Config, part: str, reason: str) -> NoReturn:
-    """A part is not to be had on this machine: skip loudly, or fail where it is required."""
+    """A part is not available on this machine: skip visibly, or fail if it is required."""
     if part in required_parts(process_environment().get("DATARECS_TEST_REQUIRE", "")):
         pytest.fail(f"DATARECS_TEST_REQUIRE names {part}: {reason}")
     config.stash[_missing][part] = reason
-    pytest.skip(f"{part} is not to be had: {reason}")
+    pytest.skip(f"{part} is not available: {reason}")
 
 
 @pytest.fixture(scope="session")

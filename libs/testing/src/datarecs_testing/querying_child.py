@@ -1,7 +1,7 @@
-"""A child that asks its source a question which takes an hour: real process, connector and query.
+"""A child with a source query that takes an hour: real process, connector and query.
 
-Apart from the scripted children because orphans only exist where processes and sessions are real.
-It says where its database is in no event; the first frame tells it.
+Separate from the scripted children because orphans only exist with real processes and sessions. The
+address of its database is in the first frame, not in an event.
 """
 
 import sys
@@ -27,7 +27,7 @@ SOURCE = Source(name="slow", kind=SourceKind.POSTGRES, connection="c", query=QUE
 
 
 def main() -> int:
-    """Ask, and wait to be ended: a stop frame is not read while the answer is awaited."""
+    """Query, and wait to be ended: a stop frame is not read during the query."""
     channel = take_over_stdio()
     hello = channel.receive()
     if hello is None:

@@ -1,6 +1,6 @@
 """The run path over the real database and broker: controller as a process, scripted children.
 
-Its own module because tests and benchmarks walk the same path.
+A separate module because tests and benchmarks use the same path.
 """
 
 import json
@@ -65,7 +65,7 @@ def leave_result(frame: Mapping[str, object], result: str = "MATCHED") -> None:
 
 
 def matched(_hello: Mapping[str, object], side: ChildSide) -> int:
-    """A child whose every run is MATCHED."""
+    """A child that ends every run with MATCHED."""
     side.send({"type": READY})
     while (frame := side.receive()) is not None:
         if frame.get("type") == "stop":
@@ -84,7 +84,7 @@ def _event_of(record: LogRecord | Unreadable) -> object:
 
 @dataclass(kw_only=True)
 class RealPath:
-    """Triggers runs and works on them; the controller is a process of its own."""
+    """Triggers runs and works on them; the controller is a separate process."""
 
     database: PreparedDatabase
     broker: KafkaBroker
@@ -122,15 +122,15 @@ class RealPath:
         return self.open_things.enter_context(running)
 
     def ends(self, runs: list[Run], *, patience: int = 60) -> Iterator[RunFinalised | RunCancelled]:
-        """Final events of these runs as they arrive, repeats included, until all are silent.
+        """Final events of these runs as they arrive, with repetitions, until all have arrived.
 
         Args:
-            runs: whose ends are awaited.
-            patience: seconds without any record after which it gives up on the missing ones.
+            runs: to wait for.
+            patience: seconds without a record after which missing events are no longer awaited.
         """
         wanted, silent = {run.run_id for run in runs}, 0
         seen: set[RunId] = set()
-        group = f"test-{secrets.token_hex(6)}"  # its own, so that nobody's dead member is awaited
+        group = f"test-{secrets.token_hex(6)}"  # a separate group, so that no dead member delays it
         consumer = KafkaLogClient(self.broker.access).consumer(
             group=group, topics=[Topic.RUN_PLATFORM]
         )

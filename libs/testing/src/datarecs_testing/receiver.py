@@ -1,6 +1,6 @@
 """A webhook receiver of a test: a real HTTP server on the loopback that answers from a script.
 
-Synchronous, on threads of its own, so that tests of loops and services need no event loop.
+Synchronous, on separate threads, so that tests of loops and services need no event loop.
 """
 
 import socketserver
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(slots=True)
 class Receiver:
-    """A running receiver: what reached it, and what it answers next."""
+    """A running receiver: its received requests, and its next answers."""
 
     port: int = 0
     answers: list[Answer] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Receiver:
             return answer
 
     def wait_for(self, count: int, *, timeout: float = 10.0) -> Sequence[Request]:
-        """The first `count` requests, as soon as they are there."""
+        """The first `count` requests, as soon as they have arrived."""
         with self._arrived:
             arrived = self._arrived.wait_for(lambda: len(self.requests) >= count, timeout)
             assert arrived, f"{len(self.requests)} of {count} requests arrived"
@@ -117,7 +117,7 @@ def webhook_receiver(*answers: Answer) -> Iterator[Receiver]:
 
 
 def cut(handler: socketserver.StreamRequestHandler) -> None:
-    """Close the line without an answer."""
+    """Close the connection without an answer."""
     handler.connection.close()
 
 

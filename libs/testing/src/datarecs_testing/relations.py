@@ -1,6 +1,6 @@
-"""The rows of a stage as relations of the kernel, prepared value by value by core's own rules.
+"""The rows of a stage as relations of the kernel, prepared value by value by the rules of core.
 
-What every feeder of the kernel must make of the same rows, so that kernel tests need no feeder.
+The required relations of every feeder for the same rows, so that kernel tests need no feeder.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """One run with known ids, and the facts that can happen to it, for tests of rules.
 
 Ids are made from small numbers, so that a failing test prints readable ones. Other tests take the
-builders of `datarecs_testing.builders`, where each run has ids of its own.
+builders of `datarecs_testing.builders`, where each run has different ids.
 """
 
 from datetime import timedelta
@@ -37,7 +37,7 @@ def the_run(**fields: Any) -> Run:  # noqa: ANN401 - any field of Run
 
 
 def the_flagged_run(**fields: Any) -> Run:  # noqa: ANN401 - any field of Run
-    """The run when u-7 has asked to cancel it, under the id 77."""
+    """The run after u-7 has requested to cancel it, with the id 77."""
     flag: dict[str, Any] = {
         "cancel_requested": True,
         "cancel_requested_at": NOON,

@@ -1,7 +1,7 @@
-"""The REST API as a client meets it, scripted: answers by method and path, requests remembered.
+"""A scripted REST API for clients: answers by method and path, with recorded requests.
 
-Its own module because tests of a client need answers that the real API gives only when something
-is wrong: no answer, a broken stream, refusals for ever. No socket is opened.
+A separate module because tests of a client need answers that the real API returns only in case of
+faults: no answer, a broken stream, permanent refusals. No socket is opened.
 """
 
 import json
@@ -28,7 +28,7 @@ PREFIX = "io.datarecs.reconciliation."
 
 
 class ScriptedApi:
-    """Each rule gives its replies in turn; the last one for ever."""
+    """Each rule returns its replies in order; the last one is repeated."""
 
     def __init__(self) -> None:
         self.requests: list[httpx.Request] = []
@@ -44,7 +44,7 @@ class ScriptedApi:
         check_parameters(request)
         replies = self._rules.get((request.method, request.url.path))
         if replies is None:
-            raise AssertionError(f"nobody expected {request.method} {request.url}")
+            raise AssertionError(f"unexpected request {request.method} {request.url}")
         return (replies.pop(0) if len(replies) > 1 else replies[0])(request)
 
     @property
@@ -62,7 +62,7 @@ class ScriptedApi:
 
     @contextmanager
     def in_place_of_the_network(self) -> Iterator[None]:
-        """Every httpx client made inside the block talks to this one."""
+        """Every httpx client created inside the block uses this server."""
         with patch("httpx._client.HTTPTransport", lambda **_: self.transport):
             yield
 
@@ -95,7 +95,7 @@ def written_credentials(folder: Path, *, server: str = SERVER, api_key: str = AP
 
 
 def says(body: object, status: int = 200, **headers: str) -> Reply:
-    """JSON; `_` in names of headers stands for `-`."""
+    """JSON; `_` in names of headers means `-`."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _request: httpx.Response(status, json=body, headers=sent)
 
@@ -141,6 +141,7 @@ def a_run_view(**changes: object) -> dict[str, object]:
         "error": None,
         "summary": None,
         "trigger_reason": None,
+        "retry_of": None,
         "cancelled_by": None,
         "cancel_reason": None,
         "last_sequence": 0,

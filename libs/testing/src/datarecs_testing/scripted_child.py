@@ -1,7 +1,7 @@
 """A child in process that follows a script: ChildProcess without a program, for fast tests.
 
-Its own module because the supervisor is tested with a thousand runs at a time; a script is a plain
-function that hears and says frames, writes what files it likes, and returns an exit code.
+A separate module because the supervisor is tested with a thousand runs at a time; a script is a
+plain function that reads and sends frames, writes files, and returns an exit code.
 """
 
 import json
@@ -31,7 +31,7 @@ class ChildSide(Protocol):
         """From here on SIGTERM has no effect."""
 
     def end_by(self, number: int) -> NoReturn:
-        """End as if somebody outside had sent the signal."""
+        """End as if another process had sent the signal."""
 
 
 Script = Callable[[Mapping[str, object], ChildSide], int]
@@ -39,7 +39,7 @@ Script = Callable[[Mapping[str, object], ChildSide], int]
 
 
 class ScriptedChild:
-    """One script on one thread. SIGTERM and SIGKILL reach it where it hears or says something."""
+    """One script on one thread. SIGTERM and SIGKILL reach it when it reads or sends a frame."""
 
     def __init__(self, script: Script) -> None:
         self._script = script

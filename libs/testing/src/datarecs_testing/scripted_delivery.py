@@ -1,4 +1,4 @@
-"""The two ways out of the house, in memory: a webhook client and a mailer that follow a script.
+"""A webhook client and a mailer in memory that follow a script.
 
 They pass the same conformance suites as the real ones, so that loops are tested without a socket.
 """
@@ -33,7 +33,7 @@ class ScriptedWebhookClient:
         self, answer: Callable[[OutgoingWebhook], AttemptEnd | None] = lambda _: OK
     ) -> None:
         self.sent: list[OutgoingWebhook] = []
-        """Everything that went out, in order."""
+        """All sent items, in order."""
         self.most_in_flight = 0
         self.closed = False
         self.address_class: str | None = None

@@ -1,4 +1,4 @@
-"""A service as the process it is in production: its own interpreter, settings by environment.
+"""A service as a process as in production: its own interpreter, settings by environment.
 
 For the few tests that show a whole service over real servers; handlers and loops are tested without
 it.

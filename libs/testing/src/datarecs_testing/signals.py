@@ -1,6 +1,6 @@
-"""Waiting for a step of a loop in place of sleeping: the loud twin of `loops.Silent`.
+"""Wait for a step of a loop instead of sleeping: the recording twin of `loops.Silent`.
 
-Its own module because a test of any loop in any member needs it, and nothing else does.
+A separate module because tests of all loops in all members need it.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Port ProgressReporter for tests that check the answer alone."""
+"""Port ProgressReporter for tests that check only the answer."""
 
 from collections.abc import Mapping
 from datetime import timedelta

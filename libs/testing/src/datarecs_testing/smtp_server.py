@@ -1,7 +1,7 @@
-"""An SMTP relay of a test: a real server on the loopback that fails where its script says.
+"""An SMTP relay of a test: a real server on the loopback that fails according to its script.
 
-Its own module because the adapter, the notifier and the end-to-end tests all look at what a relay
-really stored.
+A separate module because the adapter, the notifier and the end-to-end tests all read the mails that
+a relay has stored.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ class Script:
     rcpt: dict[str, list[str]] = field(default_factory=dict)
     """By recipient."""
     data: list[str] = field(default_factory=list)
-    """`drop` keeps the mail and cuts the line; `late` answers after `late_s`."""
+    """`drop` stores the mail and closes the connection; `late` answers after `late_s`."""
     late_s: float = 5.0
     password: str | None = None
-    """The only password that is let in; None: any login is refused, none is needed."""
+    """The only accepted password; None: any login is refused, none is needed."""
     stored: list[tuple[str, bytes]] = field(default_factory=list)
-    """(recipient, content) of every mail that was kept, in order."""
+    """(recipient, content) of every stored mail, in order."""
     commands: list[str] = field(default_factory=list)
-    """MAIL, RCPT and DATA, as they were asked."""
+    """MAIL, RCPT and DATA commands, in order."""
     connections: int = 0
 
 
 class _Handler:
-    """aiosmtpd's hooks: their names are its own, arguments come by position."""
+    """Hooks of aiosmtpd: it defines their names, arguments are positional."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -79,7 +79,7 @@ class _Handler:
 
 
 class _Connections(Controller):
-    """Counts connections, which no hook tells."""
+    """Counts connections, for which there is no hook."""
 
     def __init__(self, script: Script, **options: Any) -> None:  # noqa: ANN401  aiosmtpd's options
         self._script = script
@@ -133,7 +133,7 @@ def smtp_relay(
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody holds now (the server cannot start with port 0)."""
+    """A free port of the loopback (the server cannot start with port 0)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

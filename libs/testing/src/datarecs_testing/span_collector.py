@@ -1,6 +1,6 @@
 """A collector of traces as OTLP/HTTP exporters see it: what was sent to it can be read back.
 
-Its own module because spans of several processes only meet where they are sent to.
+A separate module because only the collector has the spans of several processes.
 """
 
 import gzip
@@ -91,7 +91,7 @@ def span_collector() -> Iterator[SpanCollector]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Tests are not told."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

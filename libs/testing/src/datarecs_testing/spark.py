@@ -28,7 +28,7 @@ from datarecs_testing.ways import TwoWayEngine, partitions_engine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark leaves the sockets of its answers to the garbage collector, which tells of them."""
+    """Spark leaves the sockets of its answers to the garbage collector, which warns about them."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
@@ -109,6 +109,6 @@ class SparkBench:
         return engine
 
     def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
-        """As they stand in the stage's files."""
+        """The differences in the stage's files."""
         del engine
         return list(read_differences(Path(results.differences.location or "")))

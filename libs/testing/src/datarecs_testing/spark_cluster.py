@@ -1,8 +1,8 @@
 """A Spark standalone cluster on this machine: one Master and its Workers, each a real process.
 
-Started from pyspark's own jars, with the secret and the encryption that datarecs asks of a cluster.
-A Worker is the root of a session that holds its executors and their Python, so that a test can lose
-a whole node at once. Its own module because nothing else needs a cluster.
+Started from pyspark's jars, with the secret and the encryption that datarecs requires of a cluster.
+A Worker is the root of a session with its executors and their Python, so that a test can kill a
+whole node at once. A separate module because nothing else needs a cluster.
 """
 
 import os
@@ -36,7 +36,7 @@ spark.master.rest.enabled false
 
 
 class Logged:
-    """A running program whose lines can be waited for."""
+    """A running program; tests can wait for its output lines."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -53,7 +53,7 @@ class Logged:
         threading.Thread(target=self._read, name="log", daemon=True).start()
 
     def line(self, pattern: str, *, count: int = 1, within_s: float = _STARTED_WITHIN_S) -> str:
-        """The first group of the nth line that matches, once it is there."""
+        """The first group of the nth matching line; waits for it."""
         matches: list[str] = []
 
         def there() -> bool:
@@ -66,7 +66,7 @@ class Logged:
         return matches[count - 1]
 
     def kill(self) -> None:
-        """The program and all it started, as a machine that loses power; safe to repeat."""
+        """Kill the program and all its children, like a power failure; safe to repeat."""
         kill_all(self.process.pid)
         self.process.wait()
 
@@ -99,7 +99,7 @@ class Node:
         return set(self.local.rglob("shuffle_*.index"))
 
     def freeze(self) -> None:
-        """Its executors stand still and are still taken for alive."""
+        """Stop its executors without ending them; they are still considered alive."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -124,12 +124,12 @@ class SparkCluster:
     nodes: tuple[Node, ...]
 
     def lose(self, node: Node) -> None:
-        """Returns once the Master knows."""
+        """Returns after the Master has noticed."""
         node.program.kill()
         self.master.line(r"(Removing worker \S+)")
 
     def lose_executors(self, node: Node) -> None:
-        """Returns once the Master knows; its Worker starts others."""
+        """Returns after the Master has noticed; its Worker starts others."""
         node.lose_executors()
         self.master.line(r"(Removing executor \S+)")
 
@@ -138,12 +138,12 @@ class SparkCluster:
 def running_cluster(
     folder: Path, java_home: Path, *, workers: int, memory_mb: int, java_options: str = ""
 ) -> Iterator[SparkCluster]:
-    """A cluster of so many Workers of one core each, for as long as the block lasts.
+    """A cluster of `workers` Workers with one core each, for the block.
 
     Args:
         folder: for its files; made.
         java_home: of all its processes.
-        workers: how many.
+        workers: their number.
         memory_mb: for the executors of each.
         java_options: of all its processes, as written on a command line.
     """

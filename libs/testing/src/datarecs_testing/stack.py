@@ -1,7 +1,7 @@
 """Real servers for tests: one Postgres and one Kafka broker per session, on free loopback ports.
 
-Started through the local stack's own code, so tests meet the same servers as `datarecs up`. They
-die with the test process, however it ends.
+Started by the code of the local stack, so tests use the same servers as `datarecs up`. They end
+with the test process, for every kind of end.
 """
 
 import os
@@ -36,10 +36,10 @@ PASSWORDS: Mapping[str, str] = {
         catalogue.OPERATORS,
     )
 }
-"""By principal. Every test gives a principal the same one: the session's tests share the broker."""
+"""By principal. All tests use the same passwords, because they share the session's broker."""
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""For Java machines that end before their second compiler's work pays."""
+"""For Java processes that are too short for the second compiler."""
 FIRST_TEST_PORT = 20_000
 """Test servers stay below the range from which the system takes outgoing ports, so that a killed
 server finds its port again."""
@@ -51,7 +51,7 @@ class MortalServer(Protocol):
     def is_running(self) -> bool: ...
 
     def kill(self) -> None:
-        """As a crash does; returns when it is gone."""
+        """End it as a crash does; returns after it has ended."""
 
     def stop(self) -> None:
         """Call it last; safe to repeat."""
@@ -79,7 +79,7 @@ class ServerProcess:
         return self._running.exit_code() is None
 
     def kill(self) -> None:
-        """SIGKILL, as a crash does; returns when it is gone."""
+        """SIGKILL, as a crash does; returns after it has ended."""
         self._running.send(SIGKILL)
         self._running.kill_group()
 
@@ -95,13 +95,13 @@ class ServerProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """A server with a superuser's way in; each test makes databases of its own."""
+    """A server with a superuser login; each test creates its own databases."""
 
     login: Login
     binaries: postgres.Server
-    """A server of this machine; another than the running one when that was given."""
+    """A server of this machine; different from the running one if a URL was set."""
     process: MortalServer | None
-    """None when the server was given by DATARECS_TEST_POSTGRES_URL."""
+    """None if DATARECS_TEST_POSTGRES_URL is set."""
 
     @property
     def conninfo(self) -> str:
@@ -109,11 +109,11 @@ class PostgresServer:
         return self._address("postgresql", "postgres")
 
     def url(self, database: str) -> str:
-        """The superuser's URL of a database, with the driver named as SQLAlchemy wants it."""
+        """The superuser's URL of a database, with the driver in the form of SQLAlchemy."""
         return self._address("postgresql+psycopg", database)
 
     def fresh_database(self) -> str:
-        """Create an empty database; its URL as the superuser. It goes with the server."""
+        """Create an empty database; return the superuser's URL. It is removed with the server."""
         name = f"t_{secrets.token_hex(8)}"
         answer = self.login.ensure_database(name)
         if answer.refused:
@@ -134,7 +134,7 @@ class KafkaBroker:
     username: str
     password: str
     jvm: MortalServer | None
-    """None when the broker was given by DATARECS_TEST_KAFKA_BOOTSTRAP."""
+    """None if DATARECS_TEST_KAFKA_BOOTSTRAP is set."""
 
     @property
     def access(self) -> BrokerAccess:
@@ -145,24 +145,18 @@ class KafkaBroker:
 
     def apply_catalogue(self) -> Mapping[str, str]:
         """Bring topics, rights and PASSWORDS into effect; those passwords. Idempotent."""
-        catalogue.apply(
-            self.bootstrap,
-            username=self.username,
-            password=self.password,
-            principals=PASSWORDS,
-            local=True,
-        )
+        catalogue.apply(self.access, principals=PASSWORDS, local=True)
         return PASSWORDS
 
     def forget_members(self, group: str) -> None:
-        """What the local stack does before it restarts a service; else 45 s pass first."""
+        """Remove members as the local stack does before a restart; else it waits 45 s."""
         remove_members(self.bootstrap, username=self.username, password=self.password, group=group)
 
     def skip_backlog(self, group: str) -> None:
-        """What earlier tests left on the group's topics counts as read by it.
+        """Mark records of earlier tests on the group's topics as read.
 
-        Who died in it is gone, too: a session of 45 s would pass before a member gets a partition.
-        A broker without groups yet refuses that, and has no dead either.
+        Also removes dead members: else a member waits for a session of 45 s before it gets a
+        partition. A broker without groups refuses this, but has no dead members.
         """
         topics = sorted(topics_of(group))
         with suppress(LogUnavailableError):
@@ -177,12 +171,12 @@ class KafkaBroker:
 
 
 def topics_of(group: str) -> frozenset[str]:
-    """What a group reads, as the catalogue says."""
+    """The topics of a group in the catalogue."""
     return frozenset(str(one.topic) for one in SUBSCRIPTIONS if one.service == group)
 
 
 def free_test_port() -> int:
-    """A free port of this process's own corner, which holds no default port of a platform."""
+    """A free port of this process's range, without default ports of the platform."""
     first = FIRST_TEST_PORT + os.getpid() * (ports.SPAN + 1) % 8_900
     port = ports.next_free(first, taken=frozenset(_reserved_ports))
     if port is None:
@@ -195,7 +189,7 @@ _reserved_ports: set[int] = set()
 
 
 def external_postgres(url: str, environment: Mapping[str, str]) -> PostgresServer:
-    """A server that somebody else runs, by its superuser's URL."""
+    """An external server, by its superuser's URL."""
     parts = urlsplit(url)
     available = postgres.servers(environment, packaged=postgres.packaged_binaries())
     if not available:
@@ -239,7 +233,7 @@ def start_postgres(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPrograms:
-    """What it takes to run a broker on this machine."""
+    """The programs for a broker on this machine."""
 
     java: java.Java
     lock: jars.Lock

@@ -1,4 +1,4 @@
-"""Small tables as files: pinned Parquet of a source, or an extract of the product's own.
+"""Small tables as files: pinned Parquet of a source, or an extract of the product.
 
 Every second table comes as an extract and the others as pinned files, so both readers meet every
 case; types that only one of them has decide for it.
@@ -35,7 +35,7 @@ _FINER = {
 _MICROS = 6
 """Digits of a second."""
 _SPLIT_ROWS = 4
-"""From so many rows on a pinned table lies in two files."""
+"""Number of rows from which a pinned table is stored in two files."""
 
 
 def stored_scan(scan: Scan, table: Table, folder: Path) -> Scan:

@@ -1,6 +1,6 @@
 """Hypothesis strategies: jobs and rows drawn from pools of traps (spec comparison 14).
 
-One set of cases serves the oracle's own laws and every engine's differential test. `strict` cases
+One set of cases serves the laws of the oracle and every engine's differential test. `strict` cases
 stay inside what `EngineConformance` covers; the others use every field of a stage.
 """
 
@@ -103,7 +103,7 @@ ADDABLE: dict[str, tuple[object, ...]] = {
     "decimal(10,2)": POOLS["decimal(10,2)"],
     "float64": (0.0, 0.1, 0.2, 1e16, -1e16, 1e-19, float("nan"), float("inf"), float("-inf")),
 }
-"""Values whose sums stay inside 38 digits."""
+"""Values with sums within 38 digits."""
 
 _COMPARABLE = {
     "decimal(10,2)": ("decimal(20,4)", "float64", "int"),
@@ -134,7 +134,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A question without its rows: several row sets may be asked the same."""
+    """A job without rows: several row sets may use the same job."""
 
     sources: int
     columns: tuple[Column, ...]
@@ -147,7 +147,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonCase:
-    """A question and its rows."""
+    """A job and its rows."""
 
     shape: Shape
     tables: tuple[Table, ...] = field(repr=False)
@@ -309,7 +309,7 @@ def rules_from(choices: Choices) -> Normalize:
 
 
 def tables_from(choices: Choices, shape: Shape, *, max_rows: int = 12) -> tuple[Table, ...]:
-    """Rows that mostly meet: every source has most of the same rows and a few of its own."""
+    """Rows that mostly match: every source has most of the same rows and a few other ones."""
     common = [_places(choices, shape) for _ in range(choices.number(0, max_rows))]
     return tuple(_table(choices, shape, index, common) for index in range(shape.sources))
 
@@ -347,7 +347,7 @@ def _streams(size: int) -> SearchStrategy[Choices]:
 def comparison_cases(
     *, strict: bool = False, max_sources: int = 5, max_rows: int = 12
 ) -> SearchStrategy[ComparisonCase]:
-    """A question with its rows."""
+    """A job with its rows."""
 
     def made(choices: Choices) -> ComparisonCase:
         shape = shape_from(choices, strict=strict, max_sources=max_sources)
@@ -378,14 +378,14 @@ _NAMES = ("a", "A", "b", "c c", "\u00e9", "e\u0301")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaCase:
-    """A question about columns, and the tables that have them."""
+    """A schema job, and tables with its columns."""
 
     job: ReconciliationJob
     tables: tuple[Table, ...] = field(repr=False)
 
 
 def schema_cases() -> SearchStrategy[SchemaCase]:
-    """Jobs of one schema stage, over 2 to 5 sources whose columns mostly agree."""
+    """Jobs of one schema stage, over 2 to 5 sources with mostly equal columns."""
     return _streams(120).map(_schema_job)
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a stage is compared: over files, or over Spark's partitions; asked for both."""
+"""The two ways to compare a stage: over files, and over Spark's partitions; both are checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class PartitionsEngine(SparkEngine):
 
 
 def partitions_engine(runtime: SparkRuntime, directory: Path) -> PartitionsEngine:
-    """For one run; nobody cancels it."""
+    """For one run, which is not cancelled."""
     session = runtime.session()
     return PartitionsEngine(
         session,
@@ -35,7 +35,7 @@ def partitions_engine(runtime: SparkRuntime, directory: Path) -> PartitionsEngin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoWayEngine:
-    """Port Engine: every stage is compared in both ways and must have the same results."""
+    """Port Engine: every stage is compared in both ways with equal results."""
 
     planned: Engine
     other: Engine
@@ -55,7 +55,7 @@ class TwoWayEngine:
 
 
 def numbers(results: StageResults) -> StageResults:
-    """Without where differences lie and how the work went."""
+    """Results without locations of differences and statistics."""
     plain = replace(results.differences, location=None)
     return replace(results, differences=plain, metrics=(), strategy=None)
 

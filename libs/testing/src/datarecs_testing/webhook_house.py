@@ -1,6 +1,6 @@
 """The webhook-service without Kafka, Postgres and sockets: fan-out, actions and sending in memory.
 
-Apart from the tests, because those of actions and those of deliveries need the same one.
+Separate from the tests, because tests of actions and of deliveries use it.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,8 +13,9 @@ from datarecs_application.loops.webhook_sending import WebhookSending
 from datarecs_application.ports.delivery import DeliveryKey, OutgoingWebhook, WebhookAttempt
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhook_actions import Expanding
+from datarecs_application.webhook_fan_out import IncomingEvent, fan_out
 from datarecs_application.webhook_requests import RequestMaker
-from datarecs_application.webhooks import IncomingEvent, Leasing, fan_out
+from datarecs_application.webhooks import Leasing
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.delivery import Delivery
@@ -78,6 +79,7 @@ class WebhookHouse:
                 specs=self.specs,
                 jitter=lambda: 0.5,
                 owner=owner,
+                ids=self.store.ids,
                 random_bytes=lambda count: an_id().bytes * (count // 16),
             ),
             requests=RequestMaker(
@@ -169,7 +171,7 @@ class WebhookHouse:
             loop.turn()
 
     def play_until_quiet(self, loop: WebhookSending, endpoint: Resource) -> None:
-        """Let time pass to each next claim until nothing waits."""
+        """Advance time to each next claim until nothing waits."""
         while True:
             self.run(loop, turns=2)
             state = self.store.committed(endpoint.tenant_id).delivery.endpoints[endpoint.uid]

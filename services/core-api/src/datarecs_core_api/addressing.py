@@ -1,6 +1,7 @@
-"""What a name in a path means: an object by its name and namespace, or by its uid.
+"""The object of a path: by its name and namespace, or by its uid.
 
-One place, so that an unknown name, another tenant's and a text that can be no name answer alike.
+One place, so that an unknown name, another tenant's name and an invalid name give the same
+response.
 """
 
 from datarecs_application.ports.state import Transaction
@@ -13,10 +14,10 @@ from datarecs_specs.kinds import KindEntry
 
 
 def key_of(tx: Transaction, entry: KindEntry, name: str, *, namespace: str) -> Key:
-    """The key of an object that exists, or of one that could be made under this name.
+    """The key of an existing object, or of one that could be created with this name.
 
     Raises:
-        ProblemError: 404, nothing can be called so.
+        ProblemError: 404, the name is not possible.
     """
     by_uid = _by_uid(tx, entry, name)
     if by_uid is not None:

@@ -1,4 +1,4 @@
-"""The application: its routes, what wraps every request, and how each failure is told.
+"""The application: its routes, the layers around every request, and the reports of failures.
 
 Importing does nothing; `build` is called once by `wiring`. `routes` alone is enough to publish the
 OpenAPI document without a database.
@@ -77,10 +77,10 @@ class Service:
 
 
 def routes() -> FastAPI:
-    """Every route and nothing around them.
+    """Every route without the layers around them.
 
     Raises:
-        TypeError: a route below /api/v1 asks for no permission.
+        TypeError: a route below /api/v1 requires no permission.
     """
     app = FastAPI(
         title="datarecs",
@@ -97,7 +97,7 @@ def routes() -> FastAPI:
 
 
 def _remembered(check: ReadyCheck, clock: Clock) -> ReadyCheck:
-    """Asks again after a second: anybody may ask for /readyz, and each question costs a query."""
+    """Caches the result for a second: /readyz is public, and each check costs a query."""
     last: tuple[float, str | None] | None = None
 
     def check_if_stale() -> str | None:

@@ -1,6 +1,6 @@
-"""Who asks, as it stands in every audit line of a request.
+"""The caller, as in every audit line of a request.
 
-One function for all routes, so that none forgets a field.
+One function for all routes, so that no field is missing.
 """
 
 from typing import TypedDict

@@ -1,9 +1,9 @@
-"""Who asks: an API key in the Authorization header, resolved before any tenant is known.
+"""The caller: an API key in the Authorization header, resolved before any tenant is known.
 
 Every failure has one body, and an unknown id costs the same work as a wrong secret (spec security
-3); the cause stands in the audit of the tenant whose key it was. A key is verified before failures
-are judged, so that others' failures refuse nobody (ADR 0086). The permission of a route is a
-dependency with a name, so that the route table can be read off the application.
+3); the cause is in the audit of the tenant that owns the key. A key is verified before failures
+are counted, so that failures of others do not refuse a valid key (ADR 0086). The permission of a
+route is a named dependency, so that the route table can be read from the application.
 """
 
 import re
@@ -45,8 +45,8 @@ class Authenticator:
         """The caller.
 
         Raises:
-            ProblemError: 401 for every cause alike; 429 for an address that fails too often, and
-                for a caller who asks too often.
+            ProblemError: 401 for every cause; 429 for an address that fails too often, and
+                for a caller with too many requests.
         """
         presented = _presented(request)
         stored = None if presented is None else self.finder.resolve_api_key(presented.key_id)
@@ -74,12 +74,12 @@ class Authenticator:
         )
 
     def holder(self, key_id: str) -> Principal | None:
-        """Whom a key stands for that was shown before; None when it is no longer good."""
+        """The principal of a key that was presented before; None when it is no longer valid."""
         stored = self.finder.resolve_api_key(key_id)
         return _principal(stored) if stored is not None and self._is_live(stored) else None
 
     def still(self, caller: Principal) -> bool:
-        """Whether the caller's key is still good, for answers that go on for long."""
+        """Whether the caller's key is still valid, for long responses."""
         return caller.key_id is not None and self.holder(caller.key_id) is not None
 
     def refused(self, request: HTTPConnection, caller: Principal, permission: str) -> ProblemError:
@@ -101,7 +101,7 @@ class Authenticator:
         return key.revoked_at is None and key.expires_at > self.clock.now()
 
     def _refusal(self, request: HTTPConnection, key: ApiKey | None, *, cause: str) -> ProblemError:
-        """Counted, and recorded for the tenant whose key it is; an unknown id belongs to none."""
+        """Counted, and recorded for the tenant that owns the key; an unknown id has no tenant."""
         detail = "a valid API key is needed: Authorization: Bearer drk_…"
         refusal = self.failure(request, reason=cause, detail=detail)
         if key is not None and refusal.code is SecurityCode.UNAUTHENTICATED:
@@ -162,7 +162,7 @@ class Needs:
 
 
 def needs(permission: Permission | None) -> Any:  # noqa: ANN401  what Annotated takes
-    """Put behind `Annotated[Principal, …]`: the caller, when it holds the permission."""
+    """Used in `Annotated[Principal, …]`: the caller, if it has the permission."""
     return Depends(Needs(permission))
 
 
@@ -171,11 +171,11 @@ Reader = Annotated[Principal, needs(Permission.READ)]
 
 
 def key_in_url(request: HTTPConnection) -> ProblemError | None:
-    """The refusal of a key where logs and histories keep it, whoever's it is."""
+    """The refusal of a key in a place that logs and histories store, for every key."""
     names = {name.lower() for name in request.query_params}
     if not names & _KEY_NAMES and not _KEY_SHAPE.search(str(request.url)):
         return None
     return ProblemError(
         code=SecurityCode.KEY_IN_URL,
-        detail="a key never stands in a URL; send it in the Authorization header",
+        detail="a key must not be in a URL; send it in the Authorization header",
     )

@@ -1,7 +1,7 @@
 """One reader for every body: bounds first, then meaning (spec security 6).
 
-FastAPI's own reader lets duplicate keys, NaN and doubles through, so routes take the raw bytes and
-hand them here. Fractional numbers arrive as Decimal, digit for digit.
+FastAPI's reader accepts duplicate keys, NaN and doubles, so routes take the raw bytes and pass them
+to this module. Fractional numbers arrive as Decimal, digit for digit.
 """
 
 import json
@@ -24,7 +24,7 @@ MAX_EXPONENT = 64
 """Either way: more digits than any decimal of the product has; 1e999999999 written out is 1 GB."""
 JSON = "application/json"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""A string, also one without an end, or a bracket: each character is looked at once."""
+"""A string, also one without an end, or a bracket: each character is read once."""
 
 
 def malformed(detail: str) -> ProblemError:
@@ -32,7 +32,7 @@ def malformed(detail: str) -> ProblemError:
 
 
 def media_type(request: Request) -> str:
-    """Type and subtype in lower case; empty when the body says nothing of itself."""
+    """Type and subtype in lower case; empty without a Content-Type."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
@@ -42,11 +42,11 @@ async def read_bytes(request: Request, *, limit: int, media: tuple[str, ...]) ->
     if media_type(request) not in media or encoded or not _is_utf8(request):
         raise ProblemError(
             code=ApiCode.UNSUPPORTED_MEDIA_TYPE,
-            detail=f"this route takes {' or '.join(media)}, UTF-8, not compressed",
+            detail=f"this route accepts {' or '.join(media)}, UTF-8, not compressed",
         )
     too_large = ProblemError(
         code=ApiCode.BODY_TOO_LARGE,
-        detail=f"this route takes at most {limit} bytes",
+        detail=f"this route accepts at most {limit} bytes",
     )
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > limit:
@@ -81,12 +81,12 @@ def _refuse_depth(text: str) -> None:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise malformed("a key stands twice in one object")
+        raise malformed("a key occurs twice in one object")
     return result
 
 
 def _constant(name: str) -> NoReturn:
-    raise malformed(f"{name} is no JSON number")
+    raise malformed(f"{name} is not a JSON number")
 
 
 def _integer(digits: str) -> int:
@@ -156,5 +156,5 @@ def _refuse_surrogates(value: object) -> None:
 
 
 def canonical(value: Mapping[str, object]) -> bytes:
-    """One form of bodies that say the same: keys sorted, no white space; decimals by their text."""
+    """One form for equal bodies: keys sorted, no white space; decimals by their text."""
     return json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 for clients that nobody knows: bounded in time, rate and number, strict in its framing.
+"""HTTP/1.1 for unknown clients: bounded in time, rate and number, strict in its framing.
 
-Its own module because it alone builds on uvicorn's protocol, which bounds the idle time between two
-requests and nothing else. A request that two servers could read in two ways is refused (RFC 9112):
+A separate module because only it builds on uvicorn's protocol, which limits only the idle time
+between two requests. A request that two servers could read in two ways is refused (RFC 9112):
 Content-Length beside Transfer-Encoding, Transfer-Encoding in HTTP/1.0, folded header lines;
 differing Content-Lengths h11 refuses itself.
 """
@@ -23,7 +23,7 @@ from datarecs_core_api.problems import MEDIA_TYPE, STATUS
 from datarecs_runtime.sections import Api
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Of a request line with its headers, and of what stands around a chunk."""
+"""Of a request line with its headers, and of the framing of a chunk."""
 _FOLD = re.compile(rb"\n[ \t]")
 _HEAD_END = re.compile(rb"\n\r?\n")
 _BUSY = (
@@ -41,11 +41,11 @@ class Bounds:
     body_window_s: float = 10
     """The rate of a body is judged over this time."""
     linger_s: float = 5
-    """How long the rest of a body is read after the answer, so that the client sees the answer."""
+    """How long the rest of a body is read after the response, so that the client receives it."""
 
 
 class BoundedConfig(uvicorn.Config):
-    """uvicorn's configuration, which reaches each connection, with our bounds."""
+    """uvicorn's configuration, passed to each connection, with the limits of core-api."""
 
     def __init__(self, app: Any, *, bounds: Bounds, **options: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(app, h11_max_incomplete_event_size=MAX_HEAD_BYTES, **options)
@@ -67,7 +67,7 @@ class StrictConnection(h11.Connection):
 
 
 class BoundedHttp(H11Protocol):
-    """One connection: whoever is too slow is let go."""
+    """One connection, closed when the client is too slow."""
 
     config: BoundedConfig
 
@@ -124,7 +124,7 @@ class BoundedHttp(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """A problem, unless an answer has begun; the connection ends either way."""
+        """A problem, unless a response has begun; the connection ends either way."""
         del msg
         self._count("malformed")
         if self.cycle is not None:
@@ -159,7 +159,7 @@ class BoundedHttp(H11Protocol):
         self._reading = self.loop.call_later(self._bounds.body_window_s, self._check_body)
 
     def _check_body(self) -> None:
-        """A window in which the server did not want to read proves nothing."""
+        """A window in which the server paused reading is not counted."""
         waits = self.flow.read_paused or self.conn.they_are_waiting_for_100_continue
         least = self._bounds.settings.min_body_rate * self._bounds.body_window_s
         if not waits and self._body_bytes < least:

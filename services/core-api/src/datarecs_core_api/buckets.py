@@ -1,7 +1,7 @@
-"""Token buckets: how often something may happen under one name.
+"""Token buckets: the rate limit of one name.
 
-Its own module because requests, writes, new keys and failed sign-ins are all limited by this rule.
-Counted per replica in memory by the monotonic clock (spec security 15).
+A separate module because requests, writes, new keys and failed sign-ins are all limited by this
+rule. Counted per replica in memory by the monotonic clock (spec security 15).
 """
 
 import math
@@ -17,7 +17,7 @@ MAX_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many in a window, which is the burst as well."""
+    """This number in a window, which is the burst as well."""
 
     quota: int
     window_s: int

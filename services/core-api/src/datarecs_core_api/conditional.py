@@ -1,4 +1,4 @@
-"""ETags: when a reader has the current version already, and when a writer must say which one."""
+"""ETags: when a reader has the current version already, and when a writer must name its version."""
 
 from collections.abc import Mapping
 
@@ -42,6 +42,6 @@ def required(if_match: str | None) -> str:
     if if_match is None:
         raise ProblemError(
             code=ApiCode.PRECONDITION_REQUIRED,
-            detail="send If-Match with the object's ETag, or * to overwrite whatever stands there",
+            detail="send If-Match with the object's ETag, or * to overwrite any version",
         )
     return if_match.strip()

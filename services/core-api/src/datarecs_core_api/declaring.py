@@ -1,6 +1,6 @@
-"""Declarations as bodies: JSON or one YAML document, judged with what this deployment allows.
+"""Declarations as bodies: JSON or one YAML document, checked with the rules of this deployment.
 
-Every fault comes back at once. Apart from the routes, which are the same for every kind.
+Every fault is returned at once. Separate from the routes, which are the same for every kind.
 """
 
 from collections.abc import Mapping
@@ -74,11 +74,11 @@ class DeclarationBody:
 def declared(
     request: Request, body: Declaration, *, use: Ports, caller: Principal, expected: Expected
 ) -> Declared:
-    """The declaration, free of faults.
+    """The declaration without faults.
 
     Raises:
         InvalidSpecError: with every fault.
-        ProblemError: 403, the platform would make a secret and the caller may write none.
+        ProblemError: 403, the platform would create a secret and the caller may not write secrets.
     """
     resource, _ = body.decoded(_surroundings(use, caller), expected).require()
     if _makes_secret(resource) and not caller.may(Permission.SECRET_WRITE):

@@ -22,13 +22,13 @@ from datarecs_runtime.sections import Egress, Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Everything a route reaches; no route imports an adapter."""
+    """Everything that a route uses; no route imports an adapter."""
 
     unit: UnitOfWork
     queries: Queries
     changes: ChangeFeed
     finder: WorkFinder
-    """For whose ticket a socket shows."""
+    """For the ticket of a socket."""
     blobs: BlobStores
     secrets: SecretStore
     clock: Clock
@@ -42,7 +42,7 @@ class Ports:
     profile: Profile
     egress: Egress
     limits: Limits
-    """Quotas; rates are counted where callers are let in."""
+    """Quotas; rates are counted at authentication."""
     link_keys: Sequence[bytes]
     """Keys that sign links in mails, the current one first; none: no link works."""
     previewing: Previewing

@@ -1,8 +1,8 @@
-"""What the OpenAPI document says of an application: FastAPI's, completed by what only we know.
+"""The OpenAPI document of an application: FastAPI's, completed here.
 
-Bodies are read by our own reader, so their schemas are added here: models of requests, and for
-declarations the schemas that `datarecs validate` uses. Every status a route can answer stands in
-it, with the problem's schema, an example and its headers.
+`body` reads the bodies, so their schemas are added here: models of requests, and for
+declarations the schemas that `datarecs validate` uses. Every status that a route can return is in
+it, with the schema of problems, an example and the headers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from datarecs_core_api.routes.endpoint_verbs import RotateIn
 from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.previews import PreviewIn, TestIn
-from datarecs_core_api.routes.runs import CancelIn
+from datarecs_core_api.routes.runs import CancelIn, RetryIn
 from datarecs_core_api.routes.webhook_actions import (
     EndpointTestIn,
     RecoverIn,
@@ -34,46 +34,46 @@ from datarecs_specs.kinds import KINDS
 
 Json = dict[str, Any]
 BODIES = (
-    *(TriggerIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
+    *(TriggerIn, RetryIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
     *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, RotateIn, NoFieldsIn),
 )
 _REF = "#/components/schemas/{model}"
 NOT_MODIFIED = "304"
 _MEANINGS: Mapping[int, str] = {
     304: "Not changed since the version that If-None-Match names.",
-    400: "The request cannot be read, or holds a key where none belongs.",
+    400: "The request cannot be read, or has a key in a wrong place.",
     401: "No valid credential.",
     403: "The key lacks the permission.",
     404: "Not found, or you have no access to it.",
-    406: "No answer of the wanted type.",
-    409: "It conflicts with what stands there, or with a request under way.",
+    406: "No response of the requested type.",
+    409: "It conflicts with the stored object or with a request in progress.",
     412: "The object has changed; ETag holds its current version.",
     413: "The body is too large.",
     415: "The body is of another type.",
-    422: "Readable, and not allowed; `errors` names each fault.",
+    422: "The request is not allowed; `errors` names each fault.",
     428: "If-Match is missing.",
-    429: "Too many; Retry-After says when to come back.",
-    500: "The server failed; `trace_id` finds it in the log.",
-    503: "Not now; Retry-After says when to come back.",
+    429: "Too many requests; wait for the seconds in Retry-After.",
+    500: "The server failed; the log has the `trace_id`.",
+    503: "Not available now; wait for the seconds in Retry-After.",
 }
 _INFO = (
-    "Reconciliation of N data sources. Every path below /api/v1 needs an API key; permissions "
-    "stand in `x-datarecs-permission`. GET routes take HEAD too. Any POST takes an "
-    "Idempotency-Key. Lists have `items` and `next`; errors are RFC 9457 problems."
+    "Reconciliation of N data sources. Every path below /api/v1 needs an API key; "
+    "`x-datarecs-permission` names the permission. GET routes accept HEAD too. Every POST "
+    "accepts an Idempotency-Key. Lists have `items` and `next`; errors are RFC 9457 problems."
 )
 _ABOUT: Json = {
     "contact": {"name": "The datarecs maintainers"},
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
-_SERVERS = [{"url": "/", "description": "The server that gave this document."}]
+_SERVERS = [{"url": "/", "description": "The server of this document."}]
 _TAGS: Mapping[str, str] = {
-    "resources": "Connections, jobs, webhook endpoints, notification rules: what people declare.",
-    "runs": "Trigger, cancel, list and follow runs, and read what they left behind.",
+    "resources": "Connections, jobs, webhook endpoints, notification rules.",
+    "runs": "Trigger, cancel, list and follow runs, and read their results.",
     "events": "Events of all runs of the tenant, live.",
-    "webhooks": "What became of deliveries.",
-    "mails": "What became of mails, and which addresses get none.",
-    "keys": "API keys: made, listed, revoked.",
-    "system": "What the server says of itself.",
+    "webhooks": "Deliveries and their outcomes.",
+    "mails": "Mails, their outcomes, and addresses that receive none.",
+    "keys": "Create, list and revoke API keys.",
+    "system": "Status and version of the server.",
 }
 
 
@@ -175,7 +175,7 @@ def _problem_example(code: ErrorCode, status: int) -> Json:
 
 
 def _is_ready(answer: Json) -> bool:
-    """/readyz answers 503 with its own body."""
+    """/readyz returns 503 with a different body."""
     schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
     return str(schema.get("$ref", "")).endswith("/ReadyOut")
 

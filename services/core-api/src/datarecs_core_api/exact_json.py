@@ -1,6 +1,6 @@
-"""JSON of recorded events: numbers go out digit for digit, as their schemas promise.
+"""JSON of recorded events: numbers are written digit for digit, as in their schemas.
 
-Apart from the published models, which write decimals as text: an event's data is the event's own.
+Separate from the published models, which write decimals as text: the data of an event is unchanged.
 """
 
 import json

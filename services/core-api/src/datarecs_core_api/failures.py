@@ -1,8 +1,7 @@
-"""From any exception to the problem a client is told.
+"""From any exception to the problem for the client.
 
-Apart from `problems`, which says what a code means in HTTP: here stands which exceptions of use
-cases, stores and the framework become which code, and that everything else is a 500 that tells
-nothing.
+Separate from `problems`, which maps codes to HTTP: here exceptions of use cases, stores and the
+framework become codes, and every other exception is a 500 without details.
 """
 
 from collections.abc import Iterable
@@ -35,12 +34,12 @@ from datarecs_specs.findings import Finding
 log = structlog.get_logger()
 _ROUTER = {
     404: (ApiCode.NOT_FOUND, "there is no such path"),
-    405: (ApiCode.METHOD_NOT_ALLOWED, "this path takes another method"),
+    405: (ApiCode.METHOD_NOT_ALLOWED, "this path does not support this method"),
 }
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """What the client is told of it; a defect is logged here and told as INTERNAL_ERROR."""
+    """The problem for the client; a defect is logged here and reported as INTERNAL_ERROR."""
     match error:
         case ProblemError():
             return error
@@ -63,13 +62,15 @@ def problem_of(error: Exception) -> ProblemError:
 def _of_store(error: Exception) -> ProblemError:
     match error:
         case KeyBusyError():
-            detail = "another request with this Idempotency-Key is at work"
+            detail = "another request with this Idempotency-Key is in progress"
             return _later(ApiCode.IDEMPOTENCY_KEY_BUSY, detail, seconds=1)
         case StoreBusyError():
-            return _later(ApiCode.WRITE_CONFLICT, "other writes came first; repeat it", seconds=1)
+            return _later(
+                ApiCode.WRITE_CONFLICT, "other requests changed the object first; repeat", seconds=1
+            )
         case StoreUnavailableError() | BlobStoreUnavailableError() | SecretUnavailableError():
             log.warning("dependency_unavailable", code=error.code.docs_id, cause=str(error))
-            return _later(ApiCode.UNAVAILABLE, "something it needs cannot be reached", seconds=2)
+            return _later(ApiCode.UNAVAILABLE, "a required system cannot be reached", seconds=2)
         case _:
             return _known_or_defect(error)
 
@@ -111,5 +112,5 @@ def spec_faults(findings: Iterable[Finding]) -> tuple[Fault, ...]:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Registered for everything that routes and dependencies raise on purpose."""
+    """Registered for all exceptions that routes and dependencies define."""
     return response(request, problem_of(error))

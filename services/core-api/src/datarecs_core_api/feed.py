@@ -1,7 +1,7 @@
-"""The one reader of the run feed in this process, and what it hands to those who follow a tenant.
+"""The only reader of the run feed in this process, and its followers by tenant.
 
-One read serves every follower: a notification wakes it, a poll each second is the backstop, and
-while nobody follows it asks nothing. Apart from `tenant_live`, which says what one client is told.
+One read serves every follower: a notification wakes it, a poll each second is the fallback, and
+without followers it reads nothing. Separate from `tenant_live`, which decides what one client gets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ from datarecs_runtime.clock import Latch
 log = structlog.get_logger()
 
 BUFFER = 256
-"""Frames one client may be behind; then it is let go and comes back where it was."""
+"""Frames one client may be behind; then its stream ends and it reconnects at its place."""
 PAGE = 200
-"""Below BUFFER, so that a burst alone makes nobody slow."""
+"""Below BUFFER, so that one burst does not make a client too slow."""
 POLL = timedelta(seconds=1)
 PAUSE = timedelta(milliseconds=20)
 """Between two reads, however many notifications come."""
@@ -57,9 +57,9 @@ class Buffer:
     def __init__(self, tenant: TenantId, where: EventFilter, wake: LoopWake) -> None:
         self.tenant, self._where, self._wake = tenant, where, wake
         self.since = 0
-        """Everything above this number comes through here; set when it joins the feed."""
+        """Everything above this number is delivered here; set when it joins the feed."""
         self.is_lost = False
-        """More came than it holds: what it was given is incomplete."""
+        """More arrived than it holds: its events are incomplete."""
         self._seen = 0
         self._items: list[Item] = []
         self._lock = Lock()
@@ -71,7 +71,7 @@ class Buffer:
             self._items, self.is_lost = [], False
 
     def put(self, items: Sequence[Item]) -> None:
-        """From the feed's thread; what came before is left out."""
+        """Called from the feed's thread; earlier events are left out."""
         with self._lock:
             new = [one for one in items if one.rv > self._seen]
             if not new:
@@ -157,7 +157,7 @@ class Feed:
         """One read: how many numbers it returned, of all tenants.
 
         Raises:
-            StoreUnavailableError, StoreBusyError: nobody was told anything twice; repeat it.
+            StoreUnavailableError, StoreBusyError: no event was delivered twice; repeat it.
         """
         with self._reading:
             buffers = self._buffers
@@ -174,8 +174,8 @@ class Feed:
     def _rest_after(self, batch: FeedBatch, *, hinted: bool) -> timedelta:
         """How long until the next read without a notification.
 
-        What was announced may be held up by an older transaction, whose end nobody announces: it
-        is waited for in steps that grow with the time already waited.
+        An older transaction without an announced end may delay an announced event: the wait
+        grows in steps with the time already waited.
         """
         if hinted:
             self._awaited = batch.begun

@@ -1,7 +1,7 @@
-"""Who follows a run or a tenant in this process: wake-ups, how many at most, the end of service.
+"""Followers of runs and tenants in this process: wake-ups, their maximum, the end of service.
 
-Apart from `live`, which says what a follower is sent: this is what all followers share, also those
-that wait for an end with `Prefer: wait`.
+Separate from `live`, which decides what a follower gets: this part is common to all followers, also
+those that wait for an end with `Prefer: wait`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from datarecs_core_api.problems import ProblemError
 
 MAX_PER_PRINCIPAL, MAX_PER_REPLICA = 20, 500
 MAX_PER_TENANT = MAX_PER_REPLICA // 2
-"""A tenant can make keys with places of their own: half of a replica is left to the others."""
+"""A tenant can create keys with separate limits: half of a replica is left to the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,13 @@ class Pace:
     """How long a follower waits for what."""
 
     poll: timedelta = timedelta(seconds=1)
-    """The backstop of notifications: nothing is seen later than this."""
+    """The fallback of notifications: the longest delay of a change."""
     ping: timedelta = timedelta(seconds=15)
-    """Of silence, before a comment keeps proxies from closing the stream."""
+    """Without frames, before a comment stops proxies from closing the stream."""
     check: timedelta = timedelta(seconds=10)
-    """Between two checks whether the caller may still see this; a revoked key ends within it."""
+    """Between two checks of the caller's access; a revoked key ends within it."""
     patience: timedelta = timedelta(seconds=30)
-    """For a reader that takes nothing; then it is let go, and comes back where it was."""
+    """For a reader that takes nothing; then its stream ends, and it reconnects at its place."""
 
 
 class LoopWake:
@@ -44,14 +44,14 @@ class LoopWake:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """From any thread; nothing happens when the loop is gone."""
+        """From any thread; no effect when the loop has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def arrived(self, within: timedelta) -> None:
-        """Come back when set, or after the timeout; then it is clear again.
+        """Return when set, or after the timeout; then it is clear again.
 
-        Whoever waits here reads the table next, so what is set in between is not lost.
+        The caller reads the table next, so a change in between is not lost.
         """
         try:
             await asyncio.wait_for(self._event.wait(), within.total_seconds())
@@ -68,7 +68,7 @@ class Following:
         self.pace = pace or Pace()
         self._metrics = metrics
         self.is_over = False
-        """The process drains: followers end, and clients come back to another replica."""
+        """The process drains: followers end, and clients reconnect to another replica."""
         self._lock = Lock()
         self._waiting: dict[str, tuple[LoopWake, ...]] = {}
         self._streams: Counter[tuple[str, str]] = Counter()
@@ -97,7 +97,7 @@ class Following:
             wake.set()
 
     def end(self) -> None:
-        """Let every follower go; safe to repeat."""
+        """End every follower; safe to repeat."""
         self.is_over = True
         self.wake_followers("")
 

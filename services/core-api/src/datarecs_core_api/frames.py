@@ -1,6 +1,6 @@
-"""What a live view sends, as data: one frame, as a server-sent event or as a message of a socket.
+"""The frames of a live view as data: a server-sent event or a message of a socket.
 
-Apart from `live` and `tenant_live`, which decide what is sent: both forms of a frame say the same.
+Separate from `live` and `tenant_live`, which decide what is sent: both forms have the same content.
 """
 
 import json
@@ -13,13 +13,13 @@ from datarecs_core_api.exact_json import exact_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One thing a client is sent; encoded once, however many clients it goes to."""
+    """One frame; encoded once for all clients."""
 
     event: str
     data: str
     """JSON; numbers keep their digits."""
     place: int | str | None = None
-    """Where a client goes on from: in a run a number, in a tenant's feed one of `Places`."""
+    """Where a client continues: in a run a number, in a tenant's feed one of `Places`."""
 
     def as_sse(self) -> bytes:
         head = f"event: {self.event}\n"
@@ -35,7 +35,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A place without anything to tell: a browser keeps it and goes on from there."""
+    """A place without an event: a browser stores it and continues from there."""
 
     place: str
 
@@ -44,7 +44,7 @@ class Mark:
 
 
 FrameBatch = Sequence[Frame | Mark]
-"""What goes out in one piece; empty when there was nothing for so long that a ping is due."""
+"""The frames of one write; empty when a ping is due because there were none."""
 
 
 def a_frame(event: str, data: object, *, place: int | str | None = None) -> Frame:

@@ -1,4 +1,4 @@
-"""A route below /api/v1: it asks for a permission before anything else, and its body is published.
+"""A route below /api/v1: it checks a permission before anything else, and publishes its body.
 
 Checked when the route is registered, so that a process with an open route does not start.
 """
@@ -19,29 +19,29 @@ ANY_PRINCIPAL = "any principal"
 
 @runtime_checkable
 class TakesBody(Protocol):
-    """A dependency that reads the body, and says what may stand in it."""
+    """A dependency that reads the body, with its allowed content."""
 
     def request_body(self) -> Mapping[str, object]:
         """The Request Body Object of OpenAPI; schemas by reference to components."""
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters it does not know."""
+    """A route that refuses unknown query parameters."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  options of FastAPI
         super().__init__(path, endpoint, **options)
         refuse_other_parameters(self, position=0)
 
 
 class GuardedRoute(APIRoute):
-    """Raises TypeError at registration when it does not ask for exactly one permission, first."""
+    """Raises TypeError at registration unless it checks exactly one permission, first."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  options of FastAPI
         super().__init__(path, endpoint, **options)
         calls: list[object] = [one.call for one in self.dependant.dependencies]
         guards = [call for call in calls if isinstance(call, Needs)]
         if len(guards) != 1 or calls[0] is not guards[0]:
-            raise TypeError(f"{path} must ask for exactly one permission, before anything else")
+            raise TypeError(f"{path} must check exactly one permission, before anything else")
         refuse_other_parameters(self, position=1)
         permission = guards[0].permission
         self.permission_name = ANY_PRINCIPAL if permission is None else str(permission)
@@ -55,21 +55,21 @@ class GuardedRoute(APIRoute):
 
 
 class PublicRoute(StrictRoute):
-    """A page for the reader of a mail: a signed token in its path is all that it asks for.
+    """A page for the reader of a mail: it requires only a signed token in its path.
 
-    No operation of the API, so it stands in no OpenAPI document.
+    Not an operation of the API, so it is not in the OpenAPI document.
     """
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  options of FastAPI
         if "{token}" not in path:
             raise TypeError(f"{path} takes no token")
         super().__init__(path, endpoint, **{**options, "include_in_schema": False})
 
 
 class GuardedSocketRoute(APIWebSocketRoute):
-    """A WebSocket, which its endpoint lets in by a ticket and this permission.
+    """A WebSocket; its endpoint admits it by a ticket and this permission.
 
-    No dependency can do it: what a socket is refused with is an HTTP answer of its own.
+    A dependency cannot do this: the refusal of a socket is a separate HTTP response.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
         if isinstance(original, GuardedSocketRoute | PublicRoute):
             continue
         if not isinstance(original, GuardedRoute):
-            raise TypeError(f"{path} asks for no permission")
+            raise TypeError(f"{path} checks no permission")
         for method in route.methods or ():
             table[method, path] = original.permission_name
     return table

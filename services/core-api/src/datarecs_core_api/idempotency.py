@@ -1,6 +1,6 @@
-"""Idempotency-Key: the answer of a POST is stored with its effect, in one commit, and given again.
+"""Idempotency-Key: the response of a POST is stored with its effect, in one commit, and repeated.
 
-One function for every POST, so that no route forgets a step.
+One function for every POST, so that no route skips a step.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ MAX_KEY_LENGTH = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a route answers, as data, so that it can be stored and repeated byte for byte."""
+    """The response of a route as data, so that it can be stored and repeated byte for byte."""
 
     status: int
     body: BaseModel
     headers: Mapping[str, str] = field(default_factory=dict)
     replay_body: BaseModel | None = None
-    """The body to give at a repetition, where the first one holds a secret that is shown once."""
+    """The body of a repetition, where the first one contains a secret that is shown once."""
 
     def first(self) -> Response:
         return _respond(self._with(self.body))
@@ -70,18 +70,18 @@ def once(
     caller: Principal,
     act: Callable[[Transaction, str | None], Answer],
 ) -> Response:
-    """Run `act` in one transaction; under a repeated key give the first answer again.
+    """Run `act` in one transaction; with a repeated key return the first response.
 
     Args:
         request: names method, path, query and key.
-        canonical: the body in the form by which a repetition is known.
-        unit: where the transaction is opened.
-        caller: keys are the caller's own, per route.
+        canonical: the body in the form that identifies a repetition.
+        unit: opens the transaction.
+        caller: keys are separate per caller and route.
         act: may be called again after a lost race, from the top.
 
     Raises:
         ProblemError: 422 DR4022, the key was used for another request; 400, the key is malformed.
-        KeyBusyError: another request with this key is under way.
+        KeyBusyError: another request with this key is in progress.
     """
     key, route = _key(request), f"{request.method} {request.url.path}"
     query = sorted(request.query_params.multi_items())
@@ -104,7 +104,7 @@ def once(
 def _earlier(
     tx: Transaction, caller: Principal, *, route: str, key: str, digest: bytes
 ) -> StoredAnswer | None:
-    """Claim the key; the answer that was given under it, if there is one."""
+    """Claim the key; returns its stored response, if there is one."""
     use, earlier = tx.idempotency.take(
         principal=caller.subject, route=route, key=key, request_hash=digest
     )

@@ -1,4 +1,4 @@
-"""What a client may send besides declarations: the strict base, its types, how faults are told.
+"""What a client may send besides declarations: the strict base, its types, the form of faults.
 
 Pydantic stays at this border. The rejected value is never echoed: a body may hold a password.
 """
@@ -35,13 +35,13 @@ class In(BaseModel):
 
 
 class NoFieldsIn(In):
-    """Nothing: the path says everything."""
+    """Empty: the path is complete."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
 
 def is_name(text: str) -> bool:
-    """Whether anything can be called so: a DNS-1123 label of at most 63 characters."""
+    """Whether it is a possible name: a DNS-1123 label of at most 63 characters."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -70,7 +70,7 @@ def _uuid(value: object) -> UUID:
 
 
 def _whole(value: object) -> object:
-    """JSON Schema counts 2.0 among the integers; the reader of bodies keeps it as a decimal."""
+    """In JSON Schema 2.0 is an integer; the reader of bodies reads it as a decimal."""
     is_whole = isinstance(value, Decimal) and value == value.to_integral_value()
     return int(value) if isinstance(value, Decimal) and is_whole else value
 
@@ -90,7 +90,7 @@ Name = Annotated[str, Query(pattern=NAME_PATTERN)]
 Namespace = Annotated[str, Query(pattern=NAME_PATTERN, description="A project of the tenant.")]
 CanonicalUuid = Annotated[UUID, BeforeValidator(_uuid)]
 WHOLE = BeforeValidator(_whole)
-"""Beside an int, behind its bounds: also written 2.0."""
+"""Added to an int after its bounds: also written 2.0."""
 Instant = Annotated[datetime, BeforeValidator(_instant)]
 """RFC 3339 with an offset; aware."""
 

@@ -1,6 +1,6 @@
-"""How often a principal and a tenant may ask: token buckets, and the headers that tell their level.
+"""Rate limits of principals and tenants: token buckets, and the headers with their level.
 
-Its own module because authentication admits by it and the shell writes the headers. Syntax of the
+A separate module because authentication uses it and the shell writes the headers. Syntax of the
 headers: draft-ietf-httpapi-ratelimit-headers-10.
 """
 
@@ -22,7 +22,7 @@ from datarecs_runtime.sections import Limits
 
 MINUTE_S, HOUR_S = 60, 3600
 WAITING_S = 10
-"""When a caller comes back whose run found no place among those that wait."""
+"""When a caller repeats a trigger that exceeded the limit of waiting runs."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -58,9 +58,10 @@ class RequestLimits:
         self._keys = buckets(settings.keys_per_hour, HOUR_S)
 
     def admit(self, request: HTTPConnection, caller: Principal) -> None:
-        """Count a request; its readings stand in `request.state.limits` for the headers.
+        """Count a request; its readings are in `request.state.limits` for the headers.
 
-        The principal's own bucket comes first, so that who has used it up costs the tenant nothing.
+        The principal's bucket comes first, so that a principal over its limit does not use up the
+        tenant's.
 
         Raises:
             ProblemError: 429, one of the buckets is empty.
@@ -80,7 +81,7 @@ class RequestLimits:
                 raise _refused(policy, level)
 
     def admits_message(self, caller: Principal) -> bool:
-        """Count what the caller says on a socket: one message costs as much as a request."""
+        """Count the caller's messages on a socket: one message costs as much as a request."""
         return (
             self._requests.take((caller.tenant_id, caller.subject)).is_taken
             and self._of_tenant.take(caller.tenant_id).is_taken
@@ -127,7 +128,7 @@ def refuse_waiting_runs(tx: Transaction, job_id: JobId, limits: Limits) -> None:
 
 
 def headers_of(readings: Sequence[Reading]) -> dict[str, str]:
-    """`RateLimit-Policy` and `RateLimit` of an answer; nothing where nobody was counted."""
+    """`RateLimit-Policy` and `RateLimit` of a response; nothing where no request was counted."""
     if not readings:
         return {}
     return {
@@ -139,6 +140,6 @@ def headers_of(readings: Sequence[Reading]) -> dict[str, str]:
 def _refused(policy: str, level: Level) -> ProblemError:
     return ProblemError(
         code=ApiCode.TOO_MANY_REQUESTS,
-        detail=f"the limit {policy!r} is used up; repeat the request after {level.wait_s} s",
+        detail=f"the limit {policy!r} is reached; repeat the request after {level.wait_s} s",
         headers={"Retry-After": str(level.wait_s)},
     )

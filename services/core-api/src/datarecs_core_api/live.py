@@ -1,7 +1,7 @@
 """Live view of one run: its committed `run_event` rows, woken by NOTIFY.
 
-The table is the truth and a poll each second the backstop, so a lost notification or a restarted
-process loses nothing: clients resume after the last number they saw. Frames: `event` (number =
+The table is authoritative and a poll each second is the fallback, so a lost notification or a
+restarted process loses nothing: clients resume after their last number. Frames: `event` (number =
 sequence), `run` (row snapshot), `end` after the terminal state (spec run-lifecycle 15).
 """
 
@@ -32,16 +32,16 @@ class Stream:
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
-    """Whether the caller's key is still good; asked again while the stream lasts."""
+    """Whether the caller's key is still valid; checked during the stream."""
     run_id: RunId
     after: int
-    """Number of the last entry the client has seen."""
+    """Number of the last entry that the client has."""
 
     async def frames(self) -> AsyncGenerator[FrameBatch, None]:
-        """Every entry after `after` exactly once, in order; ends behind the terminal state.
+        """Every entry after `after` exactly once, in order; ends after the terminal state.
 
         It also ends, without that frame, when the process drains, the key is revoked or the
-        database goes away: the client comes back with the last number it saw.
+        database is unavailable: the client reconnects with its last number.
         """
         pace = self.following.pace
         with self.following.watching(str(self.run_id)) as wake:
@@ -61,7 +61,7 @@ class Stream:
                     await wake.arrived(pace.poll)
 
     async def _read_update(self, after: int, *, check: bool) -> RunUpdate:
-        """Without a run when there is nothing to see any more, or nobody who may."""
+        """Without a run when the run no longer exists or the caller lost access."""
         try:
             if check and not await run_in_threadpool(self.may_see):
                 return RunUpdate(run=None)
@@ -97,7 +97,7 @@ class _Seen:
 async def terminal_within(
     queries: Queries, following: Following, run: Run, *, limit: timedelta
 ) -> Run:
-    """The run as soon as it is terminal, or as it stands when the limit has passed."""
+    """The run as soon as it is terminal, or its current state when the limit has passed."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + limit.total_seconds()
     with following.watching(str(run.run_id)) as wake:

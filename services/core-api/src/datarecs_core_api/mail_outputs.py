@@ -1,4 +1,4 @@
-"""What the API answers about mails: the queue, attempts, previews of rules, refused addresses."""
+"""Responses of the API about mails: the queue, attempts, previews of rules, refused addresses."""
 
 from uuid import UUID
 
@@ -26,7 +26,7 @@ class MailOut(Out):
     attempts: Count
     message_id: Line
     last_reply: Line
-    """What the relay answered last."""
+    """The last reply of the relay."""
     runs: list[UUID]
     """Of a digest: the runs in it."""
     created_at: Instant
@@ -58,7 +58,7 @@ class PreviewRecipientOut(Out):
 
 
 class HeldRuleOut(Out):
-    """Why the rule would mail nobody."""
+    """Why the rule would send no mail."""
 
     rule: NameOut | None
     reason: Word
@@ -70,7 +70,7 @@ class RulePreviewOut(Out):
     recipients: list[PreviewRecipientOut]
     held: list[HeldRuleOut]
     subject: Line | None
-    """Absent where nobody would be mailed; so are the parts."""
+    """Absent where no mail would be sent; then the parts are absent too."""
     text: MailPart | None
     html: MailPart | None
 

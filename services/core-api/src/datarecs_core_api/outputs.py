@@ -1,6 +1,6 @@
-"""What the API answers, as published models: the schemas of the OpenAPI document.
+"""Responses of the API as published models: the schemas of the OpenAPI document.
 
-No field can hold a secret, but for those that are shown once and end in `Once`. Times are RFC
+No field can hold a secret, except models that are shown once and end in `Once`. Times are RFC
 3339 in UTC with microseconds, decimals text.
 """
 
@@ -46,7 +46,7 @@ JsonObject = Mapping[str, object]
 
 
 class Out(BaseModel):
-    """Base of everything answered."""
+    """Base of all responses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
 
@@ -56,7 +56,7 @@ class Page(Out, Generic[T]):
 
     items: list[T]
     next: CursorOut | None = None
-    """Cursor of the following page; null behind the last one."""
+    """Cursor of the following page; null on the last page."""
 
 
 class ErrorOut(Out):
@@ -136,17 +136,19 @@ class RunOut(Out):
     triggered_by: Line
     trigger_reason: Line | None
     """What the request of the trigger gave."""
+    retry_of: UUID | None
+    """The ended run whose question this one asks again."""
     status: RunStatus
     result: RunResult | None
     error: ErrorOut | None
     raw_error: ErrorOut | None
     cancel_requested: bool
     cancelling: bool
-    """A cancel was asked for and the end has not decided yet."""
+    """A cancel was requested and the end has not decided yet."""
     cancelled_by: Line | None
     cancel_reason: Line | None
     cancel_stale: bool
-    """The cancel met a run that had already completed, so the result stands."""
+    """The cancel was requested after the run had completed, so the result stays."""
     backend: Backend
     execution_name: Word
     attempt: Attempts
@@ -179,7 +181,7 @@ class EventOut(Out):
     datacontenttype: Word
     dataschema: Word | None = None
     disposition: Disposition
-    """What became of it; an own extension."""
+    """Its outcome; an extension of datarecs."""
     partitionkey: UUID
     runsequence: Annotated[str, Field(pattern=r"^[0-9]{20}$")]
     tenantid: UUID
@@ -191,11 +193,11 @@ class EventPage(Out):
 
     items: list[EventOut]
     next: Number | None = None
-    """Give it as `after` for the following page; null when there may be no more yet."""
+    """Send it as `after` for the following page; null when there may be no more yet."""
 
 
 class LaneOut(Out):
-    """Something of a run that had a beginning."""
+    """A part of the run with a start."""
 
     kind: LaneKind
     name: Word
@@ -203,7 +205,7 @@ class LaneOut(Out):
     attempt: Attempts | None
     start: Instant
     end: Instant | None
-    """Null while it goes on, and for what never ended."""
+    """Null while it continues, and without an end."""
     state: LaneState
     error: JsonObject | None
 
@@ -216,9 +218,9 @@ class TimelineOut(Out):
     gaps: list[Number]
     """Numbers that are missing from the history."""
     late: list[Number]
-    """Numbers of facts that came after the end or from an attempt that was over."""
+    """Numbers of facts after the end or from an ended attempt."""
     synthesised: list[Number]
-    """Numbers of facts that nobody reported and the platform concluded."""
+    """Numbers of facts that were not reported but concluded by the platform."""
 
 
 class MetadataOut(Out):
@@ -255,7 +257,7 @@ class AppliedOut(ResourceOut):
 
 
 class CreatedOnce(AppliedOut):
-    """The first answer to a write that made a signing secret; no later answer holds it."""
+    """The first response to a write that created a signing secret; no later one contains it."""
 
     generated_secret: Word
 
@@ -268,7 +270,7 @@ class KeyOut(Out):
     subject: Line
     """`key:<id>`: events and the audit show under it what the key did."""
     owner: Line
-    """The person or program that answers for it."""
+    """The person or program that is responsible for it."""
     parent_key_id: KeyId | None
     """The key it was made with, and is revoked with."""
     scopes: list[Permission]
@@ -278,7 +280,7 @@ class KeyOut(Out):
 
 
 class KeyOnce(KeyOut):
-    """The first answer to the making of a key; no later answer holds it."""
+    """The first response to the creation of a key; no later response contains it."""
 
     key: Word
 
@@ -290,7 +292,7 @@ class TicketOut(Out):
 
 
 class TicketOnce(TicketOut):
-    """The first answer to the making of a ticket; no later answer holds it."""
+    """The first response to the creation of a ticket; no later response contains it."""
 
     ticket: Word
 
@@ -328,7 +330,7 @@ class DeliveryOut(Out):
     origin: Word
     """Why it exists: event, test, resend, recover or replay."""
     action_id: UUID | None
-    """The action that made it; null for a live event."""
+    """The action that created it; null for a live event."""
     state: Word
     reason: Word | None
     attempts: list[AttemptOut]
@@ -374,14 +376,14 @@ class SecretLabelOut(Out):
 
 
 class RotatedOut(Out):
-    """The endpoint's new signing secret and those that go on signing beside it."""
+    """The endpoint's new signing secret and the older ones that still sign."""
 
     key_id: Word
     previous: list[SecretLabelOut]
 
 
 class RotatedOnce(RotatedOut):
-    """The first answer to a rotation; no later answer holds the secret."""
+    """The first response to a rotation; no later response contains the secret."""
 
     generated_secret: Word
 
@@ -415,7 +417,7 @@ class WhoamiOut(Out):
 
 
 class LiveOut(Out):
-    """The process answers."""
+    """The process responds."""
 
     status: Word
 

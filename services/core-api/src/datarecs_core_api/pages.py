@@ -1,6 +1,6 @@
-"""What a person sees at `/` and `/docs`: plain HTML, made from the published OpenAPI document.
+"""The pages `/` and `/docs`: plain HTML, generated from the published OpenAPI document.
 
-No script and no other file, so that the strictest policy holds and no request leaves the host.
+No script and no other file, so that the strictest policy applies and no request leaves the host.
 """
 
 from base64 import b64encode
@@ -26,7 +26,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _METHODS = ("get", "post", "put", "patch", "delete")
-_OPEN = "nobody has to sign in"
+_OPEN = "none; no API key is needed"
 
 
 def start_page() -> str:
@@ -110,7 +110,7 @@ def _parameters(parameters: list[Json]) -> str:
 
 
 def _example(path: str, method: str, operation: Json) -> str:
-    """The call as curl makes it; the key comes from a file, so that no history has it."""
+    """The call with curl; the key comes from a file, so that it is not in the shell history."""
     words = ["curl", "--fail-with-body", "-X", method.upper()]
     if "x-datarecs-permission" in operation:
         words += ["-H", "@key-header.txt"]

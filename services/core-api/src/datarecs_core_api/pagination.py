@@ -29,7 +29,7 @@ MAX_CURSOR = 1024
 Cursor = Annotated[
     str,
     Query(
-        description="`next` of the page before; good for 24 hours.",
+        description="`next` of the previous page; valid for 24 hours.",
         # a longer one is refused as any other that this list never gave (DR4006)
         json_schema_extra={"minLength": 1, "maxLength": MAX_CURSOR},
     ),
@@ -38,7 +38,7 @@ Cursor = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a list goes on: strictly before this (created_at, id)."""
+    """Where a list continues: strictly before this (created_at, id)."""
 
     created_at: datetime
     id: UUID
@@ -67,7 +67,7 @@ class Cursors:
     def read(
         self, text: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
     ) -> Position:
-        """Raises ProblemError (400 DR4006) for any cursor this list cannot go on from."""
+        """Raises ProblemError (400 DR4006) for a cursor that is not valid for this list."""
         refused = ProblemError(
             code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
         )
@@ -89,7 +89,7 @@ class Cursors:
 
 
 def next_link(request: Request, cursor: str | None) -> dict[str, str]:
-    """`Link: rel="next"` as a relative reference, or nothing behind the last page."""
+    """`Link: rel="next"` as a relative reference, or nothing after the last page."""
     if cursor is None:
         return {}
     pairs = [pair for pair in request.query_params.multi_items() if pair[0] != "cursor"]

@@ -1,6 +1,6 @@
-"""Where a request comes from: the peer itself, or whom a trusted proxy names.
+"""The origin of a request: the peer itself, or the address from a trusted proxy.
 
-Its own module because limits, audit and connection caps count by this one answer. `Forwarded` and
+A separate module because limits, audit and connection caps use this one address. `Forwarded` and
 other headers are not read.
 """
 
@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 Address = IPv4Address | IPv6Address
 NETWORK_BITS = 64
-"""Of an IPv6 address: who holds one address of such a network usually holds all of them."""
+"""Of an IPv6 address: the holder of one address of such a network usually holds all of them."""
 
 
 class Peers:
@@ -28,9 +28,9 @@ class Peers:
         )
 
     def address_of(self, connection: HTTPConnection) -> str:
-        """The right-most address that is no trusted proxy; the peer when it is none itself.
+        """The right-most address that is not a trusted proxy; the peer if it is not a proxy.
 
-        A text that is no address ends the search: what stands left of it nobody vouches for.
+        A text that is not an address ends the search: anything to its left is not trusted.
         """
         believed = connection.client.host if connection.client else ""
         for text in _forwarded(connection):

@@ -1,8 +1,8 @@
-"""Places in a tenant's feed as clients see them: the number, encrypted under a key of the tenant.
+"""Places in a tenant's feed for clients: the number, encrypted with a key of the tenant.
 
-Feed numbers count the writes of all tenants, so the bare number tells how busy the others are. A
-block cipher makes each number one text of a fixed length, which says neither the number nor the
-order, and which no other tenant can use (ADR 0087).
+Feed numbers count the writes of all tenants, so the plain number reveals the activity of the
+others. A block cipher makes each number one text of a fixed length, which reveals neither the
+number nor the order, and which no other tenant can use (ADR 0087).
 """
 
 import base64
@@ -22,7 +22,7 @@ BEGINNING = "0"
 TEXT_LENGTH = 22
 _NUMBER_BYTES = 8
 _MARK = bytes(8)
-"""What fills the block: a text of another key decrypts to something else."""
+"""What fills the block: a text of another key decrypts to other bytes."""
 
 
 class Places:

@@ -1,7 +1,7 @@
-"""`Prefer: wait=N` (RFC 7240): how long an answer is held for a run to end.
+"""`Prefer: wait=N` (RFC 7240): how long a response waits for the end of a run.
 
-Apart from the routes because the header has a grammar: several lines and preferences, quoted
-values, parameters; of a repeated preference the first counts, and what cannot be read is ignored.
+Separate from the routes because the header has a grammar: several lines and preferences, quoted
+values, parameters; of a repeated preference the first counts, and unreadable parts are ignored.
 """
 
 import re
@@ -30,13 +30,13 @@ async def preferred_wait(
         str | None,
         Header(
             alias="Prefer",
-            description=f"`wait=N` holds the answer for N seconds, at most {MAX_WAIT_S}; "
-            "Preference-Applied names the wait that was used (RFC 7240).",
+            description=f"`wait=N` delays the response for N seconds, at most {MAX_WAIT_S}; "
+            "Preference-Applied has the wait that was used (RFC 7240).",
             json_schema_extra={"examples": ["wait=10"]},
         ),
     ] = None,
 ) -> timedelta | None:
-    """The wait of every Prefer line; the parameter stands here to be published."""
+    """The wait of every Prefer line; the parameter is here to be published."""
     return wait_of(request.headers.getlist("prefer"))
 
 

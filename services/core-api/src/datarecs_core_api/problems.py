@@ -1,7 +1,7 @@
-"""Problem details (RFC 9457): which HTTP status each error code has, and what the body may say.
+"""Problem details (RFC 9457): which HTTP status each error code has, and what the body may contain.
 
-The one place where a code meets a status. A body never repeats an input value, a stack, SQL, a path
-or an address of the platform; `trace_id` finds the rest in the log.
+The only place that maps a code to a status. A body never repeats an input value, a stack, SQL, a
+path or an address of the platform; the log has the rest under `trace_id`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.IN_USE: 409,
     ApiCode.WRITE_CONFLICT: 409,
     ApiCode.RUN_ALREADY_TERMINAL: 409,
+    ApiCode.RUN_NOT_TERMINAL: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,
@@ -44,14 +45,14 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.INTERNAL_ERROR: 500,
     ApiCode.UNAVAILABLE: 503,
 }
-"""A code without a line here never reaches a client: it is told as INTERNAL_ERROR."""
+"""A code without a line here never reaches a client: it is reported as INTERNAL_ERROR."""
 MEDIA_TYPE = "application/problem+json"
 MAX_FAULTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One entry of `errors`: where in the request, what is wrong, how to mend it."""
+    """One entry of `errors`: the place in the request, the fault, the fix."""
 
     code: str
     pointer: str
@@ -100,7 +101,7 @@ def input_fault(pointer: str, message: str) -> Fault:
 
 
 def response(request: HTTPConnection, error: ProblemError) -> JSONResponse:
-    """The answer; at most 100 faults, the detail says how many there are."""
+    """The response; at most 100 faults, the detail has their number."""
     code, status = error.code, STATUS[error.code]
     body: dict[str, object] = {
         "type": f"urn:datarecs:error:{code.docs_id}",

@@ -1,7 +1,7 @@
-"""Headers of answers and of requests, as the OpenAPI document names them.
+"""Headers of responses and requests in the OpenAPI document.
 
-Apart from `describing`, which assembles the document: which answer carries which header is a
-promise to clients and stands in one table. A header of every answer is one more line of
+Separate from `describing`, which assembles the document: the headers of each response are
+guaranteed to clients and are in one table. A header of every response is one more line of
 `EVERY_ANSWER`.
 """
 
@@ -13,8 +13,8 @@ IF_MATCH: Json = {
     "name": "If-Match",
     "in": "header",
     "required": True,
-    "description": "The object's ETag, or * for whatever stands there. 428 without it, 412 when "
-    "the object has changed.",
+    "description": "The object's ETag, or * for any version. 428 without it, 412 if the object has "
+    "changed.",
     "schema": {"type": "string", "pattern": r'^(\*|"[!#-~]+")$', "maxLength": 128},
     "example": "*",
 }
@@ -22,7 +22,7 @@ IDEMPOTENCY_KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A repetition under the same key gives the first answer again, for 24 hours.",
+    "description": "A repetition with the same key returns the first response again, for 24 hours.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     "example": "night-2026-01-31",
 }
@@ -39,12 +39,12 @@ HEADERS: Mapping[str, Json] = {
         "example": "/api/v1/jobs/ledger-vs-exports",
     },
     "Retry-After": {
-        "description": "Seconds after which to come back.",
+        "description": "Seconds to wait before the next request.",
         "schema": _SECONDS,
         "example": 1,
     },
     "Link": {
-        "description": '`rel="next"`: the following page; absent behind the last one.',
+        "description": '`rel="next"`: the following page; absent on the last page.',
         "schema": {"type": "string", "pattern": '^<[^>]+>; rel="next"$'},
         "example": '</api/v1/runs?limit=50&cursor=x>; rel="next"',
     },
@@ -54,7 +54,7 @@ HEADERS: Mapping[str, Json] = {
         "example": "wait=30",
     },
     "Idempotency-Replayed": {
-        "description": "`true` when this is the first answer again.",
+        "description": "`true` if this is the first response again.",
         "schema": {"type": "string", "enum": ["true"]},
         "example": "true",
     },
@@ -64,7 +64,7 @@ HEADERS: Mapping[str, Json] = {
         "example": "Bearer",
     },
     "X-Request-Id": {
-        "description": "The request's own id when it is safe to repeat, else the trace id.",
+        "description": "The X-Request-Id of the request if it is valid, else the trace id.",
         "required": True,
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 128},
         "example": "night-2026-01-31",
@@ -72,11 +72,11 @@ HEADERS: Mapping[str, Json] = {
 }
 EVERY_ANSWER = ("X-Request-Id",)
 _TAGGED = frozenset({"get_run"})
-_WAITING = frozenset({"trigger_run", "cancel_run"})
+_WAITING = frozenset({"trigger_run", "retry_run", "cancel_run"})
 
 
 def references(operation: Json, method: str, status: str) -> Json:
-    """The `headers` member of one answer: references to the components."""
+    """The `headers` member of one response: references to the components."""
     names = [*EVERY_ANSWER, *_names(operation, method, status)]
     return {name: {"$ref": f"#/components/headers/{name}"} for name in dict.fromkeys(names)}
 

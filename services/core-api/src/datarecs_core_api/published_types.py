@@ -1,8 +1,7 @@
-"""Types of what the API answers and reads by name, with the bounds that the document publishes.
+"""Types of responses and path names of the API, with the bounds that the document publishes.
 
-Bounds here are published and not checked again: what is answered was checked when it was stored,
-and a name in a path that can be no name is answered 404. A client's generator and the contract
-tests read them.
+Bounds here are published and not checked again: responses were checked when they were stored,
+and an invalid name in a path returns 404. Client generators and the contract tests read them.
 """
 
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ Priority = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": 9})]
 Seconds = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": 86_400})]
 HttpStatus = Annotated[int, Field(json_schema_extra={"minimum": 100, "maximum": 599})]
 Word = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 200})]
-"""A type, a kind, a state: something that the platform names."""
+"""A type, a kind, a state: a name of the platform."""
 Line = Annotated[str, Field(json_schema_extra={"maxLength": 2_000})]
 MailPart = Annotated[str, Field(json_schema_extra={"maxLength": 1_000_000})]
 """A part of a mail; its lists are cut, so that it stays far below this."""

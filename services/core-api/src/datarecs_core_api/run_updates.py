@@ -1,8 +1,8 @@
-"""What followers of runs read of the table, read together.
+"""The reads of all followers of runs, combined into one query.
 
-Each follower asks for itself, at its own place; whoever asks while a question is under way waits
-for the next one, which asks for all of them. So the more is going on, the fewer questions one
-follower costs, and nothing is kept for a slow one (spec run-lifecycle 15).
+Each follower requests entries after its place; requests during a running query wait for the next
+one, which serves all of them. So more activity means fewer queries per follower, and nothing is
+stored for a slow one (spec run-lifecycle 15).
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId, TenantId
 
 PAGE = 200
-"""Entries of one update; a follower that gets so many reads again at once."""
+"""Entries of one update; a follower that gets this number reads again at once."""
 PAUSE = timedelta(milliseconds=20)
-"""Between two questions, however many followers were woken meanwhile."""
+"""Between two queries, for any number of woken followers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUpdate:
-    """A run as it stands, and its entries behind what the follower has seen."""
+    """The current run, and its entries after the place of the follower."""
 
     run: Run | None
-    """None: the tenant has no such run, or no longer."""
+    """None: the tenant does not have the run, or no longer."""
     entries: Sequence[HistoryEntry] = ()
 
 
@@ -53,10 +53,10 @@ class RunUpdates:
         self._waiting: list[_Request] = []
 
     async def read(self, tenant: TenantId, run_id: RunId, *, after: int) -> RunUpdate:
-        """The run and what stands behind `after`, at most PAGE entries.
+        """The run and its entries after `after`, at most PAGE entries.
 
         Raises:
-            StoreUnavailableError, StoreBusyError: the database does not answer.
+            StoreUnavailableError, StoreBusyError: the database does not respond.
         """
         request = _Request(tenant, run_id, after)
         with self._lock:
@@ -78,7 +78,7 @@ class RunUpdates:
             waiting, self._waiting = self._waiting, []
         of_tenants: dict[TenantId, list[_Request]] = defaultdict(list)
         for request in waiting:
-            if request.answer.set_running_or_notify_cancel():  # its client may have left meanwhile
+            if request.answer.set_running_or_notify_cancel():  # its client may have left
                 of_tenants[request.tenant].append(request)
         for tenant, followers in of_tenants.items():
             try:
@@ -91,7 +91,7 @@ class RunUpdates:
                 request.answer.set_result(update)
 
     def _read_updates(self, tenant: TenantId, followers: Sequence[_Request]) -> list[RunUpdate]:
-        """The rows first: what they say is done stands in the entries that are read after them."""
+        """The rows first, so that the entries read after them contain everything in the rows."""
         runs = self._queries.runs_of(tenant, {request.run_id for request in followers})
         behind = [
             request

@@ -1,6 +1,6 @@
 """A loop around uvicorn, so that the process drains it like any other.
 
-Apart from `wiring` because it decides how the server behaves: which protocol limits its clients,
+Separate from `wiring` because it decides how the server behaves: which protocol limits its clients,
 what ends at SIGTERM and how long that may take.
 """
 
@@ -18,11 +18,11 @@ from datarecs_core_api.sockets import MAX_MESSAGE_BYTES
 from datarecs_runtime.sections import Api
 
 DRAIN_S = 10
-"""Requests under way get this long; below the grace of the process."""
+"""Running requests get this time; below the grace of the process."""
 
 
 class Serving:
-    """Serves until told to stop; then followers are let go and the rest is finished."""
+    """Serves until a stop is requested; then ends followers and finishes the rest."""
 
     name = "http"
 
@@ -42,7 +42,7 @@ class Serving:
             ws_ping_timeout=following.pace.patience.total_seconds(),
             ws_per_message_deflate=False,  # frames are small, and each socket would keep a window
             lifespan="off",
-            proxy_headers=False,  # `peers` decides whose address is believed
+            proxy_headers=False,  # `peers` decides which address is trusted
             server_header=False,
             log_config=None,
             access_log=False,
@@ -61,7 +61,7 @@ class Serving:
             self._server.should_exit = True
 
         threading.Thread(target=end, name="http_stop", daemon=True).start()
-        # What start-up made stays for good: to look through it again stops all streams for 100 ms.
+        # Objects of start-up are never freed: collecting them again stops all streams for 100 ms.
         gc.collect()
         gc.freeze()
         self._server.run()

@@ -1,4 +1,4 @@
-"""What core-api needs to know: its address, its database login, where artefacts lie."""
+"""Settings of core-api: its address, its database login, the place of artefacts."""
 
 from datarecs_runtime.sections import (
     Api,
@@ -22,7 +22,7 @@ class Settings(ServiceSettings):
     api: Api = Api()
     """Where it listens, and what it grants a single client."""
     limits: Limits = Limits()
-    """How often and how much principals and tenants may ask."""
+    """Rate limits and quotas of principals and tenants."""
     secrets: Secrets = Secrets()
     """The key under which it seals what it stores and never reads again."""
     egress: Egress = Egress()
@@ -32,5 +32,5 @@ class Settings(ServiceSettings):
     links: Links = Links()
     """The key under which links in mails are signed; the same as the email-notifier's."""
     mail: MailPreview = MailPreview()
-    """Sender and domains that mails may go to, for previews of rules; the same as the
+    """Sender and allowed domains of mails, for previews of rules; the same as the
     email-notifier's."""

@@ -1,6 +1,6 @@
-"""Around every request: trace and request id, headers, HEAD, counting, the answer of last resort.
+"""Around every request: trace and request id, headers, HEAD, metrics, the final error response.
 
-Plain ASGI, because a stream or a socket that lasts for hours must pass through untouched.
+Plain ASGI, because a stream or a socket that lasts for hours must pass through unchanged.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ SECURITY_HEADERS = {
 }
 MAX_REQUEST_ID = 128
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
-"""Others are counted as one, since anybody can invent some."""
+"""Others are counted as one, since clients can send any method."""
 SWITCHING = 101
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
-"""The second answers an upgrade that is refused."""
+"""The second is for a refused upgrade."""
 
 
 class _HeadDoneError(Exception):
-    """Ends an endless answer of which only the head was asked for."""
+    """Ends an endless response to a HEAD request."""
 
 
 class Shell:
@@ -51,7 +51,7 @@ class Shell:
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        """`traceparent` makes a span below the given one, or a new trace."""
+        """`traceparent` creates a child span, or a new trace."""
         self._app, self._traceparent, self._peers = app, traceparent, peers
         self._metrics, self._clock = metrics, clock
 
@@ -63,7 +63,7 @@ class Shell:
         self._identify(request)
         method = str(scope.get("method", "GET"))
         outgoing = _Outgoing(send, request, is_head=method == "HEAD")
-        # HEAD is GET without the body: a copy, so that the server still knows what was asked.
+        # HEAD is GET without the body: a copy, so that the server still has the original request.
         inner = {**scope, "method": "GET"} if method == "HEAD" else scope
         began = self._clock.monotonic()
         try:
@@ -81,15 +81,15 @@ class Shell:
         try:
             await self._app(inner, receive, outgoing)
         except (_HeadDoneError, ClientDisconnect):
-            pass  # nobody reads on
-        except Exception as error:  # the last resort of a process entry: a 500 that tells nothing
+            pass  # the client no longer reads
+        except Exception as error:  # the final handler of a process entry: a 500 without details
             if outgoing.status is not None:
                 log.exception("answer_broken_off", path=request.scope["path"])
                 raise
             await response(request, problem_of(error))(inner, receive, outgoing)
 
     def _count(self, method: str, inner: Scope, outgoing: "_Outgoing", seconds: float) -> None:
-        """By the route's template; a stream's length is no time to answer."""
+        """By the route's template; the duration of a stream is not a response time."""
         route = str(getattr(inner.get("route"), "path", "none"))
         self._metrics.count(
             "http_requests_total",
@@ -115,7 +115,7 @@ class Shell:
 
 
 class _Outgoing:
-    """The answer on its way: headers are added, and of HEAD the body is kept back."""
+    """The response before it is sent: headers are added, and HEAD has no body."""
 
     def __init__(self, send: Send, request: HTTPConnection, *, is_head: bool) -> None:
         self._send, self._request, self._is_head = send, request, is_head

@@ -1,8 +1,8 @@
-"""What a failed sign-in costs: a token of its address, and a line in the audit of the key's tenant.
+"""Effects of a failed sign-in: a token of its address, a line in the audit of the key's tenant.
 
-Its own module because both are state of the process. A key is verified before failures are counted,
-so nobody's failures refuse a valid key (ADR 0086). The line is written by a loop: a request with a
-known key id must do no more work than one with an unknown id.
+A separate module because both are state of the process. A key is verified before failures are
+counted, so failures of others do not refuse a valid key (ADR 0086). The line is written by a loop:
+a request with a known key id must do no more work than one with an unknown id.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class FailedSignIns:
         self._waiting: Queue[_Line] = Queue(MOST_WAITING)
 
     def count(self, address: str, *, reason: str) -> Level:
-        """One more failure of this address; without a token its request is answered 429."""
+        """One more failure of this address; without a token the response is 429."""
         level = self._addresses.take(limited_name(address))
         self._metrics.count("auth_failures_total", reason=reason if level.is_taken else "too_many")
         return level
@@ -61,7 +61,7 @@ class FailedSignIns:
             log.warning("sign_in_not_audited", tenant_id=str(tenant_id), key_id=entry.resource_uid)
 
     def run(self, stop: Wake) -> None:
-        """Write what waits, once a second; at the end whatever is left."""
+        """Write waiting lines, once a second; at the end all that are left."""
         while not self._clock.wait(PACE, until=stop):
             self.write_waiting()
         self.write_waiting()

@@ -1,8 +1,8 @@
-"""One WebSocket: the runs it subscribed to, their frames, and the code it ends with.
+"""One WebSocket: its subscribed runs, their frames, and its close code.
 
-Apart from `live`, which says what is told of a run; frames are those of the event stream, each with
-its `run_id`, since one socket may follow several runs (spec run-lifecycle 15). The server's own
-pings keep it alive.
+Separate from `live`, which decides what is sent about a run; frames are those of the event stream,
+each with its `run_id`, since one socket may follow several runs (spec run-lifecycle 15). Pings of
+the server keep it alive.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_SUBSCRIPTIONS = 20
 """Of one socket; as many as a principal may have streams."""
 MAX_MESSAGE_BYTES = 4096
 WATCHING = "sockets"
-"""What they wait for in `Following`; no run has such an id."""
+"""Their key in `Following`; no run has such an id."""
 
 
 class SubscribeIn(In):
@@ -41,28 +41,28 @@ class SubscribeIn(In):
 
     run_id: CanonicalUuid
     after: Annotated[int, Field(ge=0, le=LAST_NUMBER)] = 0
-    """Number of the last entry the client has seen."""
+    """Number of the last entry that the client has."""
 
 
 class MessageIn(In):
-    """What a client may say."""
+    """The messages of a client."""
 
     subscribe: SubscribeIn
 
 
 class Close(IntEnum):
-    """Why a socket ends; the client comes back with the last numbers it saw, but for NORMAL."""
+    """Why a socket ends; the client reconnects with its last numbers, except for NORMAL."""
 
     NORMAL = 1000
-    """Nothing is subscribed to any more."""
+    """No subscription is left."""
     GONE = 1005
     """The client has left; nothing is sent."""
     POLICY = 1008
-    """A message nobody understands, or a key that is no longer good."""
+    """An invalid message, or a key that is no longer valid."""
     RESTART = 1012
     """The process drains."""
     LATER = 1013
-    """The client takes nothing or says too much, or the database is away."""
+    """The client reads nothing or sends too much, or the database is unavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class Follower:
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
-    """Whether the caller's key is still good; asked again while the socket lasts."""
+    """Whether the caller's key is still valid; checked while the socket is open."""
     admits_message: Callable[[], bool]
-    """Whether the caller may say one more thing now."""
+    """Whether the caller may send one more message now."""
 
 
 class Socket:
@@ -106,7 +106,7 @@ class Socket:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A defect of one task is told by `serve`, not lost with the task."""
+        """`serve` reports a defect of one task; it is not lost with the task."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._over.done():
             self._over.set_exception(error)
@@ -195,7 +195,7 @@ class Socket:
         return isinstance(last, Frame) and last.event == "end"
 
     async def _reason(self) -> Close | None:
-        """Why nobody may go on; None when one may, or when it cannot be asked."""
+        """Why the caller may not continue; None when it may, or when this cannot be checked."""
         if self._follower.following.is_over:
             return Close.RESTART
         with suppress(StoreUnavailableError, StoreBusyError):
@@ -204,7 +204,7 @@ class Socket:
         return None
 
     async def _watch(self) -> None:
-        """End it when the process drains, the key is revoked, or nothing is followed for long."""
+        """End it when the process drains, the key is revoked, or nothing is subscribed for long."""
         following = self._follower.following
         check, idle = Due(following.pace.check), Due(following.pace.patience)
         with following.watching(WATCHING) as wake:

@@ -1,6 +1,6 @@
-"""How frames travel as server-sent events, and when a reader is let go.
+"""How frames are sent as server-sent events, and when a stream to a slow reader ends.
 
-Apart from `live` and `tenant_live`, which say what is told, and from `sockets`, the other way.
+Separate from `live` and `tenant_live`, which decide what is sent, and from `sockets`.
 """
 
 import asyncio
@@ -21,12 +21,15 @@ EVENT_SCHEMA: Mapping[str, object] = {
     "description": "One server-sent event of the stream.",
     "properties": {
         "event": {"type": "string", "enum": ["event", "run", "end", "reset"]},
-        "id": {"type": "string", "description": "From where one goes on."},
+        "id": {
+            "type": "string",
+            "description": "Send it as Last-Event-ID to continue after this event.",
+        },
         "data": {"type": "string", "contentMediaType": "application/json"},
         "retry": {"type": "integer"},
     },
 }
-"""What the OpenAPI document says of a stream: each of its events, as their readers see them."""
+"""The OpenAPI description of a stream: each of its events in the form of its readers."""
 LAST_NUMBER = 2**63 - 1
 """The largest number an entry can have, in a run and in the feed."""
 
@@ -70,10 +73,10 @@ async def _events(
 
 
 class LiveResponse(StreamingResponse):
-    """Frames on their way; a reader that takes nothing for too long is let go."""
+    """Frames as they are sent; the stream ends when a reader takes nothing for too long."""
 
     def __init__(self, events: AsyncIterator[bytes], *, patience: timedelta) -> None:
-        # proxies are told not to wait for more before they pass a frame on
+        # proxies must not buffer frames
         headers = {"X-Accel-Buffering": "no"}
         super().__init__(events, media_type=MEDIA_TYPE, headers=headers)
         self._patience_s = patience.total_seconds()
@@ -88,7 +91,7 @@ class LiveResponse(StreamingResponse):
 
 
 class Due:
-    """Whether some time has passed since it began or last came; used on the event loop."""
+    """Whether an interval has passed since the start or the last True; used on the event loop."""
 
     def __init__(self, every: timedelta) -> None:
         self._every_s = every.total_seconds()

@@ -1,7 +1,7 @@
 """Query parameters of a route: an unknown one and a repeated one are refused by name.
 
-One mechanism for every route, so that a misspelt filter never returns the whole list. A route asks
-for its permission first, so that a caller without a key gets 401 as before.
+One mechanism for every route, so that a misspelt filter never returns the whole list. A route
+checks its permission first, so that a caller without a key gets 401.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from datarecs_core.errors.faults import did_you_mean, pointer
 from datarecs_core_api.problems import Fault, invalid
 
 LONGEST_NAME = 64
-"""Characters of an unknown name that the answer repeats."""
+"""Characters of an unknown name that the response repeats."""
 
 
 def refuse_other_parameters(route: APIRoute, *, position: int) -> None:
@@ -39,12 +39,12 @@ def check_names(known: Mapping[str, bool], names: Iterable[str]) -> None:
         names: of the request, one entry per occurrence.
 
     Raises:
-        ProblemError: 422 with one fault per name that is unknown, or repeated and may not be.
+        ProblemError: 422 with one fault per unknown or wrongly repeated name.
     """
     counts = Counter(names)
     faults = [_unknown(name, known) for name in counts if name not in known]
     faults += [
-        _fault(name, "this parameter may stand once", hint=f"send one {name}")
+        _fault(name, "this parameter may occur once", hint=f"send one {name}")
         for name, count in counts.items()
         if count > 1 and known.get(name) is False
     ]
@@ -63,7 +63,7 @@ def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _unknown(name: str, known: Mapping[str, bool]) -> Fault:
-    takes = f"this route takes {', '.join(sorted(known)) or 'no parameters'}"
+    takes = f"this route accepts {', '.join(sorted(known)) or 'no parameters'}"
     hint = did_you_mean(name[:LONGEST_NAME], known) or takes
     return _fault(name, "unknown parameter", hint=hint)
 

@@ -1,8 +1,8 @@
 """Live view of a tenant: the events of all its runs in commit order, for one client.
 
-Frames: `event` (its id is a place of `Places`), and `reset` when what the client missed is older
-than a day or its place is unknown: it lists again, and goes on from the place of that frame. What
-was missed is read from the table, what comes then is taken from the process's one reader of the
+Frames: `event` (its id is a place of `Places`), and `reset` when missed events are older
+than a day or the place is unknown: the client lists again, and continues from the place of that
+frame. Missed events are read from the table, later ones come from the process's one reader of the
 feed (spec run-lifecycle 15).
 """
 
@@ -24,7 +24,7 @@ from datarecs_core_api.streaming import Due
 REACH = timedelta(hours=24)
 """How far back a client may resume."""
 TENANT_WIDE = "feed"
-"""What its followers wait for in `Following`; no run has such an id."""
+"""The key of its followers in `Following`; no run has such an id."""
 
 
 class TenantStream:
@@ -39,19 +39,19 @@ class TenantStream:
         caller: Principal,
         may_see: Callable[[], bool],
     ) -> None:
-        """`may_see` tells whether the caller's key is still good; asked while the stream lasts."""
+        """`may_see` returns whether the caller's key is still valid; called during the stream."""
         self._source, self._feed, self._following = source, feed, following
         self._tenant, self._may_see = caller.tenant_id, may_see
         self._at = 0
-        """Number up to which the client has been told all it wants."""
+        """Number up to which the client has all its events."""
 
     async def frames(
         self, where: EventFilter, *, after: str | None
     ) -> AsyncGenerator[FrameBatch, None]:
-        """Every event after this place exactly once, in order; None: what comes from now on.
+        """Every event after this place exactly once, in order; None: events from now on.
 
         It ends when the client is 256 frames behind, the process drains, the key is revoked or the
-        database goes away: the client comes back with the last place it saw.
+        database is unavailable: the client reconnects with its last place.
         """
         self._check = Due(self._following.pace.check)
         with self._following.watching(TENANT_WIDE) as wake:
@@ -70,7 +70,7 @@ class TenantStream:
                 self._feed.leave(buffer)
 
     async def _opening(self, since: int, after: str | None) -> FrameBatch:
-        """Where the client stands from now on, told to it when it is not where it said."""
+        """The place of the client from now on, sent to it if it differs from the request."""
         place = self._place(since)
         if after is None:
             self._at = since

@@ -1,7 +1,8 @@
-"""Who opens a socket: a ticket of 32 random bytes, good once and for 30 s, and a checked Origin.
+"""Access to a socket: a ticket of 32 random bytes, valid once and for 30 s, and a checked Origin.
 
-A browser can send no Authorization header with a WebSocket, and any page may open one: hence both
-(spec security 13). Apart from `auth`, since a ticket only stands for a key that was shown before.
+A browser can send no Authorization header with a WebSocket, and any page may open one, so both are
+needed (spec security 13). Separate from `auth`, since a ticket only represents a key that was
+presented before.
 """
 
 import hashlib
@@ -28,9 +29,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def issue(tx: Transaction, caller: Principal, secret: bytes) -> tuple[str, SocketTicket]:
-    """A new ticket for the caller's key, and its text, which is kept nowhere."""
+    """A new ticket for the caller's key, and its text, which is not stored."""
     if caller.key_id is None:
-        raise ValueError("a ticket stands for a key")
+        raise ValueError("a ticket needs a key")
     text = urlsafe_b64encode(secret).decode().rstrip("=")
     ticket = SocketTicket(
         ticket_sha256=_sha256(text), key_id=caller.key_id, expires_at=tx.now + LIFETIME
@@ -41,24 +42,26 @@ def issue(tx: Transaction, caller: Principal, secret: bytes) -> tuple[str, Socke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doorkeeper:
-    """Lets a socket in, or says why not."""
+    """Admits a socket, or raises the reason against it."""
 
     keys: Authenticator
     finder: WorkFinder
     unit: UnitOfWork
     base_url: str | None
-    """Of this platform; without one no browser is let in."""
+    """Of this platform; without one no browser is admitted."""
 
     def admitted(self, socket: HTTPConnection) -> Principal:
-        """The principal whose ticket this is, which is used up by asking.
+        """The principal of this ticket; the call uses the ticket up.
 
         Raises:
-            ProblemError: 403 for a foreign page or a key that may not read, 401 for every other
-                cause alike, 429 when the address fails too often.
+            ProblemError: 403 for a page of another host or a key that may not read, 401 for every
+                other cause, 429 when the address fails too often.
         """
         origin = socket.headers.get("origin")
         if origin is not None and not is_same_origin(origin, self.base_url):
-            raise ProblemError(code=SecurityCode.FORBIDDEN, detail="this page is not of this host")
+            raise ProblemError(
+                code=SecurityCode.FORBIDDEN, detail="the page belongs to another host"
+            )
         caller = self._owner(socket.query_params.get("ticket", ""))
         if caller is None or not self._is_also_of(socket, caller):
             detail = "a new ticket is needed: POST /api/v1/ws-tickets"
@@ -77,7 +80,7 @@ class Doorkeeper:
         return None if ticket is None else self.keys.holder(ticket.key_id)
 
     def _is_also_of(self, socket: HTTPConnection, caller: Principal) -> bool:
-        """Whoever shows a key besides must be the one the ticket is of."""
+        """A caller that also presents a key must be the principal of the ticket."""
         if "authorization" not in socket.headers:
             return True
         shown = self.keys.principal(socket)

@@ -1,7 +1,7 @@
-"""A transaction that is run again when another one came in between.
+"""A transaction that is repeated when another one interferes.
 
-Its own module because every writing route needs it: a feed number drawn too early, a deadlock or a
-lost compare-and-set means start from the top, and only the client's own conflict is told.
+A separate module because every writing route needs it: a feed number reserved too early, a deadlock
+or a lost compare-and-set means start from the top, and only a conflict of the client is reported.
 """
 
 from collections.abc import Callable

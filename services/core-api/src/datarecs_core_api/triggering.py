@@ -1,7 +1,7 @@
-"""From a job's row and a client's wish to the command that makes a run.
+"""From a job's row and a client's request to the command that creates a run.
 
-Apart from the route because it has rules of its own: parameters typed and defaults evaluated at the
-trigger, the deadline within bounds, the spec frozen as it stands.
+Separate from the route because it has rules: parameters typed and defaults evaluated at the
+trigger, the deadline within bounds, the current spec stored with the run.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ SHORTEST, LONGEST = timedelta(minutes=1), timedelta(hours=24)
 
 
 class TriggerIn(In):
-    """What a trigger may say; everything has a default from the job."""
+    """Options of a trigger; all have a default from the job."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,4 +1,4 @@
-"""From what the platform holds to what a client sees: the record without its internals."""
+"""From stored records to responses: the record without its internals."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -47,6 +47,7 @@ def run_view(run: Run) -> RunOut:
         mode=run.mode,
         triggered_by=run.triggered_by,
         trigger_reason=run.trigger_reason,
+        retry_of=run.retry_of,
         status=run.status,
         result=run.result,
         error=_error(run.error),
@@ -144,7 +145,7 @@ def applied_view(applied: Applied) -> AppliedOut:
 
 
 def created_once(applied: Applied, secret: str) -> CreatedOnce:
-    """With it, for the first answer alone."""
+    """With the secret, only for the first response."""
     return CreatedOnce(
         **_shown(applied.resource), outcome=str(applied.outcome), generated_secret=secret
     )
@@ -165,7 +166,7 @@ def key_view(key: ApiKey) -> KeyOut:
 
 
 def attempt_view(attempt: WebhookAttempt, *, samples: bool) -> AttemptOut:
-    """Headers and body are shown to those who may see samples; secrets in them are masked."""
+    """Only callers who may see samples get headers and body; secrets in them are masked."""
     return AttemptOut(
         attempt_no=attempt.attempt_no,
         reason=attempt.reason,

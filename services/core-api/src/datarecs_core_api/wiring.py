@@ -54,7 +54,7 @@ def build(settings: Settings) -> Process:
     """Everything this process runs; starts nothing."""
     if settings.profile is Profile.LOCAL and settings.api.host not in LOOPBACK:
         raise SettingsError(
-            ("DATARECS_API__HOST leaves the loopback, which needs DATARECS_PROFILE=server",)
+            ("DATARECS_API__HOST is not a loopback address; set DATARECS_PROFILE=server",)
         )
     url = settings.database.url.get_secret_value()
     database = Database(
@@ -147,7 +147,7 @@ def link_keys(links: Links) -> tuple[bytes, ...]:
 
 
 def previewing_of(mail: MailPreview, *, base_url: str | None, ids: Ids) -> Previewing:
-    """What rules would send, as the email-notifier's settings say."""
+    """What rules would send, with the email-notifier's settings."""
     sender = mail.sender or "datarecs@localhost"
     mail_domain = mail.mail_domain or sender.rpartition("@")[2]
     domains = {

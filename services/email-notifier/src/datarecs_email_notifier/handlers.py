@@ -15,7 +15,7 @@ class Handlers:
     metrics: Metrics
 
     def plan_mails(self, tx: Transaction, received: Received) -> None:
-        """run.finalised; what the mail says comes from the run's row, which is ahead of it."""
+        """run.finalised; the mail's content comes from the run's row, which is committed before."""
         finalised = received.event
         if not isinstance(finalised, RunFinalised):
             raise TypeError(f"subscribed to run.finalised, got {type(finalised).__name__}")

@@ -1,4 +1,4 @@
-"""What the email-notifier needs to know: its database login, its principal, the relay."""
+"""Settings of the email-notifier: its database login, its principal, the relay."""
 
 from datarecs_runtime.sections import Database, Kafka, Links, Live, Mail
 from datarecs_runtime.settings import ServiceSettings

@@ -1,4 +1,4 @@
-"""The email-notifier, joined top to bottom: it hears run.finalised alone and drains the queue."""
+"""The email-notifier, joined top to bottom: it reads only run.finalised and drains the queue."""
 
 import os
 import socket
@@ -111,7 +111,7 @@ def build(settings: Settings) -> Process:
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:
-    """Hand the dead letters of this service to its handlers again."""
+    """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
         return redrive_command.redrive(process.loops, arguments)
@@ -121,7 +121,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
-    """run.finalised, and nothing else."""
+    """Only run.finalised."""
     return (Subscription(Topic.RUN_PLATFORM, (RunFinalised,), handlers.plan_mails),)
 
 
@@ -133,9 +133,11 @@ def _senders(
     metrics: Metrics,
     tracing: Tracing,
 ) -> list[MailSending]:
-    """One loop per connection to the relay; they share what is known of its health."""
+    """One loop per connection to the relay; they share its health."""
     clock = SystemClock()
-    health, templates = RelayHealth(clock), _templates(settings)
+    is_relay = settings.mail.transport is MailTransport.SMTP
+    health = RelayHealth(clock, rate=settings.mail.relay_rate if is_relay else None)
+    templates = _templates(settings)
     owner = f"{socket.gethostname()}/{os.getpid()}"
     return [
         MailSending(

@@ -8,7 +8,7 @@ from datarecs_runtime.service import run_service
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it ended."""
+    """Run until a stop is requested; the exit code shows how it ended."""
     return run_service("reconciliation-worker", Settings, build)
 
 

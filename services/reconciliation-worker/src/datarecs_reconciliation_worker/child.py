@@ -1,9 +1,9 @@
-"""The child of a worker: holds the Spark session, does one run after the other, knows no platform.
+"""The child of a worker: holds the Spark session and executes runs, without platform access.
 
-Started by the supervisor with nothing but a pipe: no database, no broker, no setting of the
+Started by the supervisor with only a pipe: no database, no broker, no setting of the
 platform in its environment. It answers frames, pings while it works, and exits 70 when it is broken
-and 75 when it was asked to stop. When its Java process ends it reports that and exits at once,
-whatever it does at that time.
+and 75 after a stop request. When its Java process ends it reports that and exits at once,
+also during a run.
 """
 
 import os
@@ -44,11 +44,11 @@ from datarecs_storage.blobs import open_blob_stores
 PING_EVERY_S = 10.0
 EXIT_BROKEN, EXIT_STOPPED = 70, 75
 LAST_WORDS_S = 1.0
-"""How long a child whose Java process ended lives on: a kill of both is then seen as one."""
+"""How long a child lives after its Java process ended: a kill of both is then detected as one."""
 
 
 def main() -> int:
-    """Serve runs until the supervisor is gone or asks to stop."""
+    """Serve runs until the supervisor ends or requests a stop."""
     channel = take_over_stdio()
     hello = channel.receive()
     if hello is None:
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 class _Inbox:
-    """Frames of the supervisor, heard while a run is worked on."""
+    """Frames of the supervisor, read while a run is executed."""
 
     def __init__(self, channel: SupervisorChannel, spark: SparkRuntime, stopped: Stopping) -> None:
         self._channel, self._spark, self.stopped = channel, spark, stopped
@@ -92,7 +92,7 @@ class _Inbox:
             if frame.get("type") == RUN:
                 self._put(frame)
         if not self.stopped.is_set():
-            # Nobody is left to report to: the work is worth nothing any more.
+            # No supervisor is left for a report: the work is useless.
             os._exit(EXIT_BROKEN)
         self._put(None)
 
@@ -108,7 +108,7 @@ class _Inbox:
 
 
 class _JavaNeed:
-    """Ends this process once Java has ended, in the middle of whatever needs Java."""
+    """Ends this process once Java has ended, in the middle of any work that needs Java."""
 
     def __init__(self, channel: SupervisorChannel) -> None:
         self._channel, self._needed = channel, threading.Event()
@@ -126,7 +126,7 @@ class _JavaNeed:
     def ended(self, java_exit: int) -> None:
         """Report how Java ended, then leave."""
         self._needed.wait()
-        with suppress(OSError):  # the supervisor is gone, too
+        with suppress(OSError):  # the supervisor has ended, too
             self._channel.send({"type": JAVA_ENDED, "exit": java_exit})
         threading.Event().wait(LAST_WORDS_S)
         os._exit(EXIT_BROKEN)
@@ -163,7 +163,7 @@ def _cluster(fields: Mapping[str, object] | None) -> Cluster | None:
 
 
 def egress_policy_of(hello: Reader) -> Policy:
-    """The supervisor's own: a driver dials from here."""
+    """The egress settings of the supervisor: a driver connects from here."""
     allowed, denied = hello.of("allowed_cidrs", list), hello.of("denied_cidrs", list)
     return Policy(
         purpose=Purpose.CONNECTION,
@@ -206,5 +206,5 @@ def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    # Without the interpreter's end, in which native libraries print what they believe to be leaks.
+    # Skips the interpreter's shutdown, in which native libraries print false reports of leaks.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The child's side of every progress frame: what happens becomes a frame, nothing is decided."""
+"""The child's side of every progress frame: each report becomes a frame, nothing is decided."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -41,7 +41,7 @@ class FrameReporter:
         )
 
     def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
-        """No event says so; rows are reported when the source has been read."""
+        """No event for this; rows are reported when the source has been read."""
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
         self._send_event(
@@ -60,7 +60,7 @@ class FrameReporter:
         self._send_event("comparison_started", stage_name=stage, input_source_count=sources)
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
-        """No event says so; the child's pings show that it lives."""
+        """No event for this; the child's pings show that it lives."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
         self._send_event(

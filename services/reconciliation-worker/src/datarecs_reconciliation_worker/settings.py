@@ -1,4 +1,4 @@
-"""What the reconciliation-worker needs to know: its database login, its pace, its child."""
+"""Settings of the reconciliation-worker: its database login, its intervals, its child."""
 
 from datarecs_runtime.sections import (
     Blob,
@@ -27,11 +27,11 @@ class Settings(ServiceSettings):
     spark: Spark = Spark()
     """The child's session."""
     secrets: Secrets = Secrets()
-    """How references are resolved, and the key behind break ids."""
+    """How references are resolved, and the key of break ids."""
     egress: Egress = Egress()
     """Which addresses sources may have."""
     files: Files = Files()
-    """Below which folders file sources may lie."""
+    """The folders that file sources may use."""
     java: Java = Java()
     """The Java that runs Spark."""
     live: Live = Live()

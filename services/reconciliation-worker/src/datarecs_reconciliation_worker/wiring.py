@@ -43,7 +43,7 @@ from datarecs_specs.documents import decode_stored, job_of
 
 CHILD = "datarecs_reconciliation_worker.child"
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
-"""What the child sees of our environment: nothing of the platform's."""
+"""The environment of the child: nothing of the platform."""
 
 
 class StoredSpecs:
@@ -133,7 +133,7 @@ def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch) -> Listener:
 def _heartbeat(
     pulse: Database, ttl: timedelta, metrics: PrometheusMetrics, wake: Latch
 ) -> Heartbeat:
-    """Over a connection of its own, which no work can hold up."""
+    """Over a separate connection, which no work can block."""
     return Heartbeat(
         finder=PostgresWorkFinder(pulse, lease_ttl=ttl),
         clock=SystemClock(),
@@ -200,7 +200,7 @@ def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmCh
 
 
 def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
-    """What the child is told of the place before it gets any run."""
+    """The settings of the child before its first run."""
     policy = egress_policy(settings)
     return {
         "master": settings.spark.master,
@@ -221,7 +221,7 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
 
 
 def _cluster(spark: Spark) -> dict[str, JsonValue] | None:
-    """What a session on a cluster is told besides; the pipe alone carries its secret."""
+    """More settings of a session on a cluster; only the pipe carries its secret."""
     if spark.secret is None or not spark.on_cluster:
         return None
     return {

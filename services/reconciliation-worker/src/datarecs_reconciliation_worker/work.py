@@ -1,4 +1,4 @@
-"""One run inside the child: from the run frame to the result file, which is the last act.
+"""One run inside the child: from the run frame to the result file, which is written last.
 
 Nothing is stored before everything was read and judged; run.json comes after the differences, the
 result file after run.json, and without it no run completes.
@@ -57,16 +57,16 @@ class Tools:
     clock: Clock
     versions: Mapping[str, str]
     stop: Wake | None = None
-    """Set when the supervisor asks the child to stop."""
+    """Set when the supervisor requests a stop."""
     java_exit: Callable[[], int | None] = lambda: None
     """Exit code of Spark's Java process; None while it runs, and without one."""
     needs_no_java: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Around what goes on without Java: its end inside is no end of the run."""
+    """Around work without Java: an end of Java inside does not end the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """The run frame, read; the credentials file is gone afterwards."""
+    """The parsed run frame; the credentials file is deleted afterwards."""
 
     tenant_id: TenantId
     run_id: RunId
@@ -160,10 +160,10 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
 
 
 def store(assigned: Assigned, tools: Tools, comparison: Answer) -> dict[str, JsonValue]:
-    """Evidence first, then run.json: whoever sees the document finds what it names.
+    """Evidence first, then run.json: the files named in the document exist.
 
     Returns:
-        The hints by stage, as they stand in run.json.
+        The hints by stage, as in run.json.
     """
     blobs = tools.blobs.of(assigned.tenant_id)
     parts: dict[str, list[Path]] = {}
@@ -231,7 +231,7 @@ def _fail(assigned: Assigned, tools: Tools, node: str, error: Exception) -> None
 
 
 def _write_result(assigned: Assigned, content: Mapping[str, object]) -> None:
-    """Temporary name, fsync, rename: a reader sees the whole file or none."""
+    """Temporary name, fsync, rename: a reader finds the whole file or none."""
     document = {
         "schema": SCHEMA,
         "run_id": str(assigned.run_id),

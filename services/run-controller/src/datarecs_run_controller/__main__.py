@@ -8,7 +8,7 @@ from datarecs_runtime.service import run_service
 
 
 def main() -> int:
-    """Run until told to stop, or re-drive dead letters; the exit code says how it ended."""
+    """Run until a stop is requested, or re-drive dead letters; the exit code shows how it ended."""
     return run_service("run-controller", Settings, build, commands={"redrive": redrive})
 
 

@@ -1,4 +1,4 @@
-"""What the run-controller does about events: ends close runs, progress is noted, wishes wake it."""
+"""Handlers of the run-controller: ends close runs, progress is recorded, requests wake it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from datarecs_events.codec import Received, read_data
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What is counted and logged of a run is told by the unit of work, once it is committed."""
+    """The unit of work reports metrics and logs of a run after its commit."""
 
     def end_run(self, tx: Transaction, received: Received) -> None:
         """run.completed or run.errored: the one place where a run is closed by its execution."""
@@ -27,7 +27,7 @@ class Handlers:
         record_end(tx, end, record)
 
     def note_progress(self, tx: Transaction, received: Received) -> None:
-        """A sign of life; under Argo the first one says that the run is RUNNING."""
+        """Shows activity; in Argo the first one sets the run RUNNING."""
         event = received.event
         if not isinstance(event, RunEvent):
             raise TypeError(f"subscribed to progress of runs, got {type(event).__name__}")
@@ -36,7 +36,7 @@ class Handlers:
     def wake_launching(
         self,
         tx: Transaction,
-        received: Received,  # noqa: ARG002  the row says it all
+        received: Received,  # noqa: ARG002  the row is enough
     ) -> None:
         """run.triggered, run.cancel_requested: only a hint, the launching loop reads the rows."""
         tx.wake()

@@ -1,4 +1,4 @@
-"""What the run-controller needs to know: its database logins, its principals, its pace."""
+"""Settings of the run-controller: its database logins, its principals, its intervals."""
 
 from datarecs_runtime.sections import Database, Kafka, Launcher, Live, Outbox, Queue
 from datarecs_runtime.settings import ServiceSettings
@@ -6,13 +6,13 @@ from datarecs_runtime.settings import ServiceSettings
 
 class Settings(ServiceSettings):
     database: Database
-    """Login `datarecs_controller`, and the relay's own."""
+    """Login `datarecs_controller`, and the login of the relay."""
     kafka: Kafka = Kafka()
-    """Principal `run-controller`, and the relay's own."""
+    """Principal `run-controller`, and the principal of the relay."""
     launcher: Launcher = Launcher()
     """Which backend executes runs."""
     outbox: Outbox = Outbox()
-    """How the outbox is cut and kept."""
+    """Shards and retention of the outbox."""
     queue: Queue = Queue()
     """Leases of the execution queue."""
     live: Live = Live()

@@ -48,10 +48,10 @@ from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
 BUSY = 100
-"""How much progress and how many wishes share a transaction."""
+"""How many progress events and requests share a transaction."""
 ENDS = 20
-"""How many ends share one when so many are waiting: a third of what a close costs is its
-transaction. Few, since all of them are told with its commit; an end that comes alone is closed
+"""How many ends share a transaction when as many wait: a third of the cost of a close is its
+transaction. Few, since all of them are announced with its commit; a single end is closed
 alone."""
 
 
@@ -115,7 +115,7 @@ def build(settings: Settings) -> Process:
 
 
 def _archive(settings: Settings, database: Database) -> PostgresEventArchive:
-    """Raises MemoryTooShortError for an outbox that is to be kept too long."""
+    """Raises MemoryTooShortError for an outbox with a retention that is too long."""
     archive = PostgresEventArchive(database)
     retention = timedelta(days=settings.outbox.retention_days)
     memory = replace(archive.memory(Service.RUN_CONTROLLER), outbox=retention)
@@ -152,7 +152,7 @@ def _housekeeping(
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:
-    """Hand the dead letters of this service to its handlers again."""
+    """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
         return redrive_command.redrive(process.loops, arguments)
@@ -162,7 +162,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
-    """Raw ends, progress, and wishes."""
+    """Raw ends, progress, triggers and cancels."""
     return (
         Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run, together=ENDS),
         Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress, together=BUSY),
@@ -182,7 +182,7 @@ def _run_loops(
     clock: SystemClock,
     wakes: Mapping[str, Latch],
 ) -> tuple[Launching, Timing, Rescue]:
-    """What makes rows, timers and leases come true; each looks again by itself."""
+    """The loops for rows, timers and leases; each polls by itself."""
     launcher = QueueLauncher()
     launching = Launching(
         unit=unit,
@@ -237,7 +237,7 @@ def _gauges(database: Database, reader: PostgresOutboxReader, metrics: Prometheu
 def _relay_url(settings: Settings) -> str:
     url = settings.database.relay.url
     if url is None:
-        raise SettingsError(("DATARECS_DATABASE__RELAY__URL is missing: the relay's own login",))
+        raise SettingsError(("DATARECS_DATABASE__RELAY__URL is missing: the login of the relay",))
     return url.get_secret_value()
 
 

@@ -1,4 +1,4 @@
-"""What the webhook-service does about events: every one becomes rows for the endpoints it matches.
+"""Handlers of the webhook-service: every event becomes rows for the matching endpoints.
 
 Nothing is sent here: a slow receiver must never delay the consumer.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datarecs_application.ports.outside import Ids, Metrics
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
-from datarecs_application.webhooks import IncomingEvent, fan_out
+from datarecs_application.webhook_fan_out import IncomingEvent, fan_out
 from datarecs_core.notifications.events import MailEvent
 from datarecs_core.runs.events import RunEvent
 from datarecs_core.values import ResourceUid, RunId
@@ -27,7 +27,7 @@ class Handlers:
     metrics: Metrics
 
     def deliver(self, tx: Transaction, received: Received) -> None:
-        """Any event: kept with its bytes, one delivery per matching endpoint of its tenant."""
+        """Any event: stored with its bytes, one delivery per matching endpoint of its tenant."""
         envelope = received.envelope
         event = IncomingEvent(
             event_id=envelope.id,

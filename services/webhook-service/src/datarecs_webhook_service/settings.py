@@ -1,4 +1,4 @@
-"""What the webhook-service needs to know: its login, its principal, where it may call."""
+"""Settings of the webhook-service: its login, its principal, its egress."""
 
 from datarecs_runtime.sections import Database, Egress, Kafka, Live, Secrets, Webhook
 from datarecs_runtime.settings import ServiceSettings

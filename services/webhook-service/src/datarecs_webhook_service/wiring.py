@@ -1,4 +1,4 @@
-"""The webhook-service, joined top to bottom: it hears every event and sends signed requests."""
+"""The webhook-service, joined top to bottom: it reads every event and sends signed requests."""
 
 import os
 import socket
@@ -57,10 +57,8 @@ def build(settings: Settings) -> Process:
         application=Service.WEBHOOK_SERVICE,
     )
     database.refuse_unsafe_login()
-    unit, tracing = (
-        PostgresUnitOfWork(database, ids),
-        tracing_of(settings.otel, Service.WEBHOOK_SERVICE),
-    )
+    unit = PostgresUnitOfWork(database, ids)
+    tracing = tracing_of(settings.otel, Service.WEBHOOK_SERVICE)
     specs = StoredSpecs(read_endpoint)
     handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
     archive = PostgresEventArchive(database)
@@ -84,14 +82,10 @@ def build(settings: Settings) -> Process:
             specs=specs,
             jitter=random_fraction,
             owner=f"{socket.gethostname()}/{os.getpid()}",
+            ids=ids,
             random_bytes=random_bytes,
         ),
-        requests=RequestMaker(
-            secrets=TenantSecrets.of(settings.secrets, settings.profile),
-            user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
-            child_trace=child_of,
-            base_url=_base_url(settings),
-        ),
+        requests=_requests(settings),
         metrics=metrics,
         clock=clock,
         max_in_flight=settings.webhook.max_in_flight,
@@ -109,6 +103,15 @@ def build(settings: Settings) -> Process:
     )
 
 
+def _requests(settings: Settings) -> RequestMaker:
+    return RequestMaker(
+        secrets=TenantSecrets.of(settings.secrets, settings.profile),
+        user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
+        child_trace=child_of,
+        base_url=_base_url(settings),
+    )
+
+
 def _expanding(database: Database, handlers: Handlers, *, clock: Clock) -> WebhookExpanding:
     """Makes the deliveries of actions, with what the handlers of events use."""
     return WebhookExpanding(
@@ -121,7 +124,7 @@ def _expanding(database: Database, handlers: Handlers, *, clock: Clock) -> Webho
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:
-    """Hand the dead letters of this service to its handlers again."""
+    """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
         return redrive_command.redrive(process.loops, arguments)

@@ -1,8 +1,8 @@
 """Renew all leases this process holds, on a thread and connection the work cannot block.
 
-What a renewal says is kept per lease for the supervisor to look at: whether the epoch is still the
+The result of a renewal is stored per lease for the supervisor: whether the epoch is still the
 current one, whether the run should stop, and when the database last confirmed it. A lease that was
-not confirmed in time counts as lost even while the database cannot be asked (self-fencing).
+not confirmed in time counts as lost even while the database cannot be reached (self-fencing).
 """
 
 from collections.abc import Mapping
@@ -25,24 +25,24 @@ MARGIN = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known of a held lease."""
+    """The state of a held lease."""
 
     lease: HeldLease
     ttl: timedelta
     confirmed_at: float
-    """Monotonic seconds of the last renewal the database confirmed, taken before it was asked."""
+    """Monotonic seconds of the last renewal the database confirmed, taken before the request."""
     stale: bool = False
     stop: bool = False
 
     def lost(self, now: float) -> bool:
-        """The epoch is not ours any more, or may not be soon."""
+        """The lease is lost, or may be lost soon."""
         margin = min(MARGIN, self.ttl / 3)
         return self.stale or now - self.confirmed_at > (self.ttl - margin).total_seconds()
 
 
 @dataclass(slots=True, kw_only=True)
 class Heartbeat:
-    """A loop; its finder has a database connection of its own."""
+    """A loop; its finder uses a separate database connection."""
 
     finder: WorkFinder
     clock: Clock
@@ -83,7 +83,7 @@ class Heartbeat:
             if wake is not stop:
                 wake.clear()
             self.beat()
-            # At stop the leases are held on until their supervisors have let go of them.
+            # At stop the leases are renewed until their supervisors have released them.
             self.clock.wait(self.every if not stop.is_set() else self.every / 10, until=wake)
 
     def beat(self) -> None:

@@ -1,7 +1,7 @@
-"""Make the backend agree with the run rows: submit, stop, ask, as often as it takes (D14).
+"""Make the backend agree with the run rows: submit, stop and observe, as often as needed (D14).
 
-Level-triggered: events only wake it, the rows say what is wanted. One transaction per run, so one
-run's trouble is its own.
+Level-triggered: events only wake it, the rows hold the desired state. One transaction per run,
+so a failing run does not affect others.
 """
 
 from collections.abc import Callable

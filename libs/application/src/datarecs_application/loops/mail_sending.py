@@ -1,7 +1,7 @@
-"""The loop that sends mail: take a due one, say it to the relay, record the answer.
+"""The loop that sends mail: take a due one, send it to the relay, record the reply.
 
 One instance per connection to the relay, each on its own thread; they share the relay's health, so
-that a relay that is down is left alone by all of them.
+all of them pause while the relay is down.
 """
 
 import threading
@@ -48,27 +48,55 @@ POLL = timedelta(seconds=1)
 AFTER_FAILURE = timedelta(seconds=1)
 LEASED, SAID, RECORDED = "mail_leased", "mail_said", "mail_recorded"
 
+_ROUNDING_S = 1e-6
+"""Sums of seconds are floats: a wait below this is none."""
 _RELAY_TROUBLE = frozenset({ReplyClass.TRANSPORT, ReplyClass.CONFIGURATION})
 
 
 @dataclass(slots=True)
 class RelayHealth:
-    """How the relay fares, shared by the loops of one process. Safe between threads."""
+    """How the relay fares and how fast it is used, shared by the loops of one process.
+
+    Safe between threads.
+    """
 
     clock: Clock
+    rate: float | None = None
+    """Mails per second, with at most one second's worth at once; None: as fast as they come."""
     _faults: int = field(default=0, init=False)
     _rest_until: float = field(default=0.0, init=False)
+    _paid_until: float = field(default=0.0, init=False)
+    """The theoretical arrival time of the rate (GCRA)."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
+    def take_turn(self) -> timedelta:
+        """Take the next mail's place in the rate; zero, or how long there is none to take."""
+        if self.rate is None:
+            return timedelta()
+        interval = 1 / self.rate
+        with self._lock:
+            now = self.clock.monotonic()
+            early = self._paid_until - max(0.0, 1 - interval) - now
+            if early > _ROUNDING_S:
+                return timedelta(seconds=early)
+            self._paid_until = max(self._paid_until, now) + interval
+            return timedelta()
+
+    def return_turn(self) -> None:
+        """Give a place back that no mail has used."""
+        if self.rate is not None:
+            with self._lock:
+                self._paid_until -= 1 / self.rate
+
     def rest(self) -> timedelta:
-        """How long the relay is still left alone; zero when it may be asked."""
+        """How long sending still pauses; zero when the relay may be used."""
         with self._lock:
             return timedelta(seconds=max(0.0, self._rest_until - self.clock.monotonic()))
 
     def failed(self, why: ReplyClass) -> timedelta:
         """A fault of the relay; returns the pause that follows, longer with each fault in a row.
 
-        Faults that several loops meet at once count as one.
+        Faults in several loops at the same time count as one.
         """
         with self._lock:
             now = self.clock.monotonic()
@@ -80,7 +108,7 @@ class RelayHealth:
             return pause
 
     def worked(self) -> None:
-        """The relay answered a mail, whatever it said about it."""
+        """The relay replied to a mail, with any result."""
         with self._lock:
             self._faults = 0
 
@@ -104,15 +132,16 @@ class MailSending:
     tracing: Tracing = UNTRACED
 
     def run(self, stop: Wake) -> None:
-        """Send until `stop`; the mail that is being said is finished first."""
+        """Send until `stop`; the mail in progress is finished first."""
         while not stop.is_set():
             rest = self.health.rest()
             self.metrics.gauge("mail_transport_paused", 1 if rest else 0)
-            if rest:
-                self.clock.wait(rest, until=stop)
+            if pause := rest or self.health.take_turn():
+                self.clock.wait(pause, until=stop)
                 continue
             try:
                 if not self.turn():
+                    self.health.return_turn()
                     self.wake.clear()
                     self.clock.wait(POLL, until=self.wake)
             except DatarecsError as cause:
@@ -136,7 +165,7 @@ class MailSending:
         except Exception as cause:
             if isinstance(cause, DatarecsError) and cause.retryable:
                 raise
-            # Looked at again every 30 s, so it leaves when the cause is gone, or expires.
+            # Checked again every 30 s, so it is sent when the cause is removed, or expires.
             log.exception("mail_not_sendable", delivery_id=str(delivery_id))
             return
         self.signals.reached(LEASED)
@@ -163,9 +192,9 @@ class MailSending:
             self._ended(mail, leased)
 
     def _recorded(self, leased: LeasedMail, fact: Fact, attempt: MailAttempt) -> Mail | None:
-        """Write the answer down; while the lease lives a busy database is asked again.
+        """Record the reply; while the lease lives, a busy database is tried again.
 
-        Else a mail that was accepted would be unknown, and said twice.
+        Otherwise an accepted mail would be unknown and sent twice.
         """
         deadline = self.clock.monotonic() + LEASE_TTL.total_seconds() / 2
         while True:
@@ -236,6 +265,8 @@ class MailSending:
         if not mail.is_terminal:
             return
         self.metrics.count("emails_total", outcome=mail.state.lower())
+        if mail.state is MailState.SKIPPED:
+            self.metrics.count("mail_skipped_total", reason=str(mail.reason))
         if mail.state is MailState.SENT and leased is not None:
             seconds = leased.finalised_age.total_seconds()
             self.metrics.observe("mail_finalised_to_accepted_seconds", seconds)

@@ -1,4 +1,4 @@
-"""One piece of housekeeping at an interval, such as making tomorrow's partitions."""
+"""One maintenance task at an interval, such as making tomorrow's partitions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

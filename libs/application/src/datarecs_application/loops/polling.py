@@ -1,7 +1,7 @@
 """The rhythm that database loops share: work while there is some, else wait for a wake-up.
 
-A hint wakes the loop, a poll is the truth. A store that is away is waited for with a growing pause;
-anything else that escapes a step is a defect and ends the process, which is restarted.
+A hint wakes the loop, a poll is authoritative. The loop waits for an unavailable store with a
+growing pause; any other exception of a step is a defect and ends the process, which is restarted.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ LONGEST_PAUSE = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """How a loop waits. `wake` is set by a notification; `idle` is the poll behind it."""
+    """How a loop waits. `wake` is set by a notification; `idle` is the interval of polls."""
 
     clock: Clock
     wake: Wake
     idle: timedelta = timedelta(seconds=1)
 
     def repeat(self, step: Callable[[], int], stop: Wake, *, loop: str) -> None:
-        """Call `step` until `stop`; it says how many items it worked on, 0 means wait.
+        """Call `step` until `stop`; it returns the number of items it processed, 0 means wait.
 
         The process sets `wake` together with `stop`, so a waiting loop ends at once.
         """

@@ -1,6 +1,6 @@
-"""Take back leases that ran out: the run's next attempt, or its end (spec run-lifecycle 7, 12-13).
+"""Reclaim expired leases: the run's next attempt, or its end (spec run-lifecycle 7, 12-13).
 
-Database time judges; a worker's clock has no say.
+Database time decides; a worker's clock is not used.
 """
 
 from collections.abc import Callable

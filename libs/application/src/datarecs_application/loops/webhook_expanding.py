@@ -1,6 +1,6 @@
 """The loop that expands actions: tenants with open ones, one chunk of each in a transaction.
 
-A poll, not a consumer: the row is the truth, so nothing is lost with a process or a wake-up.
+A poll, not a consumer: the row is authoritative, so a lost process or wake-up loses nothing.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -10,7 +10,7 @@ import structlog
 
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.ports.outside import Clock, Metrics, Wake
-from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_application.ports.state import Transaction, UnitOfWork, WorkFinder
 from datarecs_application.webhook_actions import Expanding
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.values import TenantId
@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 POLL = timedelta(milliseconds=500)
 AFTER_FAILURE = timedelta(seconds=1)
+OPEN_AT_ONCE = 100
+"""Open actions of a tenant among which one is expanded."""
 EXPANDED = "webhook_action_expanded"
 
 
@@ -61,7 +63,7 @@ class WebhookExpanding:
         return any(expanded)
 
     def _expand_safely(self, tenant: TenantId) -> bool:
-        """A tenant whose actions cannot be handled is that tenant's problem."""
+        """A tenant with actions that cannot be handled does not affect other tenants."""
         try:
             return self._expand_next(tenant)
         except Exception as cause:
@@ -72,11 +74,20 @@ class WebhookExpanding:
 
     def _expand_next(self, tenant: TenantId) -> bool:
         with self.unit_of_work.begin(tenant) as tx:
-            after = [self.expanding.expand(tx, one) for one in tx.webhook_actions.open(1)]
-        for action in after:
-            _log_closed(action)
-            self.signals.reached(EXPANDED)
-        return bool(after)
+            action = self._first_moved(tx)
+        if action is None:
+            return False
+        _log_closed(action)
+        self.signals.reached(EXPANDED)
+        return True
+
+    def _first_moved(self, tx: Transaction) -> WebhookAction | None:
+        """One chunk of the oldest action that does not wait for room at its endpoint."""
+        for action in tx.webhook_actions.open(OPEN_AT_ONCE):
+            after = self.expanding.expand(tx, action)
+            if after is not action:
+                return after
+        return None
 
 
 def _log_closed(action: WebhookAction) -> None:

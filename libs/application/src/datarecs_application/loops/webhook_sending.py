@@ -1,6 +1,6 @@
 """The loop that sends webhooks: claim endpoints, lease, start attempts, record their ends.
 
-Attempts run side by side in the client, so one slow receiver holds its own slots and nothing else;
+Attempts run in parallel in the client, so one slow receiver holds its own slots and nothing else;
 the loop itself never waits on a receiver.
 """
 
@@ -16,6 +16,7 @@ from datarecs_application.ports.delivery import Ticket, WebhookClient, WebhookRe
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.webhook_consent import ConsentAnswer, ConsentRequest, record_answer
+from datarecs_application.webhook_draining import release_endpoint
 from datarecs_application.webhook_requests import Prepared, RequestMaker
 from datarecs_application.webhooks import (
     EndedAttempt,
@@ -36,9 +37,9 @@ log = structlog.get_logger()
 
 POLL = timedelta(milliseconds=200)
 IDLE_POLL = timedelta(milliseconds=500)
-"""Between two claims while nothing is under way."""
+"""Between two claims while no attempt is running."""
 DRAIN = timedelta(seconds=30)
-"""An attempt is bounded by 30 s, so after that nothing is under way."""
+"""An attempt takes at most 30 s, so after that no attempt is running."""
 ENDPOINTS_AT_ONCE = 20
 AFTER_FAILURE = timedelta(seconds=1)
 SHOWN_BODY_BYTES = 10_240
@@ -77,7 +78,7 @@ class WebhookSending:
         return "webhook_sending"
 
     def run(self, stop: Wake) -> None:
-        """Send until `stop`, then let what is under way end and record it."""
+        """Send until `stop`, then wait for running attempts and record them."""
         while not stop.is_set():
             try:
                 self.turn()
@@ -262,10 +263,16 @@ class WebhookSending:
         return is_suspect
 
     def _show_status(self, tenant: TenantId, endpoint: ResourceUid, settled: Settled) -> None:
-        """After the commit and by itself: deliveries never wait for a resource's row."""
+        """After the commit and separately: deliveries never wait for a resource's row.
+
+        An endpoint that is being deleted and has nothing open is removed here.
+        """
         if settled.status_moved:
             with self.unit_of_work.begin(tenant, feed=1) as tx:
                 show_status(tx, endpoint, specs=self.leasing.specs)
+        if settled.is_drained:
+            with self.unit_of_work.begin(tenant, feed=1) as tx:
+                release_endpoint(tx, endpoint)
 
     def _count(self, settled: Settled) -> None:
         for delivery in settled.closed:

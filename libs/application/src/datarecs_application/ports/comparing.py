@@ -1,7 +1,7 @@
 """Sources and engines: what reads a customer's data, and what compares it.
 
-A connector pins, describes and delivers rows; the planner decides what is read. An engine obeys a
-StagePlan and returns numbers; `datarecs_core.comparison.results.verdict` decides what they mean.
+A connector pins, describes and delivers rows; the planner decides what is read. An engine executes
+a StagePlan and returns numbers; `datarecs_core.comparison.results.verdict` decides what they mean.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,21 +16,21 @@ from datarecs_core.jobs.definition import Source
 
 
 class HeldPin(Protocol):
-    """A pin together with what keeps it readable, for instance an open transaction."""
+    """A pin and the resource that keeps it readable, for instance an open transaction."""
 
     @property
     def pin(self) -> Pin:
-        """What to read. Hashes of files are still being made; `check` knows them."""
+        """What to read. Hashes of files may be incomplete; `check` returns them."""
 
     def check(self) -> Pin:
-        """The pin as the proof tells it; waits for what is not known yet.
+        """The pin as in the proof; waits for missing parts.
 
         Raises SnapshotLostError when the source can no longer be read at the pin: for files, when
         one of them is gone or has another size or etag.
         """
 
     def close(self) -> None:
-        """Let go; safe to repeat."""
+        """Release the pin; safe to repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class Connector(Protocol):
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         """Rows as plain values, one per column of `scan.columns`, in any order.
 
-        The values are those that `values.translating.canonical` takes; what has no canonical form
-        comes as `Invalid`. Meant for the oracle: at most 100,000 rows are used.
+        The values are those that `values.translating.canonical` takes; a value without canonical
+        form is `Invalid`. Meant for the oracle: at most 100,000 rows are used.
         """
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """Bring the rows into a local directory as Parquet; returns the scan with `extract` set.
+        """Write the rows into a local directory as Parquet; returns the scan with `extract` set.
 
-        Files get unique names and only those named in the answer count; the pin is checked again
+        Files get unique names and only those named in the result count; the pin is checked again
         afterwards. A file source that engines read by themselves returns the scan as it is.
         """
 
@@ -102,7 +102,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """How an engine would go about a stage."""
+    """How an engine would execute a stage."""
 
     stage: str
     text: str
@@ -110,9 +110,9 @@ class Explanation:
 
 
 class Engine(Protocol):
-    """Obeys plans, for one run: it keeps the differing groups of stages that others scope to.
+    """Executes plans, for one run: it stores the differing groups of stages that scopes use.
 
-    The stages of a plan come in order, each once, and again with every look at what differed then;
+    The stages of a plan come in order, each once, and again with every recheck;
     nothing is decided here that a verdict depends on. Raises run errors of the DR3 family
     (OVERFLOW, DUPLICATE_KEYS, NULL_KEYS, EMPTY_SOURCE, CLOSURE_FAILED, SPILL_EXHAUSTED, …).
     """
@@ -123,8 +123,8 @@ class Engine(Protocol):
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
         """Keys of the groups that differed in a stage that has run, as canonical text.
 
-        None for more than `most` keys, and where one of them has no canonical form: whoever asks
-        reads all rows instead.
+        None for more than `most` keys, and where one of them has no canonical form: the caller
+        then reads all rows.
         """
 
     def explain(self, plan: StagePlan) -> Explanation: ...

@@ -1,7 +1,7 @@
-"""Webhooks and mail: their queues inside a transaction, and the two ways out of the house.
+"""Webhooks and mail: their queues inside a transaction, and the two ways out of the platform.
 
 Queues live and are locked with the rest of a tenant's rows; the client and the mailer work outside
-any transaction and give bad answers back as values.
+any transaction and return bad responses as values.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class WebhookAttempt:
     finished_at: datetime | None = None
     outcome: Outcome | None = None
     phases: Mapping[str, int] = field(default_factory=dict)
-    """Milliseconds of dns, connect, tls, first_byte, total, as far as it came."""
+    """Milliseconds of dns, connect, tls, first_byte, total, up to the last phase reached."""
     url: str = ""
     """As delivered, query values masked; scheme, host and port alone where the URL is a secret."""
     request_headers: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class WebhookAttempt:
     truncated: bool = False
     error: str = ""
     address_class: str | None = None
-    """Why the address was refused; the address itself stands in the operator's log alone."""
+    """Why the address was refused; the address itself is only in the operator's log."""
 
 
 class Deliveries(Protocol):
@@ -83,14 +83,17 @@ class Deliveries(Protocol):
 
     def save_state(self, state: EndpointState) -> None: ...
 
-    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
-        """Let the sending loop look at these now; their rows are locked already."""
+    def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
+        """Let the sending loop check these now; their rows are locked already.
+
+        Counts `added` more pending deliveries of each.
+        """
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
         """Lock deliveries in the order of their keys; unknown ones are left out."""
 
     def due(self, endpoint: ResourceUid, limit: int, *, tests_only: bool = False) -> list[Delivery]:
-        """Lock pending ones whose time has come, by priority and then the oldest first."""
+        """Lock due pending ones, by priority and then the oldest first."""
 
     def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         """Lock those to be decided without sending: lease run out, or `expires_at` passed."""
@@ -127,7 +130,7 @@ class Deliveries(Protocol):
     def stored(
         self, since: datetime, until: datetime, *, after: Position | None, limit: int
     ) -> list[tuple[Position, Message]]:
-        """Events that came in within [since, until), by key, behind `after`; without their data."""
+        """Events received within [since, until), by key, after `after`; without their data."""
 
     def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
         """Those of these events that have a successful or waiting delivery to the endpoint."""
@@ -199,7 +202,7 @@ class MailAttempt:
     started_at: datetime
     finished_at: datetime | None = None
     phase: str = "OPEN"
-    """How far it came."""
+    """The last phase it reached."""
     reply: Reply | None = None
     error: str = ""
     relay: str = ""
@@ -255,7 +258,7 @@ class Mails(Protocol):
     def opened_since(self, since: datetime, recipient_key: str | None = None) -> int:
         """How many mails were first leased since then, to a recipient or at all.
 
-        With a recipient, whoever counts the same waits until this transaction ends.
+        With a recipient, other transactions that count the same wait until this one ends.
         """
 
     def page(self, where: MailFilter, limit: int) -> list[Mail]:
@@ -268,7 +271,7 @@ class Suppression(NamedTuple):
     recipient_key: str
     reason: str
     reply: str
-    """What the relay said."""
+    """The reply of the relay."""
     created_at: datetime
 
 
@@ -323,7 +326,7 @@ class Ticket(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingWebhook:
-    """One request, complete: nothing is looked up while it is under way."""
+    """One request, complete: nothing is looked up while it runs."""
 
     ticket: Ticket
     method: str = "POST"
@@ -351,9 +354,9 @@ class WebhookReport:
 
 
 class WebhookClient(Protocol):
-    """Starts attempts side by side and gives their ends back; a bad answer is never an exception.
+    """Starts attempts in parallel and returns their ends; a bad response is never an exception.
 
-    Dials checked addresses alone, follows nothing, trusts no environment.
+    Connects only to checked addresses, follows no redirect, uses no environment variable.
     """
 
     def start(self, request: OutgoingWebhook) -> None:
@@ -367,7 +370,7 @@ class WebhookClient(Protocol):
         """Started and not yet returned by `ended`."""
 
     def close(self) -> None:
-        """Cut what is under way; it ends unreported."""
+        """Abort running attempts; their ends are not reported."""
 
 
 class MailRenderer(Protocol):
@@ -386,7 +389,7 @@ class OutgoingMail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReplied:
-    """The relay answered: the end of one SMTP transaction, good or bad."""
+    """The relay replied: the end of one SMTP transaction, good or bad."""
 
     reply: Reply
     tls_version: str = ""
@@ -394,7 +397,7 @@ class RelayReplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayLost:
-    """The relay did not answer, or could not be trusted."""
+    """The relay did not reply, or could not be trusted."""
 
     reason: str
 
@@ -406,7 +409,7 @@ class SmtpUtf8Missing:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """`may_send_data` said no: the lease is gone, and DATA was never said."""
+    """`may_send_data` returned False: the lease is lost, and DATA was not sent."""
 
 
 SendOutcome = RelayReplied | RelayLost | SmtpUtf8Missing | Withheld

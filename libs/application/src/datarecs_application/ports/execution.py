@@ -1,4 +1,4 @@
-"""Execution backends: asked as often as needed, each answer a value."""
+"""Execution backends: called as often as needed, each result is a value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ Observation = Pending | Running | Ended | Gone
 
 
 class Launcher(Protocol):
-    """Idempotent by `run.execution_name`; every call may be repeated for ever."""
+    """Idempotent by `run.execution_name`; every call is safe to repeat."""
 
     def ensure_running(self, tx: Transaction, run: Run) -> Accepted | Rejected | Unavailable:
         """The backend `queue` submits inside the caller's transaction."""
@@ -60,4 +60,4 @@ class Launcher(Protocol):
     def ensure_stopped(self, tx: Transaction, run: Run) -> Gone | Stopping | Unavailable: ...
 
     def observe(self, tx: Transaction, runs: Sequence[Run]) -> Mapping[str, Observation]:
-        """By execution name; a name the backend does not know is Gone."""
+        """By execution name; an unknown name is Gone."""

@@ -1,7 +1,7 @@
 """Run events of all tenants in commit order: what live views and watchers read.
 
-Apart from `state`, because a reader of the feed is in no transaction of anybody's: what it is shown
-has been committed by others, and the order is that of their commits.
+Separate from `state`, because a reader of the feed is outside all transactions: it reads what
+others have committed, in the order of their commits.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events a reader wants; empty means any."""
+    """Which events a reader gets; empty means any."""
 
     types: frozenset[str] = frozenset()
     """Wire types with prefix, or names of synthesised facts."""
@@ -37,10 +37,10 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedBatch:
-    """Numbers read from the feed, and how far back it may still be held up."""
+    """Numbers read from the feed, and how far back older transactions may still delay it."""
 
     entries: tuple[tuple[TenantId, int], ...]
-    """(tenant, rv) in commit order. Nothing below the last of them can appear any more."""
+    """(tenant, rv) in commit order. No lower number can appear later."""
     ended: int
     """Every transaction numbered below this one has ended, and is in the feed if it committed."""
     begun: int
@@ -51,8 +51,8 @@ class ChangeFeed(Protocol):
     """Run events after a cursor in commit order: it skips no slower writer, and waits for it.
 
     Numbers are drawn in the order of transaction ids, and an event is shown when every older
-    transaction has ended: who waits for one that was announced reads again until `ended` has come
-    to the `begun` of then.
+    transaction has ended. A reader that waits for an announced event reads again until `ended`
+    reaches the `begun` of that time.
     """
 
     def head(self) -> int:
@@ -70,8 +70,8 @@ class ChangeFeed(Protocol):
         """
 
     def is_expired(self, tenant: TenantId, after: int, *, age: timedelta) -> bool:
-        """Whether a reader who has seen all up to `after` may have missed what is older than `age`.
+        """Whether a reader that has read up to `after` may have missed events older than `age`.
 
-        Judged by the tenant's events around the cursor, since numbers have no times: True as
-        well where those before it are gone, and for a number that has not been shown yet.
+        Judged by the tenant's events around the cursor, since numbers have no times: also True
+        where the events before it are deleted, and for a number that is not visible yet.
         """

@@ -1,6 +1,6 @@
-"""API keys as they are stored: who answers for one, what it may, with which other key it was made.
+"""API keys as they are stored: owner, permissions, and the key that created each.
 
-Apart from `state`, which is long.
+Separate from `state`, which is long.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from datarecs_core.values import TenantId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A stored API key; the secret itself is not kept."""
+    """A stored API key; the secret itself is not stored."""
 
     key_id: str
     """The 12 characters after `drk_`."""
     tenant_id: TenantId
     name: str
     owner: str
-    """The person or program that answers for it; a key made with a key has the same owner."""
+    """The responsible person or program; a key created with a key has the same owner."""
     secret_sha256: bytes
     permissions: frozenset[str]
     created_at: datetime

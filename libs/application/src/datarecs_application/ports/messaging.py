@@ -1,4 +1,4 @@
-"""The event log: what a consumer and a producer of Kafka are to us, and nothing more."""
+"""The event log: the parts of a Kafka consumer and producer that the platform uses."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Unreadable:
 
 
 class LogConsumer(Protocol):
-    """A member of one group. Offsets are next-to-read; nothing is committed by itself."""
+    """A member of one group. Offsets are next-to-read; nothing is committed automatically."""
 
     def poll(
         self, timeout: timedelta, *, max_records: int
@@ -61,7 +61,7 @@ class LogConsumer(Protocol):
     def begin_offset(self, partition: Partition) -> int: ...
 
     def end_offset(self, partition: Partition) -> int:
-        """One past the last record that a reader of committed records can see now."""
+        """One past the last record that a reader of committed records can read now."""
 
     def close(self) -> None: ...
 
@@ -76,14 +76,14 @@ class LogProducer(Protocol):
         headers: Sequence[tuple[str, bytes]],
         partition: int | None = None,
     ) -> "Ack":
-        """Hand over one record; raises LogUnavailableError when it cannot even be queued."""
+        """Queue one record; raises LogUnavailableError when it cannot even be queued."""
 
     def close(self) -> None: ...
 
 
 class Ack(Protocol):
     def done(self) -> bool:
-        """The outcome is known; `wait` gives it at once."""
+        """The outcome is known; `wait` returns it at once."""
 
     def wait(self, timeout: timedelta) -> "SendOutcome":
         """The outcome; a NotSent that is not permanent when none is known in time."""
@@ -133,8 +133,8 @@ class EventArchive(Protocol):
     def unheard(self, group: str, topic: str, types: Collection[str]) -> Iterator[LogRecord]:
         """Sent events of these types without a mark of the group, in the order of the outbox.
 
-        `partition` is -1 and `offset` the position in the outbox. Marks are looked at while it
-        goes on, so a second pass gives only what is still missing.
+        `partition` is -1 and `offset` the position in the outbox. Marks are read
+        during the pass, so a second pass returns only what is still missing.
 
         Raises StoreUnavailableError, StoreBusyError: begin again.
         """

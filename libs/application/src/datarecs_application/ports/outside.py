@@ -1,4 +1,4 @@
-"""Clock, ids, metrics, secrets and blobs: the small outside things every process needs."""
+"""Clock, ids, metrics, secrets and blobs: the small ports that every process needs."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

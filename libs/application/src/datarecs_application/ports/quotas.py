@@ -1,6 +1,6 @@
-"""Exact counts of what a tenant has, so that a quota holds however many ask at once.
+"""Exact counts of what a tenant has, so that a quota holds under concurrent requests.
 
-Apart from `state`, which is long.
+Separate from `state`, which is long.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class WaitingRuns:
 class Quotas(Protocol):
     """Counts of the transaction's tenant.
 
-    From the first count to its end, the transaction keeps every other one of the tenant from
-    counting. Count before the audit is written, which locks as well.
+    From the first count to its end, the transaction blocks the counts of other transactions of
+    the tenant. Count before the audit entry is written, which locks as well.
     """
 
     def waiting_runs(self, job_id: JobId) -> WaitingRuns: ...

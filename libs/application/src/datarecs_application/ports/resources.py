@@ -1,6 +1,6 @@
 """State of declared objects: their rows, their change feed, and who uses them.
 
-Apart from `state`, which joins all ports of a transaction.
+Separate from `state`, which joins all ports of a transaction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,20 +36,20 @@ class Resources(Protocol):
         """Compare-and-set on rv; False when another write came first."""
 
     def remove(self, resource: Resource, *, expected_rv: int) -> bool:
-        """Delete the row; the change record keeps the last body as a tombstone."""
+        """Delete the row; the change record stores the last body as a tombstone."""
 
     def record_change(
         self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
     ) -> None:
         """Append to the change feed under `resource.rv`.
 
-        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which keeps the body.
+        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which stores the body.
         """
 
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
-        """Keep these objects from being deleted until the transaction ends.
+        """Protect these objects from deletion until the transaction ends.
 
-        Waits for a deletion under way; a name that nothing has is passed over.
+        Waits for a running deletion; a name without an object is ignored.
         """
 
     def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:

@@ -71,7 +71,7 @@ class Runs(Protocol):
 
 
 class RunTimers(Protocol):
-    """Due rows that produce a fact for a run when their time comes; one per (run, reason)."""
+    """Rows that produce a fact for a run when they are due; one per (run, reason)."""
 
     def put(self, run_id: RunId, reason: str, due_at: datetime) -> None:
         """Insert or move."""
@@ -80,7 +80,7 @@ class RunTimers(Protocol):
         """Remove these, or all of the run when none is named."""
 
     def due(self, run_id: RunId, reason: str) -> bool:
-        """Whether the timer still stands and its time has come, by database time."""
+        """Whether the timer still exists and is due, by database time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +107,16 @@ class RunLeases(Protocol):
         """Locks the lease row."""
 
     def is_current(self, run_id: RunId, lease_epoch: int) -> bool:
-        """Lock the lease and compare epochs. An expired lease nobody reclaimed still counts."""
+        """Lock the lease and compare epochs. An expired, unreclaimed lease still counts."""
 
     def end(self, run_id: RunId) -> None:
         """Remove the lease: the run has ended or will not start. Safe to repeat."""
 
     def end_current(self, run_id: RunId, lease_epoch: int) -> bool:
-        """`is_current` and `end` in one step; False when it is another's, and nothing changed."""
+        """`is_current` and `end` in one step; False when another worker holds it."""
 
     def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
-        """Give the run back to the queue and raise the epoch, so that its old holder is fenced.
+        """Return the run to the queue and raise the epoch, so that its old holder is fenced.
 
         `consume=False` (a drain) takes back the attempt and counts `releases` instead.
         """
@@ -142,7 +142,8 @@ class Outbox(Protocol):
         platform events, HISTORY for infrastructure and progress), the live feed is notified once a
         transaction. `ids` fixes the ids, one per event; else they come from the Ids port.
 
-        Raises EventEncodeError for an event that breaks its own schema: the transaction must fail.
+        Raises EventEncodeError for an event that does not match its schema: the transaction must
+        fail.
         """
 
 
@@ -158,7 +159,7 @@ class Inbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:
-    """What a POST answered under an Idempotency-Key, to be given again."""
+    """The response of a POST with an Idempotency-Key, for repetitions."""
 
     status: int
     headers: Mapping[str, str]
@@ -184,7 +185,7 @@ class IdempotencyKeys(Protocol):
         """
 
     def store(self, *, principal: str, route: str, key: str, answer: StoredAnswer) -> None:
-        """Keep the answer; call once, in the transaction of the effect."""
+        """Store the response; call once, in the transaction of the effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,17 +229,17 @@ class SealedSecrets(Protocol):
         """(key_id, sealed) that have not expired, newest first."""
 
     def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
-        """Those that `live` returns, without their values; for who may not read them."""
+        """Those that `live` returns, without their values; for callers that may not read them."""
 
     def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
-        """Let a value be live until then."""
+        """Set the time until which a value is live."""
 
     def erase(self, resource_uid: ResourceUid) -> None:
         """Remove every value of the resource; safe to repeat."""
 
 
 class Transaction(Protocol):
-    """What a use case sees between begin and commit. Reads and writes one tenant alone."""
+    """What a use case uses between begin and commit. Reads and writes only one tenant."""
 
     @property
     def tenant_id(self) -> TenantId: ...
@@ -299,8 +300,8 @@ class UnitOfWork(Protocol):
         """One transaction: commit when the block ends, roll back when it raises.
 
         Args:
-            tenant: whose rows are visible and writable; from a principal or a row, never a body.
-            feed: how many feed numbers to draw before anything else; 0 when no feed is written.
+            tenant: its rows are visible and writable; from a principal or a row, never a body.
+            feed: the feed numbers to reserve before anything else; 0 when no feed is written.
             read_only: REPEATABLE READ READ ONLY.
 
         Raises:
@@ -332,23 +333,23 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """Answer of a heartbeat for one lease."""
+    """Result of a heartbeat for one lease."""
 
     current: bool
     """False: the epoch is stale; stop the child, write nothing."""
     stop: bool
-    """The row wishes STOP: cancel requested, or the deadline timer fired."""
+    """The desired state of the row is STOP: cancel requested, or the deadline timer fired."""
 
 
 class WorkFinder(Protocol):
-    """Work looked up across tenants, by the closed list of definer functions (security 5).
+    """Due work of all tenants, by the closed list of definer functions (security 5).
 
     Each call commits by itself and returns ids and numbers only; the work follows in one
     transaction per tenant.
     """
 
     def claim_runs(self, limit: int) -> list[tuple[TenantId, RunId]]:
-        """Runs whose `next_reconcile_at` is due; it is moved by 30 s."""
+        """Runs with a due `next_reconcile_at`, which moves by 30 s."""
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         """Runs with a due timer and its reason, held for 30 s."""
@@ -360,13 +361,13 @@ class WorkFinder(Protocol):
         """Take the most urgent leasable run: epoch + 1, attempt + 1, QUEUED becomes RUNNING."""
 
     def renew(self, held: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
-        """Extend leases whose epoch is current, one statement per tenant; own connection."""
+        """Extend leases with a current epoch, one statement per tenant; separate connection."""
 
     def claim_deliveries(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-        """Endpoints that are to be looked at; the next look is moved by 5 s."""
+        """Endpoints to check; the time of the next check moves by 5 s."""
 
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
-        """Mails whose `due_at` has come, oldest first; it is moved by 30 s."""
+        """Mails with a due `due_at`, oldest first; it moves by 30 s."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""
@@ -375,7 +376,7 @@ class WorkFinder(Protocol):
         """A stored key by its public id, before a tenant is known; revoked and expired included."""
 
     def resolve_session(self, sha256: bytes) -> TenantId | None:
-        """Whose socket ticket has this hash, before a tenant is known; expired included."""
+        """The holder of the socket ticket with this hash, without a tenant; expired included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,14 +395,14 @@ class OutboxReader(Protocol):
     """The relay's view of the outbox: all tenants, by shard, selection never by a cursor."""
 
     def hold_shards(self, owner: str, *, ttl: timedelta) -> Mapping[int, int]:
-        """Renew own shards and take free ones, fairly over live owners: shard -> epoch."""
+        """Renew the owner's shards and take free ones, fairly over live owners: shard -> epoch."""
 
     def release_shards(self, owner: str) -> None: ...
 
     def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
-        """Rows neither sent nor parked: of each shard so many at most, by position.
+        """Rows neither sent nor parked: a maximum per shard, by position.
 
-        All shards in one question, since most of them have nothing most of the time.
+        All shards in one query, since most of them are empty most of the time.
         """
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
@@ -442,7 +443,7 @@ class Queries(Protocol):
     def run(self, tenant: TenantId, run_id: RunId) -> Run | None: ...
 
     def runs_with_prefix(self, tenant: TenantId, prefix: str) -> list[RunId]:
-        """At most two ids that start with the text: enough to know whether it is unique."""
+        """At most two ids that start with the text: enough to decide whether it is unique."""
 
     def run_events(
         self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
@@ -454,10 +455,10 @@ class Queries(Protocol):
     def news(
         self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
     ) -> list[list[HistoryEntry]]:
-        """`run_events` of many followers in one question, in their order.
+        """`run_events` of many followers in one query, in their order.
 
         Args:
-            tenant: whose runs they are.
+            tenant: owner of the runs.
             seen: of each follower its run, and the number of the last entry it has seen.
             limit: entries for each follower.
         """

@@ -1,8 +1,8 @@
 """The child process of a worker: started, fed and watched from outside the work (D15).
 
-Its own module because two very different things stand behind it: a process group with Spark inside,
-and a script in tests. What the child says is data from the hostile side: it is capped and parsed
-before anybody sees it, and a child that breaks the frame format is killed.
+A separate module because it has two very different implementations: a process group with Spark
+inside, and a script in tests. Frames of the child are untrusted data: their size is limited, they
+are parsed before any use, and a child that breaks the frame format is killed.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class ChildEnd:
     exit_code: int | None = None
     """0 file written, 70 internal error, 75 stopped on request (run-lifecycle 10)."""
     signal: int | None = None
-    """Number of the signal that ended it, whoever sent it."""
+    """Number of the signal that ended it, from any sender."""
     killed_by_us: bool = False
-    """`terminate` or `kill` was called, or a broken frame made us kill it."""
+    """`terminate` or `kill` was called, or it was killed after a broken frame."""
     oom_kill: bool = False
     """The kernel's count of out-of-memory kills rose while the child lived."""
     broken_frame: str | None = None
@@ -37,7 +37,7 @@ class ChildProcess(Protocol):
     """
 
     def start(self, plan: bytes) -> None:
-        """Start the program in its own process group and hand it its first frame.
+        """Start the program in a separate process group and send it the first frame.
 
         Args:
             plan: a JSON document in UTF-8, of any length.
@@ -47,16 +47,16 @@ class ChildProcess(Protocol):
         """
 
     def send(self, frame: bytes) -> bool:
-        """Hand a further JSON document to the child; False when it no longer listens.
+        """Send another JSON document to the child; False when it no longer reads.
 
         Returns before the child has read it; a child that does not read never blocks the caller.
         """
 
     def frames(self, timeout: timedelta) -> Mapping[str, object] | None:
-        """The next frame the child sent, in order; None after the timeout or when none will come.
+        """The next frame of the child, in order; None after the timeout or at the end.
 
-        Frames sent before the child ended are still given after it ended. Reading goes on by
-        itself, so a caller that is slow never blocks the child.
+        Frames sent before the child ended are still returned after it ended. Reading continues in
+        the background, so a caller that is slow never blocks the child.
         """
 
     def terminate(self) -> None:

@@ -1,6 +1,6 @@
 """Tickets for sockets: a browser cannot send an Authorization header with a WebSocket.
 
-Apart from `state`, which is long; a ticket carries a principal from one request to the next.
+Separate from `state`, which is long; a ticket carries a principal from one request to the next.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketTicket:
-    """Lets one WebSocket in, once, as the holder of a key. The ticket itself is not kept."""
+    """Admits one WebSocket, once, as the holder of a key. The ticket itself is not stored."""
 
     ticket_sha256: bytes
     key_id: str
-    """The key that asked for it, by its public id; it must be good when the ticket is used."""
+    """The key that requested it, by its public id; it must be valid when the ticket is used."""
     expires_at: datetime
 
 
@@ -22,7 +22,7 @@ class SocketTickets(Protocol):
     """The rows of `ws_ticket`, inside a tenant."""
 
     def add(self, ticket: SocketTicket) -> None:
-        """Keep a new ticket; the tenant's expired ones go."""
+        """Store a new ticket and delete the tenant's expired ones."""
 
     def take(self, ticket_sha256: bytes) -> SocketTicket | None:
         """Remove the ticket and return it; None when it is unknown, used or expired.

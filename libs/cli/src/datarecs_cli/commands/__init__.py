@@ -1,1 +1,1 @@
-"""One module per group of sub-commands; `main` imports the one that is asked for, and no other."""
+"""One module per group of sub-commands; `main` imports only the module of the command that runs."""

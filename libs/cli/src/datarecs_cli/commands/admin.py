@@ -1,7 +1,7 @@
-"""`datarecs admin`: what an operator does to database and broker, and nobody else may.
+"""`datarecs admin`: operators change the database and the broker.
 
 Addresses come from the settings (`DATARECS_DATABASE__URL`, `DATARECS_KAFKA__…`, or their `_FILE`
-forms); without them the platform of `--data-dir` on this machine is meant.
+forms); without them the commands change the platform of `--data-dir` on this machine.
 """
 
 from pathlib import Path
@@ -26,14 +26,18 @@ from datarecs_runtime.environment import process_environment
 if TYPE_CHECKING:
     from datarecs_kafka.access import BrokerAccess
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="For operators.")
-topics = typer.Typer(rich_markup_mode=None, help="Topics, principals and access rules.")
-tenant = typer.Typer(rich_markup_mode=None, help="Tenants.")
-outbox = typer.Typer(rich_markup_mode=None, help="Events on their way to the broker.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Manage the database, topics, consumers and tenants, as an operator.",
+)
+topics = typer.Typer(rich_markup_mode=None, help="Apply topics, principals and access rules.")
+tenant = typer.Typer(rich_markup_mode=None, help="Create tenants and their admin keys.")
+outbox = typer.Typer(rich_markup_mode=None, help="Send parked events again.")
 consumer = typer.Typer(
     rich_markup_mode=None,
-    help="Readers of events outside the platform. A topic carries every tenant's events, and so "
-    "does a consumer read them: for operators, not for tenants.",
+    help="Manage logins that read events outside the platform. A topic carries the events of all "
+    "tenants, so a consumer reads the events of all tenants.",
 )
 app.add_typer(topics, name="topics")
 app.add_typer(consumer, name="consumer")
@@ -46,10 +50,14 @@ def bootstrap_db(
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     passwords_dir: Annotated[
-        Path | None, typer.Option(help="one file per role; default the data directory's secrets")
+        Path | None,
+        typer.Option(help="folder for one password file per role; default DATA_DIR/secrets"),
     ] = None,
 ) -> ExitCode:
-    """Make the database and its roles; DATARECS_DATABASE__URL is an administrator's. Repeatable."""
+    """Create the database and its roles.
+
+    DATARECS_DATABASE__URL must be the URL of an administrator. You can repeat the command.
+    """
     layout = layout_of(data_dir)
     url = _setting("DATARECS_DATABASE__URL") or _local_superuser(layout)
     folder = passwords_dir or layout.secrets
@@ -63,9 +71,12 @@ def bootstrap_db(
 
 @app.command("migrate")
 def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
-    """Bring the schema to this release; of two at once one waits. Repeatable."""
-    provisioning.migrate(_migration_url(layout_of(data_dir)))
-    current().say("the schema is at this release's head")
+    """Migrate the schema to this release.
+
+    You can repeat the command. If two migrations start at the same time, one waits for the other.
+    """
+    provisioning.migrate(migration_url(layout_of(data_dir)))
+    current().say("the schema is at the version of this release")
     return ExitCode.DONE
 
 
@@ -73,11 +84,18 @@ def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
 def topics_apply(
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what differs")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the changes, change nothing")
+    ] = False,
 ) -> ExitCode:
-    """Make topics, principals and access rules agree with the catalogue. Repeatable."""
+    """Apply topics, principals and access rules.
+
+    The event catalogue defines them; the command changes the broker to match it.
+
+    You can repeat the command.
+    """
     layout = layout_of(data_dir)
-    login, local = _broker(layout)
+    login, local = broker_login(layout)
     if dry_run:
         changes = provisioning.topic_differences(login, local=local)
     else:
@@ -91,7 +109,7 @@ def topics_apply(
     return ExitCode.DONE
 
 
-ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="of its principal")]
+ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="name of its principal")]
 
 
 @consumer.command("create")
@@ -99,13 +117,13 @@ def consumer_create(
     name: ConsumerName,
     *,
     topics: Annotated[
-        list[str], typer.Option(metavar="TOPIC,…", help="event topics that it may read")
+        list[str], typer.Option(metavar="TOPIC,…", help="event topics that the consumer may read")
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
-    """Make a login that reads these topics, of every tenant; its secret is printed once.
+    """Create a login that reads topics.
 
-    Example: datarecs admin consumer create lake --topics datarecs.run.platform
+    It reads the events of all tenants in these topics. Its secret is printed once.
     """
     invocation, access = current(), _administrator(layout_of(data_dir))
     wanted = [part.strip() for one in topics for part in one.split(",") if part.strip()]
@@ -115,26 +133,26 @@ def consumer_create(
         print_json("admin", {**members, "group_prefix": made.group_prefix})
         return ExitCode.DONE
     invocation.say(f"{made.name} may read {', '.join(made.topics)}: events of every tenant")
-    invocation.say(f"its groups begin with {made.group_prefix}  its secret is shown this once")
+    invocation.say(f"its groups begin with {made.group_prefix}; its secret is shown only once")
     print(secret)
     return ExitCode.DONE
 
 
 @consumer.command("list")
 def consumer_list(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
-    """List consumers and the topics that they may read, e.g. with -o json."""
+    """List consumers and the topics that they may read."""
     consumers = provisioning.list_consumers(_administrator(layout_of(data_dir)))
     rows = [{"name": one.name, "topics": ", ".join(one.topics)} for one in consumers]
     columns = [Column(title="NAME", member="name"), Column(title="TOPICS", member="topics")]
     print_list("admin", columns, rows, current())
     if not rows:
-        current().say("no consumers; make one with: datarecs admin consumer create NAME")
+        current().say("no consumers; create one with: datarecs admin consumer create NAME")
     return ExitCode.DONE
 
 
 @consumer.command("delete")
 def consumer_delete(name: ConsumerName, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
-    """Take a consumer's login and rights away, e.g. datarecs admin consumer delete lake."""
+    """Delete a consumer's login and access rules."""
     provisioning.delete_consumer(_administrator(layout_of(data_dir)), name)
     print(f"consumer/{name} deleted")
     return ExitCode.DONE
@@ -142,32 +160,37 @@ def consumer_delete(name: ConsumerName, *, data_dir: DataDir = DEFAULT_DATA_DIR)
 
 @tenant.command("create")
 def tenant_create(
-    name: Annotated[str, typer.Argument(help="of the new tenant")],
+    name: Annotated[str, typer.Argument(help="name of the new tenant")],
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
-    """Make a tenant; its first API key is printed once, alone on stdout."""
-    tenant_id, api_key = provisioning.create_tenant(_migration_url(layout_of(data_dir)), name)
-    current().say(f"tenant {name} is {tenant_id}; its key is shown this once")
+    """Create a tenant and its first API key.
+
+    The key is printed once, alone on stdout.
+    """
+    tenant_id, api_key = provisioning.create_tenant(migration_url(layout_of(data_dir)), name)
+    current().say(f"tenant {name} has the id {tenant_id}; its key is shown only once")
     print(api_key)
     return ExitCode.DONE
 
 
 @tenant.command("new-key")
 def tenant_new_key(
-    name: Annotated[str, typer.Argument(help="of the tenant")],
+    name: Annotated[str, typer.Argument(help="name of the tenant")],
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
-    """Make another admin key of a tenant, when the last one expires or is lost.
+    """Create another admin key of a tenant.
 
-    The key is printed once, alone on stdout: datarecs admin tenant new-key default
+    Use it when the last admin key has expired or is lost. The key is printed once, alone on stdout.
     """
     try:
-        _, api_key = provisioning.new_admin_key(_migration_url(layout_of(data_dir)), name)
+        _, api_key = provisioning.new_admin_key(migration_url(layout_of(data_dir)), name)
     except LookupError as unknown:
-        raise UsageFault(f"{unknown}; datarecs admin tenant create makes one") from unknown
-    current().say(f"a new admin key of tenant {name}; it is shown this once")
+        raise UsageFault(
+            f"{unknown}; create it with: datarecs admin tenant create NAME"
+        ) from unknown
+    current().say(f"new admin key of tenant {name}; it is shown only once")
     print(api_key)
     return ExitCode.DONE
 
@@ -175,21 +198,29 @@ def tenant_new_key(
 @outbox.command("unpark")
 def outbox_unpark(
     events: Annotated[
-        list[UUID] | None, typer.Argument(help="ids of events; all parked ones without")
+        list[UUID] | None, typer.Argument(help="ids of events; without ids all parked events")
     ] = None,
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say which are parked")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="list parked events, send nothing")
+    ] = False,
 ) -> ExitCode:
-    """Hand parked events to the relay again, after the topic's limit was repaired. Repeatable."""
-    url = _relay_url(layout_of(data_dir))
+    """Send parked events again.
+
+    First correct the limit of the topic. You can repeat the command.
+    """
+    url = relay_url(layout_of(data_dir))
+    from datarecs_reports.figures import counted
+
     parked = provisioning.parked_events(url, events or ())
     for one in parked:
         print(f"{one.event_id}  {one.type}  {one.last_error}")
     if dry_run:
-        current().say(f"{len(parked)} parked; nothing changed")
+        current().say(f"{counted(len(parked), 'parked event')}; nothing changed")
     else:
-        current().say(f"{provisioning.unpark(url, events or ())} handed to the relay again")
+        unparked = provisioning.unpark(url, events or ())
+        current().say(f"{counted(unparked, 'event')} will be sent again")
     return ExitCode.DONE
 
 
@@ -202,7 +233,7 @@ def _setting(name: str) -> str | None:
 def _local_port(layout: Layout, name: str, instead: str) -> int:
     state = load(layout.state_file)
     if name not in state.parts:
-        raise UsageFault(f"no {name} runs at {layout.root}; set {instead}, or start `datarecs up`")
+        raise UsageFault(f"no {name} runs at {layout.root}; set {instead}, or run: datarecs up")
     return state.ports[name]
 
 
@@ -212,15 +243,15 @@ def _local_superuser(layout: Layout) -> str:
     return superuser_url(port=port, password=password, database=DATABASE)
 
 
-def _migration_url(layout: Layout) -> str:
+def migration_url(layout: Layout) -> str:
     url = _setting("DATARECS_DATABASE__URL")
     if url is not None:
         return url
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
 
 
-def _relay_url(layout: Layout) -> str:
-    """The relay's own login, which alone may change what was sent."""
+def relay_url(layout: Layout) -> str:
+    """The login of the relay, the only one that may change sent events."""
     url = _setting("DATARECS_DATABASE__RELAY__URL")
     if url is not None:
         return url
@@ -229,21 +260,11 @@ def _relay_url(layout: Layout) -> str:
 
 
 def _administrator(layout: Layout) -> "BrokerAccess":
-    """The administrator's way to the broker, with the security that the settings name."""
-    from datarecs_kafka.access import BrokerAccess
-
-    login, is_local = _broker(layout)
-    otherwise = "SASL_PLAINTEXT" if is_local else "SASL_SSL"
-    return BrokerAccess(
-        bootstrap=login.bootstrap,
-        username=login.username,
-        password=login.password,
-        security=_setting("DATARECS_KAFKA__SECURITY") or otherwise,
-        ca_file=_setting("DATARECS_KAFKA__CA_FILE"),
-    )
+    """The administrator's access to the broker, with the security of the settings."""
+    return broker_login(layout)[0].access()
 
 
-def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
+def broker_login(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
     """The administrator's login, and whether it is the single local node."""
     bootstrap = _setting("DATARECS_KAFKA__BOOTSTRAP")
     if bootstrap is None:
@@ -257,5 +278,7 @@ def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
         bootstrap=bootstrap,
         username=_setting("DATARECS_KAFKA__USERNAME") or kafka.ADMIN,
         password=_setting("DATARECS_KAFKA__PASSWORD") or "",
+        security=_setting("DATARECS_KAFKA__SECURITY") or "SASL_SSL",
+        ca_file=_setting("DATARECS_KAFKA__CA_FILE"),
     )
     return login, _setting("DATARECS_PROFILE") == "local"

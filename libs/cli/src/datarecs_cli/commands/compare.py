@@ -1,4 +1,4 @@
-"""`datarecs compare`: files, or a job file, compared on this machine without a server."""
+"""`datarecs compare`: compares files, or the sources of a job file, without a server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,19 +26,24 @@ ENGINES = "auto, spark or reference"
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="FILE | SOURCE SOURCE…", help="a job, or files; first = reference"),
+    typer.Argument(
+        metavar="FILE | SOURCE SOURCE…", help="a job file, or files; the first is the reference"
+    ),
 ]
-Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help="columns that name a row")]
+Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help="columns of the key")]
 Limits = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN[=LIMIT]", help="amount=0.01, qty=1%, at=PT1S; else equal"),
+    typer.Option(
+        metavar="COLUMN[=LIMIT]", help="a measure, such as amount=0.01, qty=1% or at=PT1S"
+    ),
 ]
 LeftOut = Annotated[
     list[str] | None,
-    typer.Option("--except", metavar="A,B", help="columns not to compare, without --measure"),
+    typer.Option("--except", metavar="A,B", help="columns to leave out, if --measure is not used"),
 ]
 Parameters = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
 ]
 
 
@@ -55,7 +60,7 @@ def compare(
     engine: Annotated[str, typer.Option(help=ENGINES)] = "auto",
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="instead of the job's execution.memory, such as 4GiB"),
+        typer.Option(metavar="SIZE", help="such as 4GiB, instead of the job's execution.memory"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="folder for run.json, report.html and differences")
@@ -64,10 +69,7 @@ def compare(
         Path | None, typer.Option(help="also write the verdict as JUnit XML, for pipelines")
     ] = None,
 ) -> ExitCode:
-    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored.
-
-    Ctrl-C ends with 130, SIGTERM with 143.
-    """
+    """Compare files, or the sources of a job file, on this machine without a server."""
     from datarecs_cli.screen import Screen
     from datarecs_runtime.environment import process_environment
 
@@ -84,7 +86,7 @@ def compare(
 
 
 class _After(NamedTuple):
-    """What follows a comparison."""
+    """Write the reports and print the result after a comparison."""
 
     junit: Path | None
     gate: Gate | None
@@ -138,7 +140,7 @@ def _compared(  # noqa: PLR0917  the command's flags
 
 
 def show_refusal(refused: "JobRefusedError") -> ExitCode:
-    """As `validate` shows the faults of a file."""
+    """Print the faults of a file as `validate` does."""
     from datarecs_cli.declared_files import print_findings
 
     print_findings([refused.file], current())
@@ -146,7 +148,7 @@ def show_refusal(refused: "JobRefusedError") -> ExitCode:
 
 
 def _ended_early(ended: KeyboardInterrupt, reporter: "TerminalReporter") -> ExitCode:
-    """Say that there is no verdict."""
+    """Print that there is no verdict."""
     is_terminated = isinstance(ended, TerminatedError)
     reporter.print_line(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
     return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
@@ -159,7 +161,7 @@ def flags_of(
     left_out: list[str] | None,
     param: list[str] | None,
 ) -> "Flags":
-    """What was typed about the question, of this command and of `plan`."""
+    """The flags of `compare` and `plan` that declare the comparison."""
     from datarecs_cli.local.question import Flags
 
     return Flags(
@@ -179,7 +181,7 @@ def _save_junit(document: Mapping[str, object], target: Path) -> None:
 
 
 def _errored(job: str, error: DatarecsError, junit: Path | None) -> None:
-    """A comparison that failed is an error of the pipeline's tests, never none of them."""
+    """Write JUnit XML in which a failed comparison is an error, never an empty list of tests."""
     from datarecs_application.child_frames import failure_words
     from datarecs_cli.local.faults import QuestionRefusedError
     from datarecs_cli.saving import save
@@ -198,8 +200,8 @@ def _memory_bytes(text: str) -> int:
     if size is None or not LEAST_MEMORY <= size <= MOST_MEMORY:
         allowed = f"{size_text(LEAST_MEMORY)} to {size_text(MOST_MEMORY)}"
         raise UsageFault(
-            f"--memory {text}: a size from {allowed} is needed, such as 4GiB; with less, Java and "
-            "the join do not fit beside each other"
+            f"--memory {text}: write a size from {allowed}, such as 4GiB; less is not enough for "
+            "Java and the join"
         )
     return size
 
@@ -210,18 +212,18 @@ def _engine(name: str) -> "EngineChoice":
     try:
         return EngineChoice(name)
     except ValueError:
-        raise UsageFault(f"--engine {name}: known are {ENGINES}") from None
+        raise UsageFault(f"--engine {name}: unknown engine; known: {ENGINES}") from None
 
 
 def _columns(values: list[str] | None) -> tuple[str, ...]:
-    """Names between commas; the flag may be repeated."""
+    """Names separated by commas; the flag may be repeated."""
     names = [name.strip() for value in values or () for name in value.split(",")]
     return tuple(name for name in names if name)
 
 
 def _refuse_unknown_form(invocation: Invocation) -> None:
     if invocation.output not in _FORMS:
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command")
 
 
 def _print(

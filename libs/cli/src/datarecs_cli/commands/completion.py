@@ -1,7 +1,7 @@
-"""`datarecs completion`: what a shell offers behind Tab.
+"""`datarecs completion`: the words that a shell offers on Tab.
 
-The script asks this command for the words that may follow, so that it never falls behind a release.
-Names that only a server knows are not offered: Tab waits for no network.
+The script calls this command for the words that may follow, so it fits every release. Names that
+are stored on a server are not offered: Tab makes no network request.
 """
 
 from enum import StrEnum
@@ -63,12 +63,12 @@ Register-ArgumentCompleter -Native -CommandName datarecs -ScriptBlock {
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="the shell to complete in")],
+    shell: Annotated[Shell, typer.Argument(help="name of the shell")],
     before: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     *,
     words: Annotated[bool, typer.Option("--words", hidden=True)] = False,
 ) -> ExitCode:
-    """Print the completion script of a shell; source it, or save it where the shell looks."""
+    """Print the completion script of a shell; source it, or save it where the shell loads it."""
     if not words:
         print(SCRIPTS[shell], end="")
         return ExitCode.DONE

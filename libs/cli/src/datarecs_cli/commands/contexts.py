@@ -1,6 +1,6 @@
-"""`datarecs login`, `logout`, `whoami`: which server and key the other commands use.
+"""`datarecs login`, `logout`, `whoami`: the server and key that the other commands use.
 
-A key is read from stdin alone: a flag would stand in the shell's history and in the process list.
+A key is read only from stdin: a flag would appear in the shell's history and the process list.
 """
 
 import sys
@@ -25,8 +25,9 @@ _WHO = (
 def login() -> ExitCode:
     """Store the key of a server for later commands; the key is read from stdin.
 
-    --server names the server, --context the name to store it under (default: its host). The key is
-    checked before it is stored in ~/.config/datarecs/credentials.toml, which only you may read.
+    --server is the address of the server, --context the name under which the key is stored
+    (default: the host). The key is checked and then stored in
+    ~/.config/datarecs/credentials.toml, which only you can read.
     """
     from datarecs_cli.client import Api
     from datarecs_cli.config import access_for
@@ -34,7 +35,7 @@ def login() -> ExitCode:
 
     invocation = current()
     if invocation.server is None:
-        raise UsageFault("login needs --server, such as --server https://datarecs.example.com")
+        raise UsageFault("login: name the server, such as --server https://datarecs.example.com")
     access = access_for(invocation.server, _key(no_input=invocation.no_input))
     with Api(access, limit_s=invocation.timeout_s) as api:
         who = api.get("whoami")
@@ -50,22 +51,22 @@ def login() -> ExitCode:
 def logout() -> ExitCode:
     """Remove a context and its key from your credentials file; the key itself stays valid.
 
-    End the key with: datarecs key revoke KEY
+    To revoke the key: datarecs key revoke KEY
     """
     from datarecs_cli.contexts import remove_context
 
     invocation = current()
     if invocation.context is None:
-        raise UsageFault("logout needs --context NAME; see: datarecs config path")
+        raise UsageFault("logout: --context NAME is missing; see: datarecs config path")
     path = remove_context(Path.home(), invocation.context)
     if path is None:
-        raise UsageFault(f"no context is called {invocation.context!r} in your credentials file")
+        raise UsageFault(f"no context {invocation.context!r} in your credentials file")
     invocation.say(f"removed context {invocation.context} from {path}")
     return ExitCode.DONE
 
 
 def whoami() -> ExitCode:
-    """Show whose key is used, on which server, and what it may do."""
+    """Show the current server, the principal of the key, and its permissions."""
     from datarecs_cli.client import connect
 
     invocation = current()

@@ -1,4 +1,4 @@
-"""`datarecs demo`: the whole platform on one small question, from nothing to a verdict."""
+"""`datarecs demo`: starts the whole platform and runs one small job twice."""
 
 import platform as machine
 import signal
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 
 STAY_UP = "DEMO_KEEP"
 FOLDER = "demo"
-"""Below the folder where the user stands, which is the platform's project."""
+"""Below the current folder, which is the platform's project."""
 
 
 def demo(
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="of the API; else 8080 or the next free")
+        int | None,
+        typer.Option(min=1, max=65_535, help="API port; default 8080 or the next free one"),
     ] = None,
     stay_up: Annotated[
         bool | None,
-        typer.Option("--keep/--no-keep", help="stay up afterwards; default on a terminal"),
+        typer.Option("--keep/--no-keep", help="keep the platform running; default on a terminal"),
     ] = None,
 ) -> ExitCode:
-    """Start the platform, compare two books that differ, correct one, compare again."""
+    """Start the platform, compare two books that differ, correct one and compare again."""
     from datarecs_cli.commands.version import release
     from datarecs_cli.stack.layout import layout_of
     from datarecs_cli.stack.options import Options, Report
@@ -69,7 +70,7 @@ def _stays(flag: bool | None, setting: str | None) -> bool:  # noqa: FBT001  wha
 
 
 class _Performance:
-    """The steps on a second thread: parts of the platform belong to the thread that starts them."""
+    """Runs the steps on a second thread; the main thread starts and stops the platform's parts."""
 
     def __init__(
         self, platform: "Platform", act: Callable[[], "Played"], invocation: Invocation
@@ -156,7 +157,7 @@ def _show(line: str) -> None:
 
 
 def _show_nothing(_line: str) -> None:
-    """Stdout belongs to the data."""
+    """Print to stderr, because stdout is for data."""
 
 
 def _done(text: str, seconds: float) -> None:

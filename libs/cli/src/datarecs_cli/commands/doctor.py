@@ -1,13 +1,16 @@
-"""`datarecs doctor`: the sources of a job opened step by step, each with what was seen and a fix.
+"""`datarecs doctor`: checks the sources of a job, the platform or its mail, step by step.
 
-The steps are those of the connectors, which `plan --check-connections` takes as well. The first
-step that fails ends the steps of its source, and the next source is tried.
+Each step has a result and a fix. The steps of a source are those of its connector, as in
+`plan --check-connections`. The first failed step ends the steps of its source, then the next source
+is opened.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import UsageFault, current
 from datarecs_cli.output import Column, print_list
@@ -30,16 +33,81 @@ _COLUMNS = (
 
 
 def doctor(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="a job file; - for stdin")],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="a job file; - for stdin; with --mail a received mail"),
+    ] = None,
     *,
     param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
     ] = None,
+    platform: Annotated[
+        bool, typer.Option("--platform", help="machine, database, broker and parts instead")
+    ] = False,
+    mail: Annotated[
+        bool, typer.Option("--mail", help="mail settings, relay and a received mail instead")
+    ] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
     """Open every source of a job step by step: address, login, privileges, table or files.
 
     Sources are opened from this machine with your rights. No value of a source is shown.
+    With --platform or --mail the installation is checked instead; nothing is changed or sent.
     """
+    invocation = current()
+    if platform and mail:
+        raise UsageFault("choose one of --platform and --mail")
+    if platform:
+        if file is not None:
+            raise UsageFault(f"--platform takes no file: {file}")
+        rows = _platform_rows(data_dir)
+    elif mail:
+        rows = _mail_rows(file)
+    elif file is None:
+        raise UsageFault("name a job file, or --platform, or --mail")
+    else:
+        return _check_job(file, param)
+    print_list("doctor", _COLUMNS, rows, invocation)
+    return _ended(rows)
+
+
+def _platform_rows(data_dir: Path) -> "list[Json]":
+    from datarecs_cli.check_steps import check_rows
+    from datarecs_cli.platform_check import platform_steps
+    from datarecs_cli.stack.layout import layout_of
+
+    return list(check_rows(platform_steps(layout_of(data_dir))))
+
+
+def _mail_rows(file: str | None) -> "list[Json]":
+    """With a received mail alone the settings may be those of another machine."""
+    from datarecs_cli.check_steps import check_rows
+    from datarecs_cli.mail_check import MailSettings, mail_steps
+    from datarecs_core.errors.process import SettingsError
+    from datarecs_runtime.settings import load
+
+    received = None if file is None else Path(file)
+    if received is not None and not received.is_file():
+        raise UsageFault(f"{file}: there is no such file; save the source of a received mail")
+    try:
+        settings = load(MailSettings)
+    except SettingsError:
+        if received is None:
+            raise
+        settings = None
+    return list(check_rows(mail_steps(settings, received)))
+
+
+def _ended(rows: "list[Json]") -> ExitCode:
+    from datarecs_reports.figures import counted
+
+    failures = [row for row in rows if row["state"] == "fail"]
+    current().say(f"{counted(len(rows), 'step')}, {len(failures)} failed")
+    return ExitCode.ERRORED if failures else ExitCode.DONE
+
+
+def _check_job(file: str, param: list[str] | None) -> ExitCode:
     from datarecs_cli.commands.compare import flags_of
     from datarecs_cli.local.question import prepare_question
     from datarecs_runtime.clock import SystemClock
@@ -47,15 +115,13 @@ def doctor(
     invocation = current()
     flags = flags_of([file], None, None, None, param)
     if not flags.is_job:
-        raise UsageFault(f"{file}: doctor takes a job file in .yaml, .yml or .json")
+        raise UsageFault(f"{file}: doctor needs a job file that ends in .yaml, .yml or .json")
     question = prepare_question(flags, now=SystemClock().now(), invocation=invocation)
     if question is None:
         return ExitCode.USAGE
     rows = list(_rows(question))
     print_list("doctor", _COLUMNS, rows, invocation)
-    failed = [row for row in rows if row["state"] == "fail"]
-    invocation.say(f"{len(rows)} steps, {len(failed)} failed")
-    return ExitCode.ERRORED if failed else ExitCode.DONE
+    return _ended(rows)
 
 
 def _rows(question: "PreparedQuestion") -> "Iterator[Json]":
@@ -87,7 +153,7 @@ def _row(step: "ProbeStep") -> "Json":
 
 
 def _fix(code: str | None) -> str | None:
-    """The remedy of the catalogue."""
+    """The fix of the error catalogue."""
     from datarecs_cli.commands.errors import catalogue
 
     known = (one for one in catalogue().values() if one.name == code)

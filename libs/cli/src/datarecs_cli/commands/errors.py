@@ -1,4 +1,4 @@
-"""`datarecs errors`: the catalogue of error codes, for people and for programs."""
+"""`datarecs errors`: the catalogue of error codes, as text or JSON."""
 
 import json
 from importlib import import_module
@@ -10,10 +10,18 @@ import typer
 
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
+from datarecs_cli.output import Column, print_list
 from datarecs_core import errors as families
 from datarecs_core.errors.base import ErrorCode
 
 SCHEMA = "datarecs.cli.errors/1"
+_COLUMNS = (
+    Column(title="CODE", member="docs_id"),
+    Column(title="NAME", member="name"),
+    Column(title="MEANING", member="meaning"),
+    Column(title="CAUSES", member="causes"),
+    Column(title="REMEDY", member="remedy"),
+)
 
 
 def catalogue() -> dict[str, ErrorCode]:
@@ -28,10 +36,10 @@ def catalogue() -> dict[str, ErrorCode]:
 
 def errors(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_COLUMN; all if none")
+        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_COLUMN; default all")
     ] = None,
 ) -> ExitCode:
-    """Say what an error code means, what causes it and what to do."""
+    """Show what an error code means, what causes it and what to do."""
     known = catalogue()
     if code is None:
         chosen = list(known.values())
@@ -39,9 +47,11 @@ def errors(
         wanted = code.upper()
         chosen = [one for one in known.values() if wanted in (one.docs_id, one.name)]
         if not chosen:
-            raise UsageFault(f"no error has the code {code}; `datarecs errors` lists all")
+            raise UsageFault(f"no error has the code {code}; list all with: datarecs errors")
     if current().output in (Output.JSON, Output.JSONL):
         print(json.dumps({"schema": SCHEMA, "errors": [_as_data(one) for one in chosen]}))
+    elif current().output not in (None, Output.TABLE, Output.TEXT):
+        print_list("errors", _COLUMNS, [_as_data(one) for one in chosen], current())
     elif code is None:
         print("\n".join(f"{one.docs_id}  {one.name:30} {one.entry.meaning}" for one in chosen))
     else:

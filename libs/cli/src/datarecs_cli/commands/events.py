@@ -1,4 +1,4 @@
-"""`datarecs events`: what a run told the world, as lines or as CloudEvents."""
+"""`datarecs events`: the events of a run, as lines or as CloudEvents."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +10,7 @@ from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 if TYPE_CHECKING:
     from datarecs_cli.client import Json
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Events of runs.")
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Print the events of a run.")
 RunOption = Annotated[
     str, typer.Option("--run", metavar="RUN", help="id, its first 8 characters, @latest:JOB")
 ]
@@ -22,11 +22,11 @@ def tail(
     run: RunOption,
     *,
     kind: Annotated[
-        str | None, typer.Option("--type", help="only these, such as run.stage.*")
+        str | None, typer.Option("--type", help="only events of these types, such as run.stage.*")
     ] = None,
-    after: Annotated[int, typer.Option(min=0, help="only events behind this number")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="only events after this number")] = 0,
 ) -> ExitCode:
-    """Print a run's events from its beginning, then live, until it ends; -o jsonl CloudEvents."""
+    """Print all events of a run and follow it until it ends. -o jsonl prints CloudEvents."""
     from datarecs_cli.client import connect
     from datarecs_cli.follow import Dropped, Happened, follow
     from datarecs_cli.run_names import run_named
@@ -39,12 +39,12 @@ def tail(
                 case Happened(entry=entry) if _is_wanted(str(entry["type"]), kind):
                     _print(entry, invocation)
                 case Dropped(reason=reason):
-                    invocation.say(f"connection lost ({reason}); going on")
+                    invocation.say(f"connection lost ({reason}); reconnecting")
     return ExitCode.DONE
 
 
 def _is_wanted(name: str, glob: str | None) -> bool:
-    """As in a webhook's filter, and `run.stage.*` stands for `reconciliation.run.stage.*`."""
+    """As in a webhook's filter; `run.stage.*` means `reconciliation.run.stage.*`."""
     from datarecs_core.webhooks.globs import glob_matches
 
     if glob is None:
@@ -63,11 +63,11 @@ def _print(entry: "Json", invocation: Invocation) -> None:
 
 @app.command("show")
 def show(
-    event: Annotated[str, typer.Argument(metavar="ID", help="of the event, or its number")],
+    event: Annotated[str, typer.Argument(metavar="ID", help="id of the event, or its number")],
     *,
     run: RunOption,
 ) -> ExitCode:
-    """Print one event of a run whole."""
+    """Print one event of a run completely."""
     from datarecs_cli.client import connect
     from datarecs_cli.event_lines import print_cloud_event
     from datarecs_cli.output import as_yaml

@@ -1,4 +1,4 @@
-"""`datarecs explain`: what differences have in common, or why one key differs."""
+"""`datarecs explain`: common causes of differences, or the values of one key."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,29 +21,31 @@ Meant = tuple["SealedStage", Iterable["Difference"], tuple["Key", ...]]
 
 def explain(
     run: Annotated[
-        str, typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder that `compare` wrote")
+        str,
+        typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder of results from `compare`"),
     ],
     key: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=VALUE", help="a key; a bare value where one column is the key"
+            metavar="NAME=VALUE",
+            help="the columns of a key; a value alone if the key has one column",
         ),
     ] = None,
     *,
-    stage: Annotated[str | None, typer.Option(help="of this stage alone")] = None,
+    stage: Annotated[str | None, typer.Option(help="only this stage")] = None,
 ) -> ExitCode:
-    """Likely causes by rule with evidence; with a key, its values before and after the rules."""
+    """Show likely causes of the differences; with a key, its values before and after the rules."""
     from datarecs_cli.evidence import stored_run
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command")
     if not Path(run).exists() and "/" not in run:
         return _of_server(run, key or [], stage)
     sealed, folder = stored_run(Path(run))
     stages = [each for each in sealed.stages if each.results and stage in (None, each.name)]
     if not stages:
-        raise UsageFault(f"--stage {stage}: the run executed no such stage")
+        raise UsageFault(f"--stage {stage}: the run did not execute this stage")
     _print_incomplete(sealed, stages)
     if key:
         rows = [(each, _rows(sealed, folder, each)) for each in stages]
@@ -53,7 +55,7 @@ def explain(
 
 
 def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
-    """A run of the server: the hints of its run.json, or a key among its largest differences."""
+    """Explain a run of the server by its hints, or a key among its largest differences."""
     from datarecs_cli.server_evidence import run_of_server
 
     server_run = run_of_server(name, with_rows=bool(key), stage=stage)
@@ -61,7 +63,7 @@ def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
         each for each in server_run.sealed.stages if each.results and stage in (None, each.name)
     ]
     if not stages:
-        raise UsageFault(f"--stage {stage}: the run executed no such stage")
+        raise UsageFault(f"--stage {stage}: the run did not execute this stage")
     _print_incomplete(server_run.sealed, stages)
     if not key:
         _print_hints([(each.name, server_run.hints(each.name)) for each in stages])
@@ -71,7 +73,7 @@ def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
 
 
 def _print_incomplete(run: "SealedRun", stages: "Sequence[SealedStage]") -> None:
-    """Say of which stages not all differences are stored, so not all are looked at."""
+    """Print the stages that store only some of their differences; only these are explained."""
     from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 
     names = {each.name for each in stages}
@@ -113,7 +115,7 @@ def _print_hints(stage_hints: StageHints) -> None:
             print(f"  such as  {' '.join(hint.examples)}")
             print(f"  declare  {cell(hint.declare)}" if hint.declare else f"  {NO_LINE}")
     if not any(hints for _, hints in stage_hints):
-        current().say("no pattern explains half of a measure's breaks, or there are fewer than 5")
+        current().say("no rule explains half of a measure's breaks, or a measure has fewer than 5")
 
 
 def _members(hint: "Hint") -> dict[str, object]:
@@ -147,7 +149,8 @@ def _print_key(
         print_json("explain", {"differences": [_difference(row) for _, row in differences]})
         return ExitCode.DONE
     for stage, row in differences:
-        print(f"{cell(stage.name)} {cell(row.measure)}: {row.difference_class}, {row.outcome}")
+        words = ", ".join(dict.fromkeys((f"{row.difference_class}", f"{row.outcome}")))
+        print(f"{cell(stage.name)} {cell(row.measure)}: {words}")
         for line in _lines(run, stage, row):
             print(f"  {line}")
     if not differences:
@@ -156,7 +159,7 @@ def _print_key(
 
 
 def _meant(run: "SealedRun", stage: "SealedStage", key: Sequence[str]) -> "tuple[Key, ...]":
-    """The stored keys that a typed one may be; none where the stage has other key columns."""
+    """The stored keys that a typed key can mean; none if the stage has other key columns."""
     from zoneinfo import ZoneInfo
 
     from datarecs_core.comparison.insight.key_lookup import KeyReading, zones_of
@@ -176,16 +179,18 @@ def _check_names(
             f"{stage.name}: {' '.join(f'{each.name}=…' for each in stage.dimensions) or 'no key'}"
             for stage in stages
         )
-        raise UsageFault(f"{' '.join(typed)} is no key of an executed stage; the keys are {known}")
+        raise UsageFault(
+            f"{' '.join(typed)} is not a key of an executed stage; the keys are {known}"
+        )
 
 
 def _without_difference(keys: "Sequence[Meant]", typed: Sequence[str], *, incomplete: bool) -> str:
-    """What it means that no difference of a key is stored: it does not say that there is one."""
+    """The message for a key without a stored difference; the key may be in no source at all."""
     from datarecs_cli.output import cell
 
     shown = " ".join(map(cell, typed))
     if incomplete:
-        return f"no difference of {shown} is among the largest that a server lists"
+        return f"no difference of {shown} is among the largest differences that the server lists"
     forms = {
         " ".join("NULL" if part is None else part for part in key)
         for _, _, meant in keys
@@ -194,13 +199,13 @@ def _without_difference(keys: "Sequence[Meant]", typed: Sequence[str], *, incomp
     }
     compared = f" (compared as {', '.join(map(cell, sorted(forms)))})" if forms else ""
     return (
-        f"no difference of {shown}{compared} is stored; a run stores differences alone, so this "
-        "does not say whether any source has the key"
+        f"no difference of {shown}{compared} is stored; a run stores only differences, so it is "
+        "unknown whether any source has the key"
     )
 
 
 def _key_of(dimensions: Sequence[str], parts: Sequence[str]) -> tuple[str, ...] | None:
-    """The typed key in the order of a stage's dimensions; None when it has others."""
+    """The typed key in the order of a stage's dimensions; None if it has other columns."""
     if len(dimensions) == len(parts) == 1 and not parts[0].startswith(f"{dimensions[0]}="):
         return (parts[0],)
     named = dict(part.partition("=")[::2] for part in parts)
@@ -218,7 +223,7 @@ def _lines(run: "SealedRun", stage: "SealedStage", row: "Difference") -> Iterato
     values, raw, deltas = dict(row.values), dict(row.raw_values), dict(row.deltas)
     yield presence_words(row.presence, run.sources)
     for source, written in row.raw_keys:
-        yield f"{cell(source)}  writes the key  {cell(written)}"
+        yield f"{cell(source)}  key as read  {cell(written)}"
     for source in run.sources:
         if source not in values:
             continue

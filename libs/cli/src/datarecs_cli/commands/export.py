@@ -1,4 +1,4 @@
-"""`datarecs export`: the differences of a run as a file for other programs."""
+"""`datarecs export`: writes the differences of a run to a file for other programs."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,8 @@ Rows = Iterable[Mapping[str, object]]
 
 def export(
     run: Annotated[
-        str, typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder that `compare` wrote")
+        str,
+        typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder of results from `compare`"),
     ],
     *,
     form: Annotated[str, typer.Option("--format", help=FORMS)] = "csv",
@@ -31,19 +32,19 @@ def export(
     only: Annotated[
         str | None, typer.Option(help="missing:SOURCE, outside:MEASURE, null or type")
     ] = None,
-    measure: Annotated[str | None, typer.Option(help="of this measure alone")] = None,
-    stage: Annotated[str | None, typer.Option(help="of this stage alone")] = None,
+    measure: Annotated[str | None, typer.Option(help="only this measure")] = None,
+    stage: Annotated[str | None, typer.Option(help="only this stage")] = None,
 ) -> ExitCode:
-    """Write every stored difference of a folder, or the largest 1,000 of a server's run."""
+    """Write all stored differences of a folder, or the largest 1,000 of a run of the server."""
     from datarecs_cli.exporting import ExportForm, TooManyForXlsxError
     from datarecs_cli.exporting import export as write
     from datarecs_reports.differences import DifferenceFilter
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command; see --format")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command; use --format")
     if form not in tuple(ExportForm):
-        raise UsageFault(f"--format {form}: known are {FORMS}")
+        raise UsageFault(f"--format {form}: unknown format; known: {FORMS}")
     target = out or Path(f"differences.{form}")
     where = DifferenceFilter(measure=measure, only=only)
     place = Path(run)
@@ -74,7 +75,7 @@ def _of_folder(
     run, folder = stored_run(place)
     stages = [each for each in run.stages if each.results and stage in (None, each.name)]
     if stage is not None and not stages:
-        raise UsageFault(f"--stage {stage}: the run executed no such stage")
+        raise UsageFault(f"--stage {stage}: the run did not execute this stage")
     names = {each.name for each in stages}
     for warning in run.warnings:
         if warning.code == BREAKS_TRUNCATED and warning.stage in names:
@@ -96,13 +97,13 @@ def _of_server(
         run_id = run_named(api, run)
         state = api.get("runs", run_id)
         if state.get("result") is None:
-            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
+            raise UsageFault(f"run {run_id} is {state['status']} and has no result")
         answer = api.get("runs", run_id, "mismatches", limit=str(MOST_OF_A_SERVER), **wanted)
         items = answer.get("items")
         rows = [row for row in items if isinstance(row, Mapping)] if isinstance(items, list) else []
         sources = source_names(api, state)
     if len(rows) == MOST_OF_A_SERVER:
-        invocation.say(f"the largest {MOST_OF_A_SERVER:,}, which is all that a server lists")
+        invocation.say(f"the largest {MOST_OF_A_SERVER:,}; a server lists no more")
     keys = (str(name) for row in rows for name in _key_of(row))
     return Layout(dimensions=tuple(dict.fromkeys(keys)), sources=tuple(sources)), rows
 

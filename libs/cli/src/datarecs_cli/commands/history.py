@@ -1,4 +1,4 @@
-"""`datarecs history JOB`: how the latest runs of a job ended, and since when it fails."""
+"""`datarecs history JOB`: the results of the latest runs, and the start of the mismatches."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,9 +25,9 @@ _COLUMNS = (
 def history(
     job: Annotated[str, typer.Argument(metavar="JOB", help="name of the job")],
     *,
-    last: Annotated[int, typer.Option("--last", min=1, max=1000, help="how many runs")] = 30,
+    last: Annotated[int, typer.Option("--last", min=1, max=1000, help="number of runs")] = 30,
 ) -> ExitCode:
-    """Show how the latest runs of a job ended, newest first, and since when it is UNMATCHED."""
+    """Show the results of a job's latest runs, newest first, and since when it is UNMATCHED."""
     from datarecs_cli.client import connect
     from datarecs_runtime.environment import process_environment
 
@@ -35,7 +35,7 @@ def history(
     with connect(invocation) as api:
         runs = list(api.pages("runs", limit=last, params={"job": job}))
         if not runs:
-            api.get("jobs", job)  # an unknown name is an error of its own
+            api.get("jobs", job)  # an unknown name raises an error
     rows = [_row(run) for run in runs]
     since = failing_since(rows)
     if invocation.is_json:

@@ -1,4 +1,4 @@
-"""`datarecs init`: a first job from two files or tables, to be read and corrected."""
+"""`datarecs init`: writes a first job for two files or tables, for a person to correct."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,28 +15,25 @@ if TYPE_CHECKING:
 
 def init(
     left: Annotated[
-        str, typer.Argument(metavar="A", help="file, folder, pattern or table; the reference")
+        str, typer.Argument(metavar="A", help="the reference: a file, folder, pattern or table")
     ],
-    right: Annotated[str, typer.Argument(metavar="B", help="what is compared with it")],
+    right: Annotated[
+        str, typer.Argument(metavar="B", help="the file, folder, pattern or table to compare")
+    ],
     *,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=B", help="columns that name a row, as they are called in A and B"),
+        typer.Option(metavar="A=B", help="columns of the key, with their names in A and B"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="file to write; A-vs-B.recon.yaml without it")
+        Path | None, typer.Option(help="file to write; default A-vs-B.recon.yaml")
     ] = None,
     connections: Annotated[
-        Path | None, typer.Option(help="file that declares connections; connections.yaml")
+        Path | None, typer.Option(help="file that declares connections; default connections.yaml")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace an existing file")] = False,
 ) -> ExitCode:
-    """Write a job for two files or tables, with a comment on every choice.
-
-    Examples: datarecs init trades.csv custodian.csv ·
-    datarecs init 'postgresql://ana@db.example.com/books?table=public.trades' custodian.csv ·
-    datarecs init pg-ledger:public.trades exports/ --key id=TradeRef
-    """
+    """Write a job for two files or tables, with a comment on every choice."""
     from datarecs_cli.declared_files import check_files, refuse_faults
     from datarecs_cli.inference.proposing import Request, propose
     from datarecs_cli.inference.writing import job_yaml
@@ -44,7 +41,7 @@ def init(
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command")
     if out is not None:
         _refuse_existing(out, force=force)
     request = Request(
@@ -64,16 +61,18 @@ def _refuse_existing(target: Path, *, force: bool) -> None:
     if target.is_dir():
         raise UsageFault(f"{target} is a folder; name a file with --out")
     if target.exists() and not force:
-        raise UsageFault(f"{target} exists; name another file with --out, or replace it by --force")
+        raise UsageFault(
+            f"{target} exists; name another file with --out, or replace it with --force"
+        )
 
 
 def _keys(written: list[str]) -> tuple[tuple[str, str], ...]:
-    """`id=TradeRef`, or `id` where both sides call it so; commas between several."""
+    """`id=TradeRef`, or `id` if both sources use this name; several are separated by commas."""
     pairs = []
     for each in ",".join(written).split(",") if written else []:
         one, equals, other = each.strip().partition("=")
         if not one or (equals and not other):
-            raise UsageFault(f"--key {each}: write NAME, or NAME=NAME of the other side")
+            raise UsageFault(f"--key {each}: write NAME, or NAME_IN_A=NAME_IN_B")
         pairs.append((one, other or one))
     return tuple(pairs)
 
@@ -110,7 +109,7 @@ def _members(proposal: "Proposal") -> dict[str, object]:
 
 
 def _decisions(proposal: "Proposal") -> Iterator[tuple[str, str]]:
-    """What was chosen, and why."""
+    """The choices with their reasons."""
     from datarecs_cli.inference.writing import key_words, pair_words, read_words
 
     for sample in proposal.samples:
@@ -126,4 +125,4 @@ def _decisions(proposal: "Proposal") -> Iterator[tuple[str, str]]:
         yield "measure", f"{each.pair.left.name} {tolerance}: {each.reason}"
     for sample, names in zip(proposal.samples, proposal.alone, strict=True):
         if names:
-            yield "left out", f"{', '.join(names)} of {sample.source.name}: no partner"
+            yield "left out", f"{', '.join(names)} of {sample.source.name}: no matching column"

@@ -1,4 +1,4 @@
-"""`datarecs judge`: what a finished run would have said under other tolerances."""
+"""`datarecs judge`: the verdict of a finished run under other tolerances."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from datarecs_core.comparison.results.results import MeasureResult
 
 Place = Annotated[
-    Path, typer.Argument(metavar="FOLDER|RUN.JSON", help="what `compare` wrote, with differences")
+    Path,
+    typer.Argument(metavar="FOLDER|RUN.JSON", help="a result folder of `compare`, or its run.json"),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="stages.S.measures.M.tolerances=0.05, 1%, PT1S or a list; .combine, .bound; "
-        "stages.S.compare_to, stages.S.accept.max_outside",
+        help="another value, such as stages.S.measures.M.tolerances=0.05, 1%, PT1S or a list; "
+        "also .combine, .bound, stages.S.compare_to, stages.S.accept.max_outside",
     ),
 ]
 
@@ -34,7 +35,7 @@ def judge(
         Gate | None, typer.Option(help="acceptance: the `accept` limits decide the exit code")
     ] = None,
 ) -> ExitCode:
-    """Judge stored differences again; the run never changes. Exit 0 matched, 1 unmatched."""
+    """Show the verdict of a result folder under other tolerances; the result does not change."""
     from datarecs_cli.evidence import DIFFERENCES, NoJsonError, evidence_at
     from datarecs_cli.what_if import JudgeRefusedError, changes
     from datarecs_core.comparison.insight.rejudging import NotRejudgeableError, rejudge
@@ -44,7 +45,7 @@ def judge(
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command")
     try:
         evidence = evidence_at(run)
     except NoJsonError as broken:
@@ -52,10 +53,10 @@ def judge(
     verified = verify_document(evidence.document)
     if verified.run is None or verified.findings:
         first = verified.findings[0].message
-        raise UsageFault(f"{run}: {first}; see all with: datarecs verify {run}")
+        raise UsageFault(f"{run}: {first}; list all findings with: datarecs verify {run}")
     folder = evidence.differences
     if folder is None:
-        raise UsageFault(f"{run}: no folder {DIFFERENCES} lies beside it")
+        raise UsageFault(f"{run}: the folder {DIFFERENCES} beside it is missing")
     try:
         again = rejudge(
             verified.run,
@@ -83,7 +84,7 @@ def _print(again: "RunAgain", invocation: Invocation) -> None:
             },
         )
         return
-    print(f"{_moved(was.verdict, again.verdict)}  judged again; the run stays as it is")
+    print(f"{_moved(was.verdict, again.verdict)}  judged again; the stored run does not change")
     if was.acceptance is not again.acceptance:
         print(f"  acceptance   {_moved(was.acceptance, again.acceptance)}")
     for stage in again.stages:
@@ -92,7 +93,7 @@ def _print(again: "RunAgain", invocation: Invocation) -> None:
 
 
 def _pairs(stage: "StageAgain") -> "list[tuple[MeasureResult, MeasureResult]]":
-    """Each measure as it was and as it would have been."""
+    """Each measure with its old and its new result."""
     was = stage.was.results
     return list(zip(was.all_measures if was else (), stage.results.all_measures, strict=True))
 
@@ -153,5 +154,5 @@ def _stage_lines(stage: "StageAgain") -> list[str]:
 
 
 def _moved(was: object, now: object) -> str:
-    """One word where nothing changed, both where something did."""
+    """The value if nothing changed, else both values."""
     return f"{now}" if was == now else f"{was} -> {now}"

@@ -1,4 +1,4 @@
-"""`datarecs key`: API keys, made, listed, revoked; a new one is shown once, alone on stdout."""
+"""`datarecs key`: creates, lists and revokes API keys; a new key is printed once, on stdout."""
 
 import re
 from typing import Annotated
@@ -8,7 +8,9 @@ import typer
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import UsageFault, current
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="API keys.")
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Create, list and revoke API keys."
+)
 _DAYS = re.compile(r"([1-9][0-9]{0,2})d?")
 MOST_DAYS = 366
 
@@ -16,16 +18,16 @@ MOST_DAYS = 366
 @app.command("create")
 def create(
     *,
-    name: Annotated[str, typer.Option(help="what it is for, such as ci")],
+    name: Annotated[str, typer.Option(help="name of the key, such as ci")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="permission such as run.trigger; default all of yours")
+        list[str] | None, typer.Option(help="a permission such as run.trigger; default all yours")
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="days it is good for, such as 30d; default 90d, at most as yours"),
+        typer.Option(help="lifetime such as 30d; default 90d, at most that of your key"),
     ] = None,
 ) -> ExitCode:
-    """Make a key with at most your scopes; the secret is printed once, alone on stdout."""
+    """Create a key with at most your permissions. It is printed once, alone on stdout."""
     from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 
@@ -41,23 +43,25 @@ def create(
         print_json("key", {"object": made})
     else:
         print(made["key"])
-    invocation.say(f"key {made['key_id']} expires {made['expires_at']}; it is shown this once")
+    invocation.say(f"key {made['key_id']} expires {made['expires_at']}; it is shown only once")
     return ExitCode.DONE
 
 
 def _days(text: str) -> int:
     match = _DAYS.fullmatch(text)
     if match is None or int(match[1]) > MOST_DAYS:
-        raise UsageFault(f"--expires {text}: 1d to {MOST_DAYS}d")
+        raise UsageFault(f"--expires {text}: write 1d to {MOST_DAYS}d")
     return int(match[1])
 
 
 @app.command("list")
 def list_keys(
     *,
-    everybody: Annotated[bool, typer.Option("--all", help="of everybody in the tenant")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="list the keys of all principals")
+    ] = False,
 ) -> ExitCode:
-    """List your key and the keys made with it: never their secrets."""
+    """List your key and the keys created with it, without their secrets."""
     from datarecs_cli.client import connect
     from datarecs_cli.output import Column, print_list
 
@@ -75,9 +79,11 @@ def list_keys(
 
 @app.command("revoke")
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="KEY", help="its id, as `key list` shows it")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="KEY", help="id of the key, as shown by `key list`")
+    ],
 ) -> ExitCode:
-    """End a key and every key made with it, within ten seconds everywhere."""
+    """Revoke a key and every key created with it. All servers refuse it within ten seconds."""
     from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 

@@ -1,4 +1,4 @@
-"""`datarecs notify`: what a rule would mail, when it is silent, and what became of mails."""
+"""`datarecs notify`: previews a rule's mails, mutes a rule, lists mails and sends them again."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,7 +27,11 @@ _MAILS = tuple(
         ("RELAY", "last_reply"),
     )
 )
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Mails about runs.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Preview, mute, list and resend mails about runs.",
+)
 
 
 class Part(StrEnum):
@@ -35,18 +39,21 @@ class Part(StrEnum):
     HTML = "html"
 
 
-@app.command("preview", epilog="Example: datarecs notify preview finance --run RUN --format html")
+@app.command("preview")
 def preview(
     rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
     *,
     run: Annotated[str, typer.Option(help="id of a finished run")],
-    namespace: Annotated[str, typer.Option(help="of the rule")] = DEFAULT_NAMESPACE,
-    part: Annotated[Part, typer.Option("--format", help="which part to print")] = Part.TEXT,
+    namespace: Annotated[str, typer.Option(help="namespace of the rule")] = DEFAULT_NAMESPACE,
+    part: Annotated[Part, typer.Option("--format", help="part to print")] = Part.TEXT,
     send_to: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="send it to this recipient of the rule")
+        str | None, typer.Option(metavar="ADDRESS", help="send a test mail to this recipient")
     ] = None,
 ) -> ExitCode:
-    """Show who a rule would mail about a run, who not and why, and the text."""
+    """Show the recipients and the text of a rule's mail.
+
+    It also shows who gets no mail about the run, and why.
+    """
     from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 
@@ -74,11 +81,11 @@ def preview(
 
 def _report_recipients(made: "Json", invocation: Invocation) -> None:
     for rule in _objects(made["held"]):
-        invocation.say(f"nobody is mailed: {rule['reason']}")
+        invocation.say(f"no mail is sent: {rule['reason']}")
     for recipient in _objects(made["recipients"]):
         skipped = recipient["skipped"]
         due = recipient["due_at"]
-        ending = f"not mailed: {skipped}" if skipped else f"mailed {due or 'at once'}"
+        ending = f"no mail: {skipped}" if skipped else f"mail {due or 'at once'}"
         invocation.say(f"{recipient['address']}  {ending}")
 
 
@@ -86,16 +93,16 @@ def _objects(value: object) -> "list[Json]":
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-@app.command("mute", epilog="Example: datarecs notify mute finance --until 2027-01-04T08:00:00Z")
+@app.command("mute")
 def mute(
     rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
     *,
-    until: Annotated[str, typer.Option(metavar="TIME", help="RFC 3339, when mails leave again")],
-    reason: Annotated[str, typer.Option(help="why, for whoever reads the rule")] = "",
-    job: Annotated[list[str] | None, typer.Option(help="of these jobs only")] = None,
-    namespace: Annotated[str, typer.Option(help="of the rule")] = DEFAULT_NAMESPACE,
+    until: Annotated[str, typer.Option(metavar="TIME", help="end of the mute, RFC 3339")],
+    reason: Annotated[str, typer.Option(help="reason, shown in the rule")] = "",
+    job: Annotated[list[str] | None, typer.Option(help="only mails about these jobs")] = None,
+    namespace: Annotated[str, typer.Option(help="namespace of the rule")] = DEFAULT_NAMESPACE,
 ) -> ExitCode:
-    """Send no mail of a rule until a moment; mutes that have ended are removed."""
+    """Send no mails of a rule until a time. Ended mutes are removed from the rule."""
     from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_runtime.clock import SystemClock
 
@@ -114,7 +121,7 @@ def mute(
 
 
 def _muted(stored: "Json", mute: "Json", *, now: datetime) -> "Json":
-    """The rule with one more mute and without those that have ended."""
+    """The rule with one more mute and without ended mutes."""
     spec = stored["spec"]
     metadata = stored["metadata"]
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
@@ -129,14 +136,16 @@ def _muted(stored: "Json", mute: "Json", *, now: datetime) -> "Json":
     }
 
 
-@app.command("log", epilog="Example: datarecs notify log --run RUN --state SKIPPED")
+@app.command("log")
 def log(
     *,
     run: Annotated[str | None, typer.Option(help="only mails about this run")] = None,
-    state: Annotated[str | None, typer.Option(help="only these, such as SKIPPED")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many, newest first")] = 20,
+    state: Annotated[
+        str | None, typer.Option(help="only mails in this state, such as SKIPPED")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="most mails to list, newest first")] = 20,
 ) -> ExitCode:
-    """List mails, and those that were left out with the reason."""
+    """List mails. Skipped mails are listed with the reason."""
     from datarecs_cli.client import connect
     from datarecs_cli.output import print_list
 
@@ -154,9 +163,11 @@ def log(
     return ExitCode.DONE
 
 
-@app.command("resend", epilog="Example: datarecs notify resend MAIL")
-def resend(mail: Annotated[str, typer.Argument(help="id of a mail that was given up")]) -> ExitCode:
-    """Queue a mail that was given up again, under the same Message-ID."""
+@app.command("resend")
+def resend(
+    mail: Annotated[str, typer.Argument(help="id of a mail that was not delivered")],
+) -> ExitCode:
+    """Queue a mail again that was not delivered. It has the same Message-ID."""
     from datarecs_cli.client import ApiRequest, connect, path_of
 
     invocation = current()
@@ -172,5 +183,5 @@ def _moment(text: str) -> datetime:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise UsageFault(f"--until {text}: a moment with offset, such as 2027-01-04T08:00:00Z")
+        raise UsageFault(f"--until {text}: write a time with offset, such as 2027-01-04T08:00:00Z")
     return moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""`datarecs plan`: what a comparison would read and how it would compare, before it does."""
+"""`datarecs plan`: the reads, the strategies and the limits of a comparison, without running it."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -36,19 +36,17 @@ def plan(
     left_out: LeftOut = None,
     param: Parameters = None,
     check_connections: Annotated[
-        bool, typer.Option("--check-connections", help="test every source step by step first")
+        bool, typer.Option("--check-connections", help="first test every source step by step")
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="only what the file says; no source is opened")
+        bool,
+        typer.Option("--offline", help="show only the declarations of the file; open no source"),
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="also how each database would answer (EXPLAIN)")
+        bool, typer.Option("--explain", help="also show the query plan of each database (EXPLAIN)")
     ] = False,
 ) -> ExitCode:
-    """Show what would be read and how it would be compared; nothing is compared.
-
-    Exit 0 planned, 2 invalid or columns that do not fit, 3 a source cannot be opened.
-    """
+    """Show the reads and the strategy of a comparison, and compare nothing."""
     from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import prepare_question
     from datarecs_cli.local.running import plan_locally
@@ -74,12 +72,14 @@ def plan(
 
 
 def _refuse(*, offline: bool, opens: bool) -> None:
-    """What cannot be asked together, or shown."""
+    """Refuse formats and combinations of flags that are not supported."""
     form = current().output
     if form not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {form} is not a form of this command")
+        raise UsageFault(f"-o {form} is not a format of this command")
     if offline and opens:
-        raise UsageFault("--offline opens no source, so there is nothing to check or explain")
+        raise UsageFault(
+            "--offline opens no source; remove it, or --check-connections and --explain"
+        )
 
 
 def _print(
@@ -97,7 +97,7 @@ def _print(
 
 
 def _print_offline(prepared: "PreparedQuestion") -> None:
-    """The job's own words; types, rows and strategies need its sources."""
+    """Print the declarations of the job; types, rows and strategies need its sources."""
     from datarecs_cli.output import cell, print_json
     from datarecs_core.documents import to_document
     from datarecs_reports.job_words import source_parts, stage_parts
@@ -115,13 +115,13 @@ def _print_offline(prepared: "PreparedQuestion") -> None:
         print()
         for line in _part_lines(part):
             print(line)
-    print("\noffline: types, rows and strategies are known once the sources are opened")
+    print("\noffline: types, rows and strategies are known only after the sources are opened")
 
 
 def _explained(
     plan: "ComparisonPlan", prepared: "PreparedQuestion", clock: "Clock"
 ) -> dict[str, list[str]]:
-    """How each database would answer what it is asked, by what that is."""
+    """The query plan of each database, by title."""
     from dataclasses import replace
 
     from datarecs_cli.local.sources import LocalSources
@@ -144,7 +144,7 @@ def _explained(
 
 
 def _all_open(prepared: "PreparedQuestion", clock: "Clock") -> bool:
-    """Test every source; the steps are messages, what fails says what to do."""
+    """Test every source; each step is a message, a failed step names a fix."""
     from datarecs_cli.local.sources import LocalSources
     from datarecs_cli.output import cell
 
@@ -194,7 +194,7 @@ def _engine(plan: "ComparisonPlan", prepared: "PreparedQuestion") -> "EngineDeci
 
 
 def _expected(scan: "Scan") -> int | None:
-    """Counted by footers or while types were inferred, else estimated."""
+    """Rows from file footers or type inference, else an estimate."""
     from datarecs_cli.local.engines import rows_of
 
     counted = rows_of(scan)
@@ -202,14 +202,14 @@ def _expected(scan: "Scan") -> int | None:
 
 
 def _statements(plan: "ComparisonPlan") -> list[str | None]:
-    """The SQL that would be sent, by source; None where files are read."""
+    """The SQL statements, by source; None for files."""
     from datarecs_connectors.registry import statement_of
 
     return [statement_of(scan) for scan in plan.scans]
 
 
 def _group_statements(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
-    """By stage the SQL that asks sources for groups."""
+    """The SQL that reads groups from sources, by stage."""
     from dataclasses import replace
 
     from datarecs_connectors.registry import statement_of
@@ -251,16 +251,14 @@ def _lines(plan: "ComparisonPlan", prepared: "PreparedQuestion") -> Iterator[str
         yield from _part_lines(part)
     yield ""
     yield "relaxations"
-    for line in relaxation_lines(plan) or [
-        "none: values are compared exactly as sources hold them"
-    ]:
+    for line in relaxation_lines(plan) or ["none: values are compared exactly as they are stored"]:
         yield f"  {cell(line)}"
     results = prepared.question.job.results
     names = ["run.json", "report.html", *(NAMES[each] for each in further(results.reports))]
     yield "written"
     yield f"  {', '.join(names)}, at most {count(results.breaks.max_rows)} differences a stage"
     if any(stage.seal_rows for stage in plan.stages):
-        yield "  digests.parquet: every row is sealed (proof: rows), a second pass over every value"
+        yield "  digests.parquet: all rows are sealed (proof: rows), a second pass over all values"
     masked = masked_columns(plan)
     if masked:
         yield f"  masked: {cell(', '.join(masked))}"

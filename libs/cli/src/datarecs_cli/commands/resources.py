@@ -1,4 +1,4 @@
-"""`datarecs apply`, `get`, `delete`: declared objects on the server."""
+"""`datarecs apply`, `get`, `delete`: resources on the server."""
 
 import sys
 from collections.abc import Sequence
@@ -15,39 +15,40 @@ if TYPE_CHECKING:
     from datarecs_cli.applying import Applied
     from datarecs_specs.kinds import KindEntry
 
-Namespace = Annotated[str, typer.Option("--namespace", help="project inside your tenant")]
+Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
 RUNS = frozenset({"run", "runs"})
 
 
 def apply(
     files: Annotated[
-        list[str], typer.Option("-f", "--file", metavar="FILE", help="file, folder, - for stdin")
+        list[str], typer.Option("-f", "--file", metavar="FILE", help="file or folder; - for stdin")
     ],
     *,
     dry_run: Annotated[
         str | None,
-        typer.Option(help="client: only check; server: show what would change"),
+        typer.Option(help="client: only check the files; server: show the changes"),
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="exit 1 when something would change")
+        bool, typer.Option("--exit-code", help="exit with 1 if something would change")
     ] = False,
     secret_out: Annotated[
-        Path | None, typer.Option(help="where a new signing secret goes, instead of stderr")
+        Path | None, typer.Option(help="file for a new signing secret, instead of stderr")
     ] = None,
 ) -> ExitCode:
-    """Create or replace everything that the files declare; nothing while one has a fault."""
+    """Create or replace the resources of the files; if one file has a fault, nothing is sent."""
     from datarecs_cli.applying import apply_each, check_for_server, compare_each
     from datarecs_cli.client import connect
     from datarecs_cli.secret_output import hand_over
+    from datarecs_reports.figures import counted
 
     if dry_run not in {None, "client", "server"}:
-        raise UsageFault(f"--dry-run {dry_run}: client or server")
+        raise UsageFault(f"--dry-run {dry_run}: write client or server")
     invocation = current()
     declared = check_for_server(files, invocation)
     if not declared:
         return ExitCode.USAGE
     if dry_run == "client":
-        invocation.say(f"{len(declared)} objects are sound; nothing was sent")
+        invocation.say(f"{counted(len(declared), 'object')} without faults; nothing was sent")
         return ExitCode.DONE
     with connect(invocation) as api:
         act = compare_each if dry_run else apply_each
@@ -63,7 +64,7 @@ def apply(
 
 
 def _report_applied(one: "Applied", invocation: Invocation) -> "Applied":
-    """Show it as soon as it is known."""
+    """Print an outcome as soon as it is known."""
     from datarecs_cli.error_text import as_text
 
     if not invocation.is_json:
@@ -91,18 +92,25 @@ def _print_applied(applied: Sequence["Applied"]) -> None:
 
 
 def get(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="jobs, connections, …, or runs")],
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="one of them")] = None,
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="jobs, connections, another kind, or runs")
+    ],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="name of one object")] = None,
     *,
-    namespace: Annotated[str | None, typer.Option(help="only of this project")] = None,
+    namespace: Annotated[str | None, typer.Option(help="only this namespace")] = None,
     export: Annotated[
-        bool, typer.Option("--export", help="without what the server owns, ready to apply")
+        bool,
+        typer.Option("--export", help="leave out the server's fields, so that you can apply it"),
     ] = False,
-    job: Annotated[str | None, typer.Option(help="runs of this job")] = None,
-    status: Annotated[str | None, typer.Option(help="runs in this status")] = None,
-    result: Annotated[str | None, typer.Option(help="MATCHED or UNMATCHED")] = None,
-    since: Annotated[str | None, typer.Option(help="runs made since, RFC 3339")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+    job: Annotated[str | None, typer.Option(help="only runs of this job")] = None,
+    status: Annotated[str | None, typer.Option(help="only runs in this status")] = None,
+    result: Annotated[
+        str | None, typer.Option(help="only runs with this result: MATCHED or UNMATCHED")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="only runs created since this time, RFC 3339")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 50,
 ) -> ExitCode:
     """List objects or runs, or show one."""
     from datarecs_cli import listing
@@ -117,7 +125,7 @@ def get(
         elif kind.casefold() in RUNS and name is not None:
             listing.print_run(api, name, invocation)
         elif wanted:
-            raise UsageFault(f"--{next(iter(wanted))} belongs to `datarecs get runs`")
+            raise UsageFault(f"--{next(iter(wanted))} is only for `datarecs get runs`")
         elif name is None:
             listing.print_objects(
                 api, _entry(kind), namespace=namespace, limit=limit, invocation=invocation
@@ -129,11 +137,11 @@ def get(
 
 
 def delete(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="of the object")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of the object")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="kind of the object")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the object")],
     *,
     namespace: Namespace = DEFAULT_NAMESPACE,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not prompt")] = False,
 ) -> ExitCode:
     """Delete one object."""
     from datarecs_cli.applying import shown_name
@@ -163,7 +171,7 @@ def delete(
 
 def _confirm(shown: str, invocation: Invocation) -> None:
     if invocation.no_input or not sys.stdin.isatty():
-        raise UsageFault(f"deleting {shown} without a terminal needs --yes")
+        raise UsageFault(f"delete {shown}: without a terminal, add --yes")
     if not typer.confirm(f"delete {shown}?", err=True):
         raise UsageFault("not deleted")
 
@@ -174,5 +182,5 @@ def _entry(word: str) -> "KindEntry":
     entry = kind_named(word)
     if entry is None:
         known = ", ".join([*(one.path for one in KINDS.values()), "runs"])
-        raise UsageFault(f"no kind is called {word!r}; there are {known}")
+        raise UsageFault(f"unknown kind {word!r}; known: {known}")
     return entry

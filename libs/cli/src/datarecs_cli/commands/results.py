@@ -1,4 +1,4 @@
-"""`datarecs diff` and `datarecs report`: what a finished run found."""
+"""`datarecs diff` and `datarecs report`: the differences and the report of a finished run."""
 
 import json
 from enum import StrEnum
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datarecs_cli.commands.runs import RunName
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
 
@@ -37,21 +36,31 @@ class Form(StrEnum):
 
 
 def diff(
-    run: RunName,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|FOLDER",
+            help="id, its first 8 characters, @latest:JOB, or a result folder of `compare`",
+        ),
+    ],
     *,
     only: Annotated[
         str | None, typer.Option(help="missing:SOURCE, outside:MEASURE, null or type")
     ] = None,
-    measure: Annotated[str | None, typer.Option(help="of this measure alone")] = None,
-    stage: Annotated[str | None, typer.Option(help="of this stage alone")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="at most so many rows")] = 50,
-    sort: Annotated[Sort, typer.Option(help="largest first, or by key")] = Sort.DELTA,
+    measure: Annotated[str | None, typer.Option(help="only this measure")] = None,
+    stage: Annotated[str | None, typer.Option(help="only this stage")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="most rows to show")] = 50,
+    sort: Annotated[
+        Sort, typer.Option(help="order: largest first (delta), or by key")
+    ] = Sort.DELTA,
     earlier: Annotated[
         str | None,
-        typer.Option("--with", metavar="RUN", help="an earlier run: what is new, gone or changed"),
+        typer.Option(
+            "--with", metavar="RUN|FOLDER", help="an earlier run; show new, gone and changed breaks"
+        ),
     ] = None,
 ) -> ExitCode:
-    """Show what differs, every source side by side; exit 1 when there is anything."""
+    """Show the differences of a run or of a result folder, with all sources side by side."""
     from datarecs_cli.mismatch_view import (
         by_key,
         columns_of,
@@ -85,7 +94,7 @@ def diff(
 
 
 def _changes(earlier: str, later: str, where: "Mapping[str, str]", limit: int) -> ExitCode:
-    """Two runs side by side; exit 1 when anything changed."""
+    """Print the changes between two runs; exit 1 if there are any."""
     from datarecs_cli.run_changes import print_changes
 
     runs = [_finished(name, where) for name in (earlier, later)]
@@ -94,7 +103,7 @@ def _changes(earlier: str, later: str, where: "Mapping[str, str]", limit: int) -
 
 
 def _finished(name: str, where: "Mapping[str, str]") -> "Finished":
-    """A folder, or a run of the server, which lists at most 1,000 differences of it."""
+    """A folder, or a run of the server; a server lists at most 1,000 differences."""
     from datarecs_cli.client import connect
     from datarecs_cli.run_changes import Finished, of_folder
     from datarecs_cli.run_names import run_named
@@ -106,8 +115,8 @@ def _finished(name: str, where: "Mapping[str, str]") -> "Finished":
     run_id, rows, *_ = _of_server(name, where, MOST_ROWS)
     if len(rows) == MOST_ROWS:
         raise UsageFault(
-            f"run {run_id} has more differences than the {MOST_ROWS} that a server lists; narrow "
-            "them with --stage, --measure or --only"
+            f"run {run_id} has more than the {MOST_ROWS} differences that a server lists; select "
+            "some with --stage, --measure or --only"
         )
     with connect(current()) as api:
         job = str(api.get("runs", run_named(api, name))["job"])
@@ -117,7 +126,7 @@ def _finished(name: str, where: "Mapping[str, str]") -> "Finished":
 def _of_folder(
     place: Path, where: "Mapping[str, str]", limit: int
 ) -> "tuple[list[Json], tuple[str, ...]]":
-    """The largest rows of a folder that `compare` wrote, and the names of its sources."""
+    """The largest rows of a result folder of `compare`, and the names of its sources."""
     from datarecs_cli.evidence import stored_run
     from datarecs_reports.differences import DifferenceFilter, read_differences
     from datarecs_reports.stored_rows import parts_of
@@ -135,7 +144,7 @@ def _of_folder(
 
 
 def _incomplete(place: Path, stage: str | None) -> list[str]:
-    """Stages of a folder of which not all differences are stored."""
+    """Stages of a folder that store only some of their differences."""
     from datarecs_cli.evidence import evidence_at
     from datarecs_reports.decoding import incomplete_stages
 
@@ -146,7 +155,7 @@ def _incomplete(place: Path, stage: str | None) -> list[str]:
 def _of_server(
     name: str, where: "Mapping[str, str]", limit: int
 ) -> "tuple[str, list[Json], tuple[str, ...], list[str]]":
-    """The run's id, the largest rows, its sources, and stages of which not all rows are stored."""
+    """The run's id, its largest rows, its sources, and the stages that store only some rows."""
     from datarecs_cli.client import connect
     from datarecs_cli.run_names import run_named
     from datarecs_cli.triggering import source_names
@@ -155,7 +164,7 @@ def _of_server(
         run_id = run_named(api, name)
         state = api.get("runs", run_id)
         if state.get("result") is None:
-            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
+            raise UsageFault(f"run {run_id} is {state['status']} and has no result")
         answer = api.get("runs", run_id, "mismatches", limit=str(limit), **where)
         items = answer.get("items")
         rows = items if isinstance(items, list) else []
@@ -169,15 +178,13 @@ def _report_count(run_id: str, rows: int, *, limit: int) -> None:
         current().say("no differences")
     elif rows == limit:
         more = f"--limit {min(limit * 10, MOST_ROWS)}"
-        current().say(f"the largest {rows}; see more with: datarecs diff {run_id} {more}")
+        current().say(f"the largest {rows}; show more with: datarecs diff {run_id} {more}")
 
 
 def report(
     run: Annotated[
         str,
-        typer.Argument(
-            metavar="RUN|DIR", help="a run, or a folder of runs, of which it writes an index"
-        ),
+        typer.Argument(metavar="RUN|DIR", help="a run, or a folder of runs for an index page"),
     ],
     *,
     out: Annotated[
@@ -188,10 +195,10 @@ def report(
     ] = Form.HTML,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> ExitCode:
-    """Save the self-contained report of a run, or the page of the runs in a folder."""
+    """Save the report of a run as one file, or an index page for a folder of runs."""
     invocation = current()
     if invocation.output in (Output.CSV, Output.MD, Output.YAML):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command; see --format")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command; use --format")
     if Path(run).is_dir():
         target = _save_index(Path(run), out, form)
     else:
@@ -204,17 +211,17 @@ def report(
         import webbrowser
 
         if not webbrowser.open(target.absolute().as_uri()):
-            invocation.say("no browser was found; open the file yourself")
+            invocation.say("no browser was found; open the file by hand")
     return ExitCode.DONE
 
 
 def _save_index(folder: Path, out: Path | None, form: Form) -> Path:
-    """Write the page of the runs of a folder into it, where its links lead to them."""
+    """Write the index page into the folder of the runs, because its links are relative."""
     from datarecs_cli.run_index import INDEX, run_index
     from datarecs_cli.saving import save
 
     if out is not None or form is not Form.HTML:
-        raise UsageFault(f"{folder} is a folder: its page is {folder / INDEX}, without --out")
+        raise UsageFault(f"{folder} is a folder: its page is always {folder / INDEX}; remove --out")
     page, runs = run_index(folder)
     save(folder / INDEX, page)
     current().say(f"{runs:,} run{'' if runs == 1 else 's'}")
@@ -237,7 +244,7 @@ def _save_report(run: str, out: Path | None, form: Form) -> Path:
 
 
 def _save_made(api: "Api", run_id: str, target: Path, *, form: Form) -> None:
-    """A form that is made here, of the run.json that the reader may see."""
+    """A format that this command makes from the run.json of the server."""
     from datarecs_cli.saving import save
     from datarecs_reports.junit import ending_junit, run_junit
     from datarecs_reports.markdown import run_markdown
@@ -245,7 +252,7 @@ def _save_made(api: "Api", run_id: str, target: Path, *, form: Form) -> None:
     run = api.get("runs", run_id)
     if run.get("result") is None:
         if form is Form.MD:
-            raise UsageFault(f"run {run_id} is {run['status']}: it has compared nothing")
+            raise UsageFault(f"run {run_id} is {run['status']} and has no result")
         save(target, ending_junit(run))
         return
     document = api.get("runs", run_id, "report", format="json")

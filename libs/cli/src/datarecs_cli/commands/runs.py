@@ -1,4 +1,4 @@
-"""`datarecs run`, `watch`, `cancel`: ask a job's question, follow it, give it up."""
+"""`datarecs run`, `retry`, `watch`, `cancel`: start, follow and cancel runs."""
 
 import os
 from collections.abc import Mapping
@@ -26,25 +26,28 @@ _FILES = (".yaml", ".yml", ".json")
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="JOB|FILE", help="a file is applied first")],
+    target: Annotated[
+        str, typer.Argument(metavar="JOB|FILE", help="a job, or a job file, which is applied first")
+    ],
     *,
     param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="do not wait for the end")] = False,
-    no_apply: Annotated[bool, typer.Option("--no-apply", help="run FILE's job as it is")] = False,
-    reason: Annotated[str | None, typer.Option(help="why; shown with the run")] = None,
-    report: Annotated[Path | None, typer.Option(help="where to save the HTML report")] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="where to save the verdict as JUnit XML")
-    ] = None,
+    no_apply: Annotated[
+        bool, typer.Option("--no-apply", help="run the stored job, do not apply FILE")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(help="reason, shown with the run")] = None,
+    report: Annotated[Path | None, typer.Option(help="file for the HTML report")] = None,
+    junit: Annotated[Path | None, typer.Option(help="file for the verdict as JUnit XML")] = None,
     gate: GateOption = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="the same key never makes a second run")
+        str | None, typer.Option(help="a second call with the same key returns the same run")
     ] = None,
-    namespace: Annotated[str, typer.Option(help="of the job")] = DEFAULT_NAMESPACE,
+    namespace: Annotated[str, typer.Option(help="namespace of the job")] = DEFAULT_NAMESPACE,
 ) -> ExitCode:
-    """Run a job and wait for its verdict: exit 0 matched, 1 unmatched, 3 errored, 4 cancelled."""
+    """Run a job, show its progress and wait for its verdict."""
     from datarecs_cli.client import connect
     from datarecs_cli.parameters import named_values
     from datarecs_cli.run_ending import save_report
@@ -73,8 +76,32 @@ def run(
     return ending.exit_code(gate)
 
 
+def retry(
+    run: RunName,
+    *,
+    detach: Annotated[bool, typer.Option("--detach", help="do not wait for the end")] = False,
+    reason: Annotated[str | None, typer.Option(help="why; shown with the new run")] = None,
+    gate: GateOption = None,
+) -> ExitCode:
+    """Run an ended run's job again with the same parameters; exit codes as `run`.
+
+    The job is taken as it is declared now, so a corrected job can be retried.
+    """
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_names import run_named
+    from datarecs_cli.triggering import retry as request_retry
+
+    invocation = current()
+    with connect(invocation) as api:
+        made = request_retry(api, run_named(api, run), reason=reason)
+        if detach:
+            _print_started(made, invocation)
+            return ExitCode.DONE
+        return _to_its_end(api, "run", str(made["run_id"]), invocation).exit_code(gate)
+
+
 def _save_junit(ending: "Ending", target: Path) -> None:
-    """Of a run without a verdict, or whose document is gone: how it ended."""
+    """JUnit XML of a run without a verdict, or without its document: how the run ended."""
     from datarecs_cli.saving import save
     from datarecs_reports.junit import ending_junit, run_junit
 
@@ -85,7 +112,7 @@ def _save_junit(ending: "Ending", target: Path) -> None:
 def _job(
     api: "Api", target: str, namespace: str, invocation: Invocation, *, send: bool
 ) -> tuple[str, str] | None:
-    """(namespace, name) of the job; None when the file has faults, which are shown."""
+    """(namespace, name) of the job; None if the file has faults, which are printed."""
     is_file = target == "-" or target.endswith(_FILES) or os.path.sep in target
     if not is_file:
         return namespace, target
@@ -96,7 +123,11 @@ def _job(
         return None
     jobs = [one for one in declared if one.kind is Kind.RECONCILIATION_JOB]
     if len(jobs) != 1:
-        way = "apply it, then run one by its name" if jobs else "name a job, or a file with one"
+        way = (
+            "apply the file, then run one job by its name"
+            if jobs
+            else "name a job, or a file with one"
+        )
         raise UsageFault(f"{target} declares {len(jobs)} jobs; {way}")
     if send:
         for one in apply_each(api, declared):
@@ -104,7 +135,7 @@ def _job(
                 raise one.refusal
             invocation.say(f"{one.name} {one.outcome}")
             if one.secret is not None:
-                invocation.say(f"signing secret, shown this once: {one.secret}")
+                invocation.say(f"signing secret, shown only once: {one.secret}")
     return jobs[0].namespace, jobs[0].name
 
 
@@ -115,7 +146,7 @@ def _print_started(made: "Json", invocation: Invocation) -> None:
         print_json("run", {"run": made})
     else:
         print(made["run_id"])
-    invocation.say(f"watch it with: datarecs watch {made['run_id']}")
+    invocation.say(f"follow the run with: datarecs watch {made['run_id']}")
 
 
 def _progress_view(api: "Api", run: "Json", invocation: Invocation) -> "ProgressView":
@@ -134,7 +165,7 @@ def _progress_view(api: "Api", run: "Json", invocation: Invocation) -> "Progress
 
 
 def _to_its_end(api: "Api", command: str, run_id: str, invocation: Invocation) -> "Ending":
-    """Wait, show progress, and return how the run ended."""
+    """Wait, show progress, and return the end of the run."""
     from datarecs_cli.run_ending import ending_of, print_ending
     from datarecs_cli.watching import wait_for_end
 
@@ -155,11 +186,12 @@ def watch(
     run: RunName,
     *,
     events: Annotated[
-        bool, typer.Option("--events", help="every event as JSON on stdout instead of progress")
+        bool,
+        typer.Option("--events", help="print every event as JSON on stdout instead of progress"),
     ] = False,
     gate: GateOption = None,
 ) -> ExitCode:
-    """Follow a run from its beginning to its end; exit codes as `run`."""
+    """Follow a run from its beginning to its end."""
     from datarecs_cli.client import connect
     from datarecs_cli.run_names import run_named
 
@@ -189,11 +221,9 @@ def cancel(
     run: RunName,
     *,
     reason: Annotated[str | None, typer.Option(help="why")] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="until it has ended, however it does")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="wait until the run has ended")] = False,
 ) -> ExitCode:
-    """Ask a run to stop; a run that has finished stays finished."""
+    """Request the cancellation of a run; a run that has ended does not change."""
     from datarecs_cli.client import connect
     from datarecs_cli.output import print_json
     from datarecs_cli.run_names import run_named
@@ -215,7 +245,7 @@ def cancel(
 
 def _cancel_words(run: Mapping[str, object], *, was_running: bool) -> str:
     if not was_running:
-        return f"{run['run_id']} had ended: {run.get('result') or run['status']}"
+        return f"{run['run_id']} had already ended: {run.get('result') or run['status']}"
     if run["status"] == "CANCELLED":
         return f"{run['run_id']} cancelled"
     return f"{run['run_id']} cancel requested"

@@ -1,4 +1,4 @@
-"""`datarecs up`, `down`, `status`: the local platform as people meet it."""
+"""`datarecs up`, `down`, `status`: start, stop and inspect the local platform."""
 
 import ipaddress
 import json
@@ -12,6 +12,7 @@ import typer
 from datarecs_cli.commands.version import release
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
+from datarecs_cli.output import Column, print_list
 from datarecs_cli.stack.background import start_in_background
 from datarecs_cli.stack.failures import PublicBindError
 from datarecs_cli.stack.layout import Layout, layout_of
@@ -25,9 +26,15 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_runtime.environment import process_environment
 
 LOG_FORMATS = {"json": "json", "text": "console"}
-"""Flag to setting."""
+"""The setting of each flag."""
 STATUS_SCHEMA = "datarecs.cli.status/1"
-DataDir = Annotated[Path, typer.Option(help="where everything of this platform lies")]
+_PART_COLUMNS = (
+    Column(title="NAME", member="name"),
+    Column(title="PID", member="pid", number=True),
+    Column(title="ADDRESS", member="address"),
+    Column(title="STATE", member="state"),
+)
+DataDir = Annotated[Path, typer.Option(help="folder for all data of this platform")]
 DEFAULT_DATA_DIR = Path(".datarecs")
 
 
@@ -36,31 +43,33 @@ def up(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65_535, help="of the API; else 8080 or the next free"),
+        typer.Option(min=1, max=65_535, help="API port; default 8080 or the next free one"),
     ] = None,
     bind: Annotated[str, typer.Option(help="address of the API; loopback only")] = "127.0.0.1",
     database_url: Annotated[
-        str | None, typer.Option(help="a running server's administrator; none is started then")
+        str | None, typer.Option(help="administrator URL of a running server; then none is started")
     ] = None,
     jars_from: Annotated[
-        Path | None, typer.Option(help="folder with the Kafka jars, for machines without a network")
+        Path | None, typer.Option(help="folder with the Kafka jars, if there is no network")
     ] = None,
     log_format: Annotated[str, typer.Option(help="text or json")] = "json",
     only: Annotated[
-        list[str] | None, typer.Option(help="parts to start, such as postgres,kafka")
+        list[str] | None, typer.Option(help="parts to start, such as postgres,kafka; default all")
     ] = None,
     ready_timeout: Annotated[
         float | None,
         typer.Option(
-            min=1, metavar="SECONDS", help="how long a part may start without progress; else 15-120"
+            min=1, metavar="SECONDS", help="limit for a start without progress; default 15-120"
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="leave it running behind")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="start in the background")] = False,
 ) -> ExitCode:
     """Start PostgreSQL, Kafka and the services on this machine, without Docker."""
     _refuse_public(bind)
     if log_format not in LOG_FORMATS:
-        raise UsageFault(f"--log-format {log_format}: known are {', '.join(LOG_FORMATS)}")
+        raise UsageFault(
+            f"--log-format {log_format}: unknown format; known: {', '.join(LOG_FORMATS)}"
+        )
     environment = _environment()
     if database_url is not None:
         environment["DATARECS_DATABASE__URL"] = database_url
@@ -80,7 +89,7 @@ def up(
         return _detached(options)
     platform = Platform(options, Report(done=_done, note=_note))
     if not platform.take():
-        _note(f"a platform runs on {options.layout.root} already")
+        _note(f"a platform already runs on {options.layout.root}")
         return _print_status(view(options.layout))
     return _supervise(platform)
 
@@ -88,18 +97,18 @@ def up(
 def down(
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-    reset: Annotated[bool, typer.Option("--reset", help="delete its data as well")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask before deleting")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="also delete the platform's data")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not prompt before deleting")] = False,
 ) -> ExitCode:
-    """Stop the platform; its data stays unless --reset says otherwise."""
+    """Stop the platform; its data stays, except with --reset."""
     layout = layout_of(data_dir)
     if not layout.root.is_dir():
-        current().say(f"nothing at {layout.root}")
+        current().say(f"no platform at {layout.root}")
         return ExitCode.DONE
     if reset and not yes:
         _confirm(layout)
     stopped = stop_platform(layout, current().say)
-    current().say("stopped" if stopped else "nothing was running")
+    current().say("stopped" if stopped else "no platform was running")
     if reset:
         wipe(layout)
         current().say(f"{layout.root} is deleted")
@@ -107,7 +116,7 @@ def down(
 
 
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
-    """Show which parts run, where, and whether they answer."""
+    """Show the parts of the platform, their addresses, and whether they answer."""
     return _print_status(view(layout_of(data_dir)))
 
 
@@ -140,13 +149,13 @@ def _parts(only: list[str] | None) -> frozenset[str] | None:
     unknown = words - known
     if unknown:
         raise UsageFault(
-            f"--only {', '.join(sorted(unknown))}: no such part; known: {', '.join(sorted(known))}"
+            f"--only {', '.join(sorted(unknown))}: unknown part; known: {', '.join(sorted(known))}"
         )
     return frozenset(words)
 
 
 def _supervise(platform: Platform) -> ExitCode:
-    """Bring up, show the banner, stay until stopped. SIGTERM is `datarecs down`: exit code 0."""
+    """Start, print the banner, run until stopped. SIGTERM is `datarecs down`: exit code 0."""
     is_terminated = False
 
     def on_signal(_number: int, _frame: object) -> None:
@@ -162,7 +171,7 @@ def _supervise(platform: Platform) -> ExitCode:
             _correct_demo(platform)
             print(_banner(platform), flush=True)
             platform.watch()
-        finally:  # also when a stop comes before the watch begins
+        finally:  # also if the stop arrives before the watch begins
             platform.bring_down()
     except KeyboardInterrupt:
         if not is_terminated:
@@ -173,7 +182,7 @@ def _supervise(platform: Platform) -> ExitCode:
 
 
 def _correct_demo(platform: Platform) -> None:
-    """A demo of an earlier start finds its ledger although the database's port moved."""
+    """Correct the port of an earlier demo's connection after the database's port changed."""
     from datarecs_cli.client import Api
     from datarecs_cli.config import Access
     from datarecs_cli.demo.moved_port import correct_port
@@ -186,9 +195,9 @@ def _correct_demo(platform: Platform) -> None:
     try:
         with Api(Access(server=platform.base_url, api_key=credentials.api_key)) as api:
             if correct_port(api, port):
-                _note(f"the demo's connection now names port {port}")
+                _note(f"the demo's connection now has port {port}")
     except DatarecsError as failure:
-        _note(f"the demo's connection may name another port than {port}: {failure}")
+        _note(f"the demo's connection may have another port than {port}: {failure}")
 
 
 def _banner(platform: Platform) -> str:
@@ -226,9 +235,9 @@ def _detached(options: Options) -> ExitCode:
 
 
 def _confirm(layout: Layout) -> None:
-    """Deleting needs the folder's name, typed by a person."""
+    """Before deleting, the user must type the folder's name."""
     if current().no_input or not sys.stdin.isatty():
-        raise UsageFault("down --reset deletes everything; without a terminal it needs --yes")
+        raise UsageFault("down --reset deletes all data; without a terminal, add --yes")
     typed = typer.prompt(f"type {layout.root.name} to delete {layout.root}", err=True)
     if typed != layout.root.name:
         raise UsageFault("not deleted: the name differs")
@@ -249,6 +258,17 @@ def _tick() -> str:
 def _print_status(seen: PlatformView) -> ExitCode:
     if current().output in (Output.JSON, Output.JSONL):
         print(json.dumps(_as_data(seen)))
+    elif current().output not in (None, Output.TABLE, Output.TEXT):
+        rows = [
+            {
+                "name": part.name,
+                "pid": part.pid,
+                "address": part.address,
+                "state": "ready" if part.silence is None else part.silence,
+            }
+            for part in seen.parts
+        ]
+        print_list("status", _PART_COLUMNS, rows, current())
     else:
         print(_as_table(seen))
     return ExitCode.DONE if seen.is_ready else ExitCode.ERRORED

@@ -1,4 +1,4 @@
-"""`datarecs validate` and `datarecs schema`: declarations judged and explained without a server."""
+"""`datarecs validate` and `datarecs schema`: check and describe declarations without a server."""
 
 import json
 from collections.abc import Iterator
@@ -23,26 +23,28 @@ def validate(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE…", help="files, folders, or - for stdin")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="warnings fail too")] = False,  # noqa: FBT002  a flag
+    strict: Annotated[bool, typer.Option("--strict", help="treat warnings as errors")] = False,  # noqa: FBT002  a flag
 ) -> ExitCode:
-    """Show every fault of job files and other declarations, with line and column."""
+    """Check job files and other declarations; show every fault with line and column."""
     if not files:
         raise UsageFault("name a file, a folder, or - for stdin")
+    from datarecs_reports.figures import counted
+
     invocation = in_ci(current())
     read = check_files(files)
     print_findings(read, invocation)
     faults = sum(len(file.faults) for file in read)
     warnings = sum(len(file.warnings) for file in read)
     notes = sum(len(file.findings) for file in read) - faults - warnings
-    said = "".join(
-        f", {count} {word}" for count, word in ((warnings, "warnings"), (notes, "notes")) if count
-    )
-    invocation.say(f"{len(read)} files, {faults} errors{said}")
+    parts = [counted(len(read), "file"), counted(faults, "error")]
+    parts += [counted(warnings, "warning")] if warnings else []
+    parts += [counted(notes, "note")] if notes else []
+    invocation.say(", ".join(parts))
     return ExitCode.USAGE if faults or (strict and warnings) else ExitCode.DONE
 
 
 def in_ci(invocation: Invocation) -> Invocation:
-    """Annotations are the default under a code host's runner."""
+    """Use annotations by default in a GitHub Actions run."""
     if invocation.output is None and process_environment().get("GITHUB_ACTIONS") == "true":
         return Invocation(output=Output.GITHUB, quiet=invocation.quiet, verbose=invocation.verbose)
     return invocation
@@ -54,7 +56,7 @@ def schema(
         typer.Argument(metavar="KIND[.path]", help="a kind, or a field such as job.spec.stages"),
     ] = None,
 ) -> ExitCode:
-    """Print the JSON Schema of a kind, or explain one of its fields."""
+    """Print the JSON Schema of a kind, or describe one of its fields."""
     if kind is None:
         _print_kinds(current())
         return ExitCode.DONE
@@ -62,7 +64,7 @@ def schema(
     entry = kind_named(word)
     if entry is None:
         known = ", ".join(one.kind for one in KINDS.values())
-        raise UsageFault(f"no kind is called {word}; there are {known}")
+        raise UsageFault(f"unknown kind {word}; known: {known}")
     if path:
         _print_field(entry, path)
     else:
@@ -90,7 +92,7 @@ def _print_field(entry: KindEntry, path: list[str]) -> None:
         names = [name for one in explain(entry.kind, parent) for name in fields(one)]
         known = ", ".join(dict.fromkeys(names)) or "no fields"
         place = ".".join((entry.kind, *parent))
-        raise UsageFault(f"no field {path[-1]} in {place}; it has {known}")
+        raise UsageFault(f"{place} has no field {path[-1]}; it has {known}")
     if current().is_json:
         print(json.dumps(schemas, indent=2, ensure_ascii=False))
         return

@@ -1,4 +1,4 @@
-"""`datarecs verify`: does a run.json still prove what it says."""
+"""`datarecs verify`: checks that a result is complete and unaltered."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from datarecs_core.comparison.results.row_digests import Leaf
 
 Place = Annotated[
-    Path, typer.Argument(metavar="RUN.JSON|FOLDER", help="a run.json, or a folder of `compare`")
+    Path,
+    typer.Argument(metavar="RUN.JSON|FOLDER", help="a run.json, or a result folder of `compare`"),
 ]
 
 
@@ -24,24 +25,29 @@ def verify(
     file: Place,
     *,
     digests: Annotated[
-        Path | None, typer.Option(help="row digests of `proof: rows`; default beside run.json")
+        Path | None,
+        typer.Option(help="row digests of `proof: rows`; default the file beside run.json"),
     ] = None,
     key_file: Annotated[
-        Path | None, typer.Option(help="64 hexadecimal digits; runs of `compare` need none")
+        Path | None,
+        typer.Option(help="file with the key, 64 hexadecimal digits; not needed for `compare`"),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="check the files and rows of a source, too"),
+        typer.Option(metavar="NAME=PATH", help="also check the files and rows of this source"),
     ] = None,
 ) -> ExitCode:
-    """Check hash, counts, closure, differences, digests: exit 0 verified, 1 differs, 2 usage."""
+    """Check that a run.json or a result folder is complete and unaltered.
+
+    The checks are: hash, counts, closure, differences and row digests.
+    """
     from datarecs_cli.evidence import Checked, NoJsonError, check, evidence_at
     from datarecs_cli.row_proof import key_of, row_proof
     from datarecs_core.comparison.proof.verification import Finding
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+        raise UsageFault(f"-o {invocation.output} is not a format of this command")
     try:
         evidence = evidence_at(file)
         outcome = check(evidence)
@@ -53,7 +59,7 @@ def verify(
             for each in source or []:
                 name, equals, place = each.partition("=")
                 if not equals:
-                    raise UsageFault(f"--source {each}: NAME=PATH is needed")
+                    raise UsageFault(f"--source {each}: write NAME=PATH")
                 outcome = _with_files(outcome, name, Path(place))
                 if rows.leaves:
                     outcome = _with_data(outcome, evidence, rows.leaves, key, (name, Path(place)))
@@ -66,13 +72,14 @@ def verify(
 
 def _with_files(outcome: "Checked", name: str, place: Path) -> "Checked":
     from datarecs_cli.pinned_files import pinned_findings, unhashed
+    from datarecs_reports.figures import counted
 
     run = outcome.run
     if run is None:
         return outcome
     more = tuple(pinned_findings(run, name, place))
     sizes_alone = unhashed(run, name)
-    left = (f"content of {sizes_alone} files of source {name}: pinned without SHA-256",)
+    left = (f"content of {counted(sizes_alone, 'file')} of source {name}: pinned without SHA-256",)
     return _more(outcome, more, (f"pinned files of source {name}",), left if sizes_alone else ())
 
 
@@ -83,14 +90,14 @@ def _with_data(
     key: bytes | None,
     source: tuple[str, Path],
 ) -> "Checked":
-    """The rows of a source against its leaves, where key, plan and files are at hand."""
+    """Check the rows of a source against its digests; needs the key, the plan and the files."""
     from datarecs_cli.row_proof import carried_plan, data_findings
 
     name, place = source
     run = outcome.run
     plan = None if run is None else carried_plan(evidence.document, run)
     if run is None or plan is None or key is None:
-        reason = "no --key-file is given" if key is None else "run.json carries no plan of this run"
+        reason = "--key-file is missing" if key is None else "run.json has no plan of this run"
         return _more(outcome, (), (), (f"rows of source {name}: {reason}",))
     entries = list(data_findings(run, plan, leaves, source=name, place=place, key=key))
     left = tuple(each for each in entries if isinstance(each, str))

@@ -1,10 +1,10 @@
-"""`datarecs version`."""
+"""`datarecs version`: prints the release."""
 
 from importlib.metadata import version as installed_version
 
 
 def release() -> str:
-    """The release of this installation, as the package manager knows it."""
+    """The release of this installation, from the metadata of its package."""
     return installed_version("datarecs-cli")
 
 

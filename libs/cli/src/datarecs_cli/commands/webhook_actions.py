@@ -1,6 +1,6 @@
 """`datarecs webhook test`, `resend`, `recover`, `enable`, `disable`, `rotate-secret`.
 
-Apart from `webhooks`, which has the receiver and the list: these commands change something.
+These commands change something; the receiver and the list are in `webhooks`.
 """
 
 from pathlib import Path
@@ -21,16 +21,16 @@ Project = Annotated[str, typer.Option(help="namespace of the endpoint")]
 PLACE = "webhook-endpoints"
 
 
-@app.command("test", epilog="Example: datarecs webhook test --endpoint finance-hook")
+@app.command("test")
 def send_test(
     *,
     endpoint: Endpoint,
     namespace: Project = DEFAULT_NAMESPACE,
     event_type: Annotated[
-        str | None, typer.Option("--type", help="send the example of this event type")
+        str | None, typer.Option("--type", help="send the example event of this type")
     ] = None,
 ) -> ExitCode:
-    """Send one test event, also to a disabled endpoint, and wait for the answer (exit 3 if bad)."""
+    """Send a test event and wait for the answer. A disabled endpoint also receives it."""
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import WAIT, closed_action, ended_delivery, post
 
@@ -42,20 +42,24 @@ def send_test(
         action = closed_action(api, action, limit=WAIT)
         first = action.get("first_delivery")
         if not isinstance(first, str):
-            invocation.say("the test has not been sent yet; is the webhook-service running?")
+            invocation.say(
+                "the test event has not been sent yet; check that the webhook-service runs"
+            )
             return ExitCode.ERRORED
         delivery = ended_delivery(api, first, limit=WAIT)
     _print_test(delivery, invocation)
     return ExitCode.DONE if _last_attempt(delivery).get("outcome") == "OK" else ExitCode.ERRORED
 
 
-@app.command("resend", epilog="Example: datarecs webhook resend DELIVERY --dry-run")
+@app.command("resend")
 def resend(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="deliveries of one endpoint")],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="ids of deliveries of one endpoint")
+    ],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the count alone")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the count")] = False,
 ) -> ExitCode:
-    """Send deliveries again: the same bytes under the same webhook-id."""
+    """Send deliveries again. The bytes and the webhook-id are the same."""
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import post
 
@@ -67,32 +71,33 @@ def resend(
     return ExitCode.DONE
 
 
-@app.command(
-    "recover", epilog="Example: datarecs webhook recover --endpoint finance-hook --since PT2H"
-)
+@app.command("recover")
 def recover(
     *,
     endpoint: Endpoint,
     since: Annotated[
-        str, typer.Option(help="RFC 3339 time, or a duration before now such as PT2H")
+        str, typer.Option(help="start: RFC 3339 time, or a duration before now such as PT2H")
     ],
-    until: Annotated[str | None, typer.Option(help="as --since; now without it")] = None,
+    until: Annotated[str | None, typer.Option(help="end, as --since; default now")] = None,
     namespace: Project = DEFAULT_NAMESPACE,
     everything: Annotated[
-        bool, typer.Option("--all", help="also what the endpoint has received")
+        bool, typer.Option("--all", help="also events that the endpoint has received")
     ] = False,
     types: Annotated[
-        list[str] | None, typer.Option("--type", help="with --all: only these types, as globs")
+        list[str] | None, typer.Option("--type", help="with --all: only these types, as patterns")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the count alone")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the count")] = False,
 ) -> ExitCode:
-    """Send what an endpoint missed in a window of at most 14 days; with --all, everything."""
+    """Send the events that an endpoint missed.
+
+    The window is at most 14 days. With --all, all events of the window are sent.
+    """
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import post
 
     invocation = current()
     if types and not everything:
-        raise UsageFault("--type: only together with --all")
+        raise UsageFault("--type is only for --all")
     body: Json = {"since": _instant("--since", since)}
     if until is not None:
         body = {**body, "until": _instant("--until", until)}
@@ -106,11 +111,11 @@ def recover(
     return ExitCode.DONE
 
 
-@app.command("cancel", epilog="Example: datarecs webhook cancel ACTION")
+@app.command("cancel")
 def cancel(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="id of the action")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="id of a resend or recover")],
 ) -> ExitCode:
-    """Stop what is left of a resend or recover; deliveries that exist are still sent."""
+    """Stop a resend or recover. Deliveries that already exist are still sent."""
     from datarecs_cli.client import ApiRequest, connect, path_of
 
     invocation = current()
@@ -120,9 +125,9 @@ def cancel(
     return ExitCode.DONE
 
 
-@app.command("enable", epilog="Example: datarecs webhook enable --endpoint finance-hook")
+@app.command("enable")
 def enable(*, endpoint: Endpoint, namespace: Project = DEFAULT_NAMESPACE) -> ExitCode:
-    """Send to an endpoint again, with its failures forgotten, and print how much it missed."""
+    """Enable an endpoint and reset its failures. Print the number of events that it missed."""
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import post
     from datarecs_cli.output import print_json
@@ -141,9 +146,9 @@ def enable(*, endpoint: Endpoint, namespace: Project = DEFAULT_NAMESPACE) -> Exi
     return ExitCode.DONE
 
 
-@app.command("disable", epilog="Example: datarecs webhook disable --endpoint finance-hook")
+@app.command("disable")
 def disable(*, endpoint: Endpoint, namespace: Project = DEFAULT_NAMESPACE) -> ExitCode:
-    """Send nothing more to an endpoint; its events stay recoverable for 14 days."""
+    """Disable an endpoint. You can recover its events for 14 days."""
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import post
     from datarecs_cli.output import print_json
@@ -167,13 +172,13 @@ def rotate_secret(
     endpoint: Endpoint,
     namespace: Project = DEFAULT_NAMESPACE,
     grace: Annotated[
-        str, typer.Option(help="how long the old secret goes on signing; PT0S ends it now")
+        str, typer.Option(help="time in which the old secret also signs; PT0S: none")
     ] = "P1D",
     secret_out: Annotated[
         Path | None, typer.Option(help="file for the new secret, instead of stderr")
     ] = None,
 ) -> ExitCode:
-    """Sign with a new secret; until the grace period ends, the old one signs too."""
+    """Create a new signing secret. The old one also signs until the grace period ends."""
     from datarecs_cli.client import connect
     from datarecs_cli.endpoint_actions import post
     from datarecs_cli.output import print_json
@@ -192,7 +197,7 @@ def rotate_secret(
         return ExitCode.DONE
     previous = answer.get("previous")
     for one in previous if isinstance(previous, list) else []:
-        invocation.say(f"key {one['key_id']} signs too until {one['expires_at']}")
+        invocation.say(f"key {one['key_id']} also signs until {one['expires_at']}")
     return ExitCode.DONE
 
 
@@ -208,7 +213,7 @@ def _instant(option: str, text: str) -> str:
 
     instant = instant_of(text, now=SystemClock().now())
     if instant is None:
-        raise UsageFault(f"{option} {text}: a time such as 2026-01-31T12:00:00Z, or PT2H")
+        raise UsageFault(f"{option} {text}: write a time such as 2026-01-31T12:00:00Z, or PT2H")
     return instant
 
 
@@ -218,9 +223,9 @@ def _print_action(answer: "Json", invocation: Invocation) -> None:
     if invocation.is_json:
         print_json("webhook", answer)
     elif "count" in answer:
-        print(f"{answer['count']} deliveries would be made")
+        print(f"deliveries to create: {answer['count']}")
     else:
-        made = f"{answer['made']} of {answer['expected']} deliveries made"
+        made = f"{answer['made']} of {answer['expected']} deliveries created"
         print(f"{answer['action_id']}  {answer['state']}  {made}")
 
 

@@ -1,4 +1,4 @@
-"""`datarecs webhook`: a receiver on this machine, and what became of an endpoint's deliveries."""
+"""`datarecs webhook`: a receiver on this machine, and the list of an endpoint's deliveries."""
 
 import json
 import sys
@@ -34,18 +34,21 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Webhooks.")
 @app.command("listen")
 def listen(
     *,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="to listen on; 0 a free one")] = 9000,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="port; 0 takes a free one")] = 9000,
     secret_stdin: Annotated[
-        bool, typer.Option("--secret-stdin", help="read whsec_… secrets, one a line, from stdin")
+        bool, typer.Option("--secret-stdin", help="read whsec_… secrets from stdin, one per line")
     ] = False,
     status: Annotated[
-        int, typer.Option(min=200, max=599, help="to answer genuine ones with")
+        int, typer.Option(min=200, max=599, help="answer to verified deliveries")
     ] = 200,
     fail_first: Annotated[
-        int, typer.Option(min=0, metavar="N", help="answer the first N with 503")
+        int, typer.Option(min=0, metavar="N", help="answer the first N deliveries with 503")
     ] = 0,
 ) -> ExitCode:
-    """Take deliveries on 127.0.0.1 and say of each whether its signature is genuine."""
+    """Receive and verify deliveries on 127.0.0.1.
+
+    Each delivery is one line with the result of the check of its signature.
+    """
     from datarecs_cli.receiver import Receiver
     from datarecs_cli.stack.failures import PortBusyError
     from datarecs_runtime.clock import SystemClock
@@ -67,7 +70,7 @@ def listen(
     try:
         invocation.say(f"listening on {receiver.url}  stop with Ctrl-C")
         if not keys:
-            invocation.say("nothing is verified without --secret-stdin")
+            invocation.say("signatures are not verified; to verify them, use --secret-stdin")
         Event().wait(invocation.timeout_s)
     finally:
         receiver.close()
@@ -77,12 +80,17 @@ def listen(
 @app.command("deliveries")
 def deliveries(
     *,
-    endpoint: Annotated[str, typer.Option(metavar="NAME", help="of the WebhookEndpoint")],
-    namespace: Annotated[str, typer.Option(help="of the endpoint")] = DEFAULT_NAMESPACE,
-    state: Annotated[str | None, typer.Option(help="only these, such as DEAD_LETTERED")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many, newest first")] = 20,
+    endpoint: Annotated[str, typer.Option(metavar="NAME", help="name of the WebhookEndpoint")],
+    namespace: Annotated[str, typer.Option(help="namespace of the endpoint")] = DEFAULT_NAMESPACE,
+    state: Annotated[
+        str | None, typer.Option(help="only deliveries in this state, such as DEAD_LETTERED")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="most deliveries to list, newest first")] = 20,
 ) -> ExitCode:
-    """List an endpoint's newest deliveries with their attempts and what comes next."""
+    """List the newest deliveries of an endpoint.
+
+    The list shows the attempts of each delivery and its next step.
+    """
     from datarecs_cli.client import connect
     from datarecs_cli.output import print_list
 
@@ -121,7 +129,7 @@ def _keys(text: str) -> list[bytes]:
     except ValueError as fault:
         raise UsageFault(f"--secret-stdin: {fault}") from None
     if not keys:
-        raise UsageFault("--secret-stdin: there was no secret on stdin")
+        raise UsageFault("--secret-stdin: stdin has no secret")
     return keys
 
 
@@ -159,5 +167,5 @@ def _line(received: "Received") -> str:
     if received.attempt:
         parts.append(f"attempt {cell(received.attempt)}")
     if received.again:
-        parts.append("its id came before")
+        parts.append("repeated id")
     return dot.join([*parts, f"answered {received.answered}"])

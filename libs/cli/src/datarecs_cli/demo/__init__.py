@@ -1,1 +1,1 @@
-"""The demo: two small books that nearly agree, and what the platform says about them."""
+"""The demo: two small books with some differences, compared by the platform."""

@@ -1,7 +1,7 @@
-"""Where the demo's rows are put: a table in a database of their own, a Parquet file, a CSV file.
+"""Stores the demo's rows: a table in a separate database, a Parquet file and a CSV file.
 
-The database is loaded through the server's own `psql`; afterwards a role that may only read this
-one table is all that the platform is given.
+The database is loaded with the server's `psql`; the platform then gets only a role that may read
+this one table.
 """
 
 import csv
@@ -25,7 +25,7 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPlace:
-    """How the ledger is reached once it is loaded; the password lies elsewhere."""
+    """The address of the loaded ledger; the password is elsewhere."""
 
     host: str
     port: int
@@ -35,10 +35,10 @@ class LedgerPlace:
 
 
 def admin_login(layout: Layout, environment: Mapping[str, str]) -> Login:
-    """The way in to the server of the local platform, or to the one DATARECS_DATABASE__URL names.
+    """The login to the server of the local platform, or of DATARECS_DATABASE__URL.
 
     Raises:
-        DemoFailedError: neither is at hand, or there is no `psql`.
+        DemoFailedError: neither exists, or there is no `psql`.
     """
     database_url = environment.get("DATARECS_DATABASE__URL")
     state = load(layout.state_file)
@@ -53,7 +53,7 @@ def admin_login(layout: Layout, environment: Mapping[str, str]) -> Login:
     programs = postgres.servers(environment, packaged=postgres.packaged_binaries())
     if database_url is None or not programs:
         raise DemoFailedError(
-            step="loading the ledger", reason="its database server or a `psql` is not at hand"
+            step="loading the ledger", reason="no database server or no `psql` was found"
         )
     parts = urlsplit(database_url)
     return Login(
@@ -66,12 +66,12 @@ def admin_login(layout: Layout, environment: Mapping[str, str]) -> Login:
 
 
 def load_ledger(login: Login, rows: Sequence[Entry], password: str) -> LedgerPlace:
-    """Make the table anew and let the reader's role read it, and nothing else. Repeatable.
+    """Create the table again and grant the reader's role only reading it. Safe to repeat.
 
     Args:
-        login: of an administrator of the server.
+        login: an administrator of the server.
         rows: the whole content.
-        password: of the reader's role; letters, digits, - and _.
+        password: the password of the reader's role; letters, digits, - and _.
 
     Raises:
         DemoFailedError: the server refused.
@@ -85,7 +85,7 @@ def load_ledger(login: Login, rows: Sequence[Entry], password: str) -> LedgerPla
 
 def _script(rows: Sequence[Entry], password: str) -> str:
     if not password.replace("-", "").replace("_", "").isalnum():
-        raise ValueError("the password would have to be quoted")
+        raise ValueError("the password has characters that need quotes")
     lines = ["\t".join(_texts(row)) for row in rows]
     return "\n".join(
         (
@@ -121,7 +121,7 @@ def _texts(row: Entry) -> list[str]:
 
 
 def write_exports(path: Path, rows: Iterable[Entry]) -> None:
-    """The Parquet file, replaced at once so that no reader sees half of it."""
+    """Write the Parquet file and replace it atomically, so that no reader sees half of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,7 +141,7 @@ def write_exports(path: Path, rows: Iterable[Entry]) -> None:
 
 
 def write_csv(path: Path, rows: Iterable[Entry]) -> None:
-    """The same rows for `datarecs compare`, which needs no database."""
+    """Write the same rows for `datarecs compare`, which needs no database."""
     with path.open("w", newline="", encoding="utf-8") as target:
         writer = csv.writer(target)
         writer.writerow(COLUMNS)

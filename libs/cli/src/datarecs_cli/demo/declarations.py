@@ -1,7 +1,7 @@
-"""What the demo declares: two connections, the job, who is told.
+"""The declarations of the demo: two connections, the job, a webhook endpoint and a mail rule.
 
-The job is a text a person reads and edits, so it is written as one; the rest holds addresses of
-this machine and is made for it.
+The job is a text for people to read and edit; the other declarations have addresses of this
+machine and are generated.
 """
 
 import json
@@ -21,7 +21,7 @@ RECIPIENT = "finance@demo.localhost"
 FINALISED = DataRecsEventType.RUN_FINALISED.value
 JOB_TEXT = f"""\
 # Does every account of the ledger add up to the same amount in the exports?
-# Written by `datarecs demo`, which writes it anew each time. Change something, then:
+# `datarecs demo` writes this file each time. Change something, then:
 #   datarecs validate demo/{JOB_FILE}
 #   datarecs run demo/{JOB_FILE}
 apiVersion: datarecs.io/v1
@@ -52,12 +52,12 @@ class Places:
 
     ledger: LedgerPlace
     password_file: Path
-    """Of the reader's role, in the tenant's folder of secrets."""
+    """Password of the reader's role, in the tenant's folder of secrets."""
     folder: Path
-    """Of the exports."""
+    """Folder of the exports."""
     receiver_url: str
     listening: bool = True
-    """False once the receiver is gone, so that nothing is sent to a dead address."""
+    """False after the receiver has ended, so that nothing is sent to a dead address."""
 
 
 def surroundings_text(places: Places) -> str:
@@ -65,8 +65,8 @@ def surroundings_text(places: Places) -> str:
     ledger = places.ledger
     quoted = json.dumps
     return f"""\
-# What the demo's job needs around it, with the addresses of this machine.
-# Written by `datarecs demo`, which writes it anew each time.
+# Resources for the demo's job, with the addresses of this machine.
+# `datarecs demo` writes this file each time.
 apiVersion: datarecs.io/v1
 kind: Connection
 metadata: {{name: {LEDGER_CONNECTION}}}

@@ -1,8 +1,8 @@
 """The demo's two sources as rows: a ledger, and its exports before and after correction.
 
-Every row follows from its account number, so each start makes the same data. The numbers are those
-of the `run.comparison.completed` sample of Source 001, and the amounts are chosen so that the gap
-is -1,234.56.
+Every row is computed from its account number, so each start makes the same data. The numbers are
+those of the `run.comparison.completed` sample of Source 001, and the amounts are chosen so that
+the gap is -1,234.56.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Final
 
 ACCOUNTS: Final = range(4001, 5006)
 ONLY_IN_EXPORTS: Final = range(4986, 5006)
-"""Opened after the ledger was closed."""
+"""Accounts opened after the ledger was closed."""
 ONLY_IN_LEDGER: Final = (4021, 4178, 4402, 4633, 4855)
 CHANGED_CENTS: Final[Mapping[int, int]] = {
     4711: -100_000,
@@ -26,12 +26,12 @@ CHANGED_CENTS: Final[Mapping[int, int]] = {
 ROUNDED_CENTS: Final[Mapping[int, int]] = {
     4035 + 90 * step: (1 if step % 2 else -1) for step in range(10)
 }
-"""Accounts that differ by the tolerance itself, so within and not equal; they cancel out."""
+"""Accounts that differ by exactly the tolerance: within, but not equal; they cancel out."""
 TWICE_IN_LEDGER: Final = frozenset(range(4016, 4976, 64))
 TWICE_IN_EXPORTS: Final = frozenset({4064, 4256, 4448, 4640, 4832})
 """Accounts of two entries: the sums agree although the rows do not."""
 GAP_CENTS: Final = -123_456
-"""All exports minus all of the ledger."""
+"""Sum of the exports minus sum of the ledger, in cents."""
 _FIRST_DAY = date(2026, 1, 2)
 _LARGEST_CENTS = 150_000
 
@@ -75,7 +75,7 @@ def _ledger_cents() -> dict[int, int]:
 
 
 def _unbooked_cents() -> dict[int, int]:
-    """What the exports alone hold: as much as makes the gap."""
+    """Accounts that only the exports have, with amounts that make up the gap."""
     ledger_cents = _ledger_cents()
     missing = sum(ledger_cents[account] for account in ONLY_IN_LEDGER)
     wanted = GAP_CENTS - sum(CHANGED_CENTS.values()) + missing

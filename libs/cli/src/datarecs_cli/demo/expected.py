@@ -1,7 +1,7 @@
-"""What the demo's two runs must find: the sample of Source 001, then full agreement.
+"""The expected results of the demo's two runs: the sample of Source 001, then full agreement.
 
-Compared with what the platform's own event says, so that a number that drifted anywhere between
-the sources and the wire fails the demo.
+They are compared with the platform's event, so that a wrong number anywhere between the sources
+and the wire fails the demo.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,11 +44,11 @@ SECOND: Data = {
     "rows_unmatched": 0,
 }
 GAP = "-1234.56"
-"""Of total_amount, exports minus ledger, in the first run."""
+"""Gap of total_amount, exports minus ledger, in the first run."""
 
 
 def departures(expected: object, actual: object, path: str = "") -> Iterator[str]:
-    """Every expected number that is another one; members beyond the expected ones are fine."""
+    """Every expected number that differs; further members are allowed."""
     match expected, actual:
         case Mapping(), Mapping():
             for name, value in expected.items():

@@ -1,7 +1,7 @@
-"""The demo's connection follows the platform's database when its port moves at a restart.
+"""Updates the demo's connection when the port of the platform's database changes at a restart.
 
-A busy port moves, and what the demo declared names the old one. Apart from the demo, because `up`
-does this and the demo itself declares everything anew.
+A busy port changes, and the stored connection has the old one. `up` does this; the demo writes all
+declarations again.
 """
 
 from typing import TYPE_CHECKING
@@ -15,13 +15,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def correct_port(api: "Api", port: int) -> bool:
-    """Write the port into the demo's connection; True where it was another.
+    """Write the port into the demo's connection; True if it was another port.
 
-    Nothing is done without a demo, and for a ledger in somebody else's database.
+    Does nothing without a demo, or for a ledger in another database.
 
     Raises:
-        RefusedError: the key may not.
-        ServerUnreachableError: nobody answers.
+        RefusedError: the key has no permission.
+        ServerUnreachableError: no answer.
     """
     from datarecs_cli.client import ApiRequest, path_of
     from datarecs_cli.refusals import RefusedError

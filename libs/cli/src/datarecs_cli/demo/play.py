@@ -1,7 +1,7 @@
-"""The demo from its data to its two verdicts: what is done in which order, and what is shown.
+"""The steps of the demo from its data to its two verdicts, and their output.
 
-It speaks to the platform as any client does: data into the sources, declarations and runs over
-REST, mail from the maildir, webhooks at a receiver of its own.
+It uses the platform as any client does: data in the sources, declarations and runs over REST, mail
+from the maildir, webhooks at a local receiver.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ from datarecs_runtime.clock import SystemClock
 
 RUN_LIMIT_S = 300.0
 ARRIVAL_LIMIT_S = 60.0
-"""For mail and webhook after the run has ended."""
+"""Time limit for mail and webhook after the run has ended."""
 POLL_EVERY = timedelta(seconds=0.1)
 INDENT = " " * 9
 READER_SECRET, WEBHOOK_SECRET = "demo-ledger", "demo-webhook"
@@ -40,28 +40,28 @@ READER_SECRET, WEBHOOK_SECRET = "demo-ledger", "demo-webhook"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where the demo plays."""
+    """The environment of the demo."""
 
     layout: Layout
     tenant_id: str
     folder: Path
-    """`demo` beside the user's files; below the platform's project."""
+    """The folder `demo` beside the user's files, below the platform's project."""
     login: Login
-    """Of the database server's administrator."""
+    """Login of the database server's administrator."""
     api: Api
     words: Words
     invocation: Invocation
     show: Callable[[str], None]
-    """A line of the result."""
+    """Prints a line of the result."""
     stays: bool
-    """Whether the platform is up when the demo is over."""
+    """Whether the platform runs after the demo."""
     receives_on: bool
-    """Whether this process goes on, and with it the receiver."""
+    """Whether this process continues, and with it the receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What both runs became."""
+    """The endings of both runs."""
 
     endings: tuple[Ending, Ending]
     reports: tuple[Path, Path]
@@ -69,11 +69,11 @@ class Played:
 
 
 def play(scene: Scene) -> Played:
-    """Both runs; every number is the one it must be when this returns.
+    """Perform both runs and check every number.
 
     Raises:
         DemoFailedError: a step failed, or a number differs.
-        DatarecsError: the API refused or nobody answered.
+        DatarecsError: the API refused a request or did not answer.
     """
     receiver = Receiver(keys=(), clock=SystemClock())
     receiver.open()
@@ -110,7 +110,7 @@ def _timed(scene: Scene, text: str) -> Iterator[None]:
 
 
 def _prepare(scene: Scene, receiver: Receiver) -> declarations.Places:
-    """Data, files and declarations; an endpoint whose secret is lost is made anew."""
+    """Write data, files and declarations; an endpoint with a lost secret is created again."""
     scene.folder.mkdir(parents=True, exist_ok=True)
     secrets = scene.layout.tenant_secrets / scene.tenant_id
     secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _declare_surroundings(scene: Scene, places: declarations.Places) -> list[App
 def _applied(scene: Scene, file: str) -> list[Applied]:
     declared = check_for_server([file], scene.invocation)
     if not declared:
-        raise DemoFailedError(step="its declarations", reason="they have faults, shown above")
+        raise DemoFailedError(step="its declarations", reason="they have the faults above")
     applied = list(apply_each(scene.api, declared))
     for one in applied:
         if one.refusal is not None:
@@ -208,7 +208,7 @@ def _check_gap(ending: Ending) -> None:
 
 
 def _show_mail(scene: Scene, run_id: str) -> Path:
-    """The one mail about the run, as soon as it lies in the maildir."""
+    """Wait for the one mail about the run in the maildir."""
     folder, clock = scene.layout.mail / "new", SystemClock()
     deadline = clock.monotonic() + ARRIVAL_LIMIT_S
     while clock.monotonic() < deadline:
@@ -217,7 +217,7 @@ def _show_mail(scene: Scene, run_id: str) -> Path:
             scene.show(f"{INDENT}mail     to {declarations.RECIPIENT}   {shown_path(mails[0])}")
             return mails[0]
         clock.wait(POLL_EVERY)
-    raise DemoFailedError(step="the mail", reason=f"none came within {ARRIVAL_LIMIT_S:.0f} s")
+    raise DemoFailedError(step="the mail", reason=f"none arrived within {ARRIVAL_LIMIT_S:.0f} s")
 
 
 def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
@@ -228,7 +228,7 @@ def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
     received = receiver.wait_for(of_this_run, limit_s=ARRIVAL_LIMIT_S)
     if received is None:
         raise DemoFailedError(
-            step="the webhook", reason=f"none came within {ARRIVAL_LIMIT_S:.0f} s"
+            step="the webhook", reason=f"none arrived within {ARRIVAL_LIMIT_S:.0f} s"
         )
     if not received.verified:
         raise DemoFailedError(step="the webhook", reason=received.fault or "it was not signed")
@@ -243,6 +243,6 @@ def _saved_report(scene: Scene, ending: Ending, number: int) -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """Relative to where the user stands, when it lies below."""
+    """The path relative to the working folder if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,1 +1,1 @@
-"""`datarecs init A B`: from two samples to a job that a person then corrects."""
+"""`datarecs init A B`: proposes a job from two samples, for a person to correct."""

@@ -1,6 +1,6 @@
-"""How a text file is written: delimiter, lines without rows, marks of numbers, formats of dates.
+"""The format of a text file: delimiter, lines without rows, marks of numbers, formats of dates.
 
-Judged by a sample of its lines. What decided is written down for whoever checks the job.
+It is inferred from a sample of lines. The reason of every choice is stored for the job file.
 """
 
 import csv
@@ -40,7 +40,7 @@ _FORMATS = (*_DAYS, *(f"{day}{gap}{clock}" for day in _DAYS for gap in " T" for 
 _ENOUGH = 0.5
 _MOST_LAST = 5
 _TRIED = 500
-"""Values of a column by which a format is chosen, before all of them confirm it."""
+"""Number of values that select a format, before all values confirm it."""
 _YEARS = ("19", "20")
 
 
@@ -50,7 +50,7 @@ class CsvForm:
 
     options: dict[str, object] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    """By option."""
+    """The reason of each option."""
     names: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class CsvForm:
         self.reasons[option] = reason
 
     def texts(self, at: int) -> list[str]:
-        """Values of a column that are not NULL."""
+        """The values of a column, without NULL."""
         nulls = {"", *self._null_words}
         return [row[at] for row in self.rows if at < len(row) and row[at] not in nulls]
 
@@ -70,21 +70,21 @@ class CsvForm:
 
 
 def can_name(column: str) -> bool:
-    """Whether a job can name a column so; a header that ends in a delimiter has an empty name."""
+    """Whether a name is usable in a job; a header that ends in a delimiter has an empty name."""
     return IDENT.broken(column) is None
 
 
 def csv_form_of(lines: Sequence[str], *, is_whole: bool) -> CsvForm:
-    """The form of a file by its first lines.
+    """Infer the format of a file from its first lines.
 
     Args:
-        lines: with their line ends.
-        is_whole: whether they are the whole file, footers included.
+        lines: lines with their line ends.
+        is_whole: whether they are the whole file, including footers.
     """
     form = CsvForm()
     delimiter = _delimiter(lines)
     shown = "tab" if delimiter == "\t" else delimiter
-    form.choose("delimiter", delimiter, f"most lines have as many fields between {shown}")
+    form.choose("delimiter", delimiter, f"with {shown} most lines have the same number of fields")
     lines = _without_comments(form, lines)
     rows = _parsed(lines, delimiter)
     width = _width(rows)
@@ -102,7 +102,9 @@ def csv_form_of(lines: Sequence[str], *, is_whole: bool) -> CsvForm:
 
 def _parsed(lines: Iterable[str], delimiter: str) -> list[list[str]]:
     rows: list[list[str]] = []
-    with suppress(csv.Error):  # a field beyond the limit of this reader: what was read will do
+    with suppress(
+        csv.Error
+    ):  # a field beyond the limit of this reader: the rows before it are enough
         rows.extend(csv.reader(lines, delimiter=delimiter))
     return rows
 
@@ -129,7 +131,7 @@ def _without_comments(form: CsvForm, lines: Sequence[str]) -> list[str]:
     if lines_of_rows and len(lines_of_rows) < len(lines):
         count = len(lines) - len(lines_of_rows)
         form.options["skip"] = {"prefixes": [_COMMENT]}
-        form.reasons["skip"] = f"lines that begin with {_COMMENT}: {count}"
+        form.reasons["skip"] = f"lines that start with {_COMMENT}: {count}"
     return lines_of_rows or list(lines)
 
 
@@ -181,7 +183,7 @@ def _is_date(text: str) -> bool:
 
 
 def _choose_numbers(form: CsvForm) -> None:
-    """The marks under which most columns are numbers; plain ones where nothing is better."""
+    """The marks with which most columns are numbers; plain marks if none are better."""
 
     def numeric(numbers: NumberFormat) -> int:
         return sum(
@@ -199,9 +201,9 @@ def _choose_numbers(form: CsvForm) -> None:
     if best.is_plain:
         return
     example = _example(form, best)
-    form.choose("decimal", best.decimal, f"numbers are written like {example}")
+    form.choose("decimal", best.decimal, f"format of numbers, such as {example}")
     if best.thousands:
-        form.choose("thousands", best.thousands, f"numbers are written like {example}")
+        form.choose("thousands", best.thousands, f"format of numbers, such as {example}")
 
 
 def _is_number(text: str, numbers: NumberFormat) -> bool:
@@ -210,7 +212,7 @@ def _is_number(text: str, numbers: NumberFormat) -> bool:
 
 
 def _example(form: CsvForm, numbers: NumberFormat) -> str:
-    """The longest number, which shows most marks."""
+    """The longest number, which has most marks."""
     numbers_written = [
         text
         for at in range(len(form.names))
@@ -231,9 +233,7 @@ def _choose_null_words(form: CsvForm) -> None:
         if texts and len(others) < _ENOUGH * len(texts):
             words |= {each: name for each in others if each in NULL_WORDS}
     if words:
-        reason = ", ".join(
-            f"{word} stands among the values of {name}" for word, name in words.items()
-        )
+        reason = ", ".join(f"{word} is a value of {name}" for word, name in words.items())
         form.choose("null_words", sorted(words), reason)
 
 
@@ -247,14 +247,14 @@ def _choose_dates(form: CsvForm) -> None:
         fitting = _fitting(texts)
         if fitting:
             formats[name] = fitting[0]
-            unsure = f"; {fitting[1]} fits as well, check it" if len(fitting) > 1 else ""
-            reasons.append(f"{name} is written like {texts[0]}{unsure}")
+            unsure = f"; {fitting[1]} also fits, check it" if len(fitting) > 1 else ""
+            reasons.append(f"{name} has values such as {texts[0]}{unsure}")
     if formats:
         form.choose("formats", formats, "; ".join(reasons))
 
 
 def _fitting(texts: Sequence[str]) -> list[str]:
-    """Formats that every value has; several where no day of the sample is above 12."""
+    """Formats that fit every value; several if no day of the sample is above 12."""
     candidates = [each for each in _FORMATS if all(_fits(each, text) for text in texts[:_TRIED])]
     return [each for each in candidates if all(_fits(each, text) for text in texts[_TRIED:])]
 

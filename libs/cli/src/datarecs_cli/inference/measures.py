@@ -1,4 +1,4 @@
-"""Which tolerance a pair of columns gets: what the digits say, and what rows of one key show."""
+"""Proposes the tolerance of a pair of columns from its digits and from rows with the same key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ _MICROS_OF_SECOND = 1_000_000
 class ProposedMeasure:
     pair: Pair
     tolerance: tuple[str, str] | None = None
-    """Type and value; None: values must be equal."""
+    """Type and value; None: the values must be equal."""
     words: tuple[tuple[str, str], ...] = ()
-    """A word of the second source and the one of the first that it stands for."""
+    """Words of the second source with their words in the first source."""
     is_folded: bool = False
-    """Texts are equal but for case and blanks at their ends."""
+    """Texts are equal without case and without blanks at their ends."""
     reason: str = ""
 
 
 def measure_of(pair: Pair, meeting: Meeting) -> ProposedMeasure:
-    """The measure of a pair that is no part of the key."""
+    """The measure of a pair that is not part of the key."""
     rows = [
         (one, other)
         for one, other in meeting.values(pair.left, pair.right)
@@ -55,7 +55,9 @@ def _number(pair: Pair, rows: Sequence[tuple[object, object]]) -> ProposedMeasur
     if scales[0] != scales[1] and small:
         half = unit / 2
         if all(gap <= half or gap > unit for gap in gaps):
-            reason = f"one side rounds to {least} digits, so half a unit of the last is allowed"
+            reason = (
+                f"one source rounds to {least} digits, so half a unit of the last digit is allowed"
+            )
             return _within(pair, half, reason)
     if small and least:
         reason = f"{small} of {len(gaps)} rows differ by at most one unit of the last digit"
@@ -84,17 +86,17 @@ def _text(pair: Pair, rows: Sequence[tuple[object, object]]) -> ProposedMeasure:
     equal = sum(one == other for one, other in texts)
     if texts and equal < _FEW * len(texts):
         if agreement(texts) >= _FEW:
-            reason = "equal but for case and blanks at the ends, which are set aside"
+            reason = "equal without case and blanks at the ends, which are ignored"
             return ProposedMeasure(pair=pair, is_folded=True, reason=reason)
         words = _words(texts)
         if words:
-            reason = f"the sides write {len(words)} words differently; check the map"
+            reason = f"the sources have different words for {len(words)} values; check the map"
             return ProposedMeasure(pair=pair, words=words, reason=reason)
     return ProposedMeasure(pair=pair, reason=f"{_equal(rows)}; must be equal")
 
 
 def _words(texts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """A map that explains nearly every row: one word for each of the other side."""
+    """A map of words that explains nearly every row."""
     counts: dict[str, dict[str, int]] = {}
     for one, other in texts:
         counts.setdefault(other, {}).setdefault(one, 0)

@@ -1,7 +1,7 @@
-"""Which column of one source is which of the other: by names, by common values, by rows.
+"""Pairs the columns of two sources by names, by common values and by rows.
 
-Names decide where they are equal. Where they only look alike, or do not, values have to agree:
-first as sets, and once a key is known row by row, which tells two columns of amounts apart.
+Equal names decide. For similar or different names values must agree: first as sets, then row by
+row when a key is known, which distinguishes two columns of amounts.
 """
 
 import re
@@ -26,7 +26,7 @@ _NO_KEYS = frozenset({TypeKind.FLOAT64, TypeKind.FLOAT32, TypeKind.BOOL, TypeKin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A column of the first source and the one of the second that it is compared with."""
+    """A column of the first source and its column of the second."""
 
     left: SampleColumn
     right: SampleColumn
@@ -35,21 +35,21 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """Columns that name one row on both sides."""
+    """Columns that identify one row in both sources."""
 
     pairs: tuple[Pair, ...]
     common: int
-    """Keys of the samples that both have."""
+    """Number of keys in both samples."""
     smaller: int
-    """Keys of the side with fewer."""
+    """Number of keys of the source with fewer keys."""
     repeated: int
-    """Rows of both sides beyond the first of their key."""
+    """Rows of both sources after the first row of their key."""
     others: tuple[str, ...] = ()
-    """Further candidates, in words."""
+    """Further candidates, as text."""
 
 
 def pairs_by_names(left: Sample, right: Sample) -> list[Pair]:
-    """Every column at most once, equal names first; types must compare."""
+    """Pairs of columns, each column at most once, equal names first; types must be comparable."""
     scored: list[tuple[float, int, int, str]] = []
     for at, one in enumerate(left.columns):
         for other_at, other in enumerate(right.columns):
@@ -74,7 +74,7 @@ def _score(one: SampleColumn, other: SampleColumn) -> tuple[float, str]:
     if one.name == other.name:
         return 4 + shared, "same name"
     if alike == 1:
-        return 3 + shared, "same name but for case and marks"
+        return 3 + shared, "same name without case and marks"
     if alike >= _ALIKE and (shared > 0 or one.type.is_number):
         return 2 * alike + shared, f"similar name, {_share(shared)} of values in common"
     if shared >= _OVERLAP and min(one.distinct, other.distinct) >= _LEAST_DISTINCT:
@@ -91,7 +91,7 @@ def types_meet(one: SampleColumn, other: SampleColumn) -> bool:
 
 
 def _needs_day(one: CanonicalType, other: CanonicalType) -> int | None:
-    """Which of two types is a time whose day meets the other, a date: 0 or 1."""
+    """The index (0 or 1) of the time if the other type is a date; its day is compared."""
     for at, (time, day) in enumerate(((one, other), (other, one))):
         if time.kind is TypeKind.LOCAL_TIMESTAMP and day.kind is TypeKind.DATE:
             return at
@@ -99,12 +99,12 @@ def _needs_day(one: CanonicalType, other: CanonicalType) -> int | None:
 
 
 def day_side(pair: Pair) -> int | None:
-    """The side whose times are compared by their day."""
+    """The source with times that are compared by their day."""
     return _needs_day(pair.left.type, pair.right.type)
 
 
 def likeness(one: str, other: str) -> float:
-    """1 for names of the same letters and digits, else how alike they are."""
+    """1 for names with the same letters and digits, else their similarity."""
     words = [re.findall(r"[^\W_]+", _CAMEL.sub(" ", each).lower()) for each in (one, other)]
     plain = ["".join(each) for each in words]
     if plain[0] == plain[1]:
@@ -116,13 +116,13 @@ def likeness(one: str, other: str) -> float:
 
 
 def overlap(one: frozenset[object], other: frozenset[object]) -> float:
-    """Share of the smaller set that the other has as well."""
+    """Share of the smaller set that is in the other set."""
     smaller = min(len(one), len(other))
     return len(one & other) / smaller if smaller else 0.0
 
 
 def key_of(pairs: Sequence[Pair]) -> Key | None:
-    """The best key of one column, else of two; None where nothing names a row on both sides."""
+    """The best key of one column, else of two; None if no columns identify rows in both sources."""
     usable = [each for each in pairs if _may_be_key(each)]
     single = _ranked([(each,) for each in usable])
     if single and single[0].repeated == 0:
@@ -147,7 +147,7 @@ def _ranked(candidates: Sequence[tuple[Pair, ...]]) -> list[Key]:
 
 
 def _judged(pairs: tuple[Pair, ...]) -> Key | None:
-    """The key, unless too many rows share one or no key is on both sides."""
+    """The key, unless too many rows repeat a key or no key is in both sources."""
     sides = [key_values([each.left for each in pairs]), key_values([each.right for each in pairs])]
     sets = [set(each) for each in sides]
     for rows, keys in zip(sides, sets, strict=True):
@@ -160,7 +160,7 @@ def _judged(pairs: tuple[Pair, ...]) -> Key | None:
 
 
 def key_values(columns: Sequence[SampleColumn]) -> list[tuple[object, ...]]:
-    """By row."""
+    """The key of each row."""
     return list(
         zip(*([hashable(each) for each in column.values] for column in columns), strict=True)
     )
@@ -187,7 +187,7 @@ def _with_others(ranked: Sequence[Key]) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """Rows of both samples that have one key, by their places."""
+    """Positions of the rows of both samples that have the same key."""
 
     places: tuple[tuple[int, int], ...]
 
@@ -195,12 +195,12 @@ class Meeting:
         return [(left.values[one], right.values[other]) for one, other in self.places]
 
     def thinned(self) -> "Meeting":
-        """A few rows, evenly spaced: wide samples have more pairs of columns than time for all."""
+        """A few rows, evenly spaced, because wide samples have too many pairs of columns."""
         return Meeting(places=self.places[:: max(1, len(self.places) // _FEW_ROWS)])
 
 
 def meeting_of(key: Key) -> Meeting:
-    """The first row of each key of either side."""
+    """The first row of each key, for both sources."""
     sides: list[dict[tuple[object, ...], int]] = []
     for columns in ([each.left for each in key.pairs], [each.right for each in key.pairs]):
         first: dict[tuple[object, ...], int] = {}
@@ -213,7 +213,7 @@ def meeting_of(key: Key) -> Meeting:
 
 
 def agreement(pairs: Iterable[tuple[object, object]]) -> float:
-    """Share of rows whose values are equal, or numbers that are equal when rounded to units."""
+    """Share of rows with equal values, or with numbers that are equal when rounded to units."""
     rows = [each for each in pairs if each != (None, None)]
     if not rows:
         return 0.0
@@ -221,7 +221,7 @@ def agreement(pairs: Iterable[tuple[object, object]]) -> float:
 
 
 def _may_agree(pairs: Iterable[tuple[object, object]]) -> bool:
-    """Whether a few rows leave it open that most of all rows agree; such as hold only NULL do."""
+    """Whether a few rows do not exclude that most rows agree; rows with only NULL never do."""
     rows = [each for each in pairs if each != (None, None)]
     return not rows or agreement(rows) >= _AGREEMENT / 2
 
@@ -240,7 +240,7 @@ def _is_close(one: object, other: object) -> bool:
 def pairs_by_rows(
     left: Sample, right: Sample, meeting: Meeting, paired: Sequence[Pair]
 ) -> list[Pair]:
-    """Pairs of columns without one, where most rows of a key agree."""
+    """Pairs of unpaired columns in which most rows with the same key agree."""
     taken: tuple[Collection[str], Collection[str]] = (
         {each.left.name for each in paired},
         {each.right.name for each in paired},
@@ -263,5 +263,5 @@ def pairs_by_rows(
 
 
 def renamed(pairs: Sequence[Pair]) -> Mapping[str, str]:
-    """Logical name, that of the first source, to the name in the second, where they differ."""
+    """Logical name (that of the first source) to the name in the second, if they differ."""
     return {each.left.name: each.right.name for each in pairs if each.left.name != each.right.name}

@@ -1,4 +1,4 @@
-"""From two places to a proposed job: read samples, pair columns, choose a key, judge measures."""
+"""Proposes a job for two sources: reads samples, pairs columns, selects a key and tolerances."""
 
 import json
 import os
@@ -29,16 +29,16 @@ class Request:
 
     places: tuple[str, str]
     keys: tuple[tuple[str, str], ...] = ()
-    """Columns of either side that name a row, where the user knows them."""
+    """Key columns of both sources, if the user names them."""
     target: Path | None = None
     connections: Path | None = None
 
 
 def propose(request: Request, invocation: Invocation) -> tuple[Proposal, tuple[str, ...]]:
-    """The job, and the variables that it needs.
+    """Propose the job, with the variables that it needs.
 
     Raises:
-        UsageFault: nothing to compare, or nothing that names a row on both sides.
+        UsageFault: nothing to compare, or no columns that identify rows in both sources.
         DatarecsError: a source cannot be read.
     """
     _refuse_same(request.places)
@@ -54,7 +54,7 @@ def propose(request: Request, invocation: Invocation) -> tuple[Proposal, tuple[s
     left, right = samples
     for place, sample in zip(request.places, samples, strict=True):
         if not sample.rows:
-            raise UsageFault(f"{shown(place)}: it has no rows, so nothing can be inferred from it")
+            raise UsageFault(f"{shown(place)}: the source has no rows; name a source with rows")
     pairs = pairs_by_names(left, right)
     key = _declared_key(request, left, right) if request.keys else key_of(pairs)
     if key is None:
@@ -65,7 +65,7 @@ def propose(request: Request, invocation: Invocation) -> tuple[Proposal, tuple[s
 
 
 def shown(place: str) -> str:
-    """A place without the password that its address may hold."""
+    """A place without the password of its address."""
     head, at, tail = place.rpartition("@")
     user = head.rpartition(":")[0] if head.count(":") > 1 else head
     return f"{user}{at}{tail}"
@@ -77,7 +77,7 @@ def _refuse_same(places: tuple[str, str]) -> None:
     else:
         is_same = Path(places[0]).resolve() == Path(places[1]).resolve()
     if is_same:
-        raise UsageFault(f"{shown(places[0])} is named twice; name two sources to compare")
+        raise UsageFault(f"{shown(places[0])} is named twice; name two different sources")
 
 
 def _sample(place: str, name: str, table: Table | None) -> Sample:
@@ -137,7 +137,7 @@ def _proposal(
 
 
 def _path(request: Request, at: int) -> str:
-    """As it is to be read from the folder of the job file."""
+    """The path relative to the folder of the job file."""
     place = request.places[at]
     if is_table(place) or Path(place).is_absolute() or request.target is None:
         return place
@@ -147,7 +147,7 @@ def _path(request: Request, at: int) -> str:
 
 def _alone(sample: Sample, used: set[str]) -> tuple[str, ...]:
     unused = (each.name for each in sample.columns if each.name not in used)
-    # What no job can name may hold letters that no YAML can hold.
+    # Names that a job cannot use may have characters that YAML cannot have.
     return (*unused, *(each if can_name(each) else json.dumps(each) for each in sample.left_out))
 
 
@@ -159,6 +159,6 @@ def _no_key(pairs: Sequence[Pair], left: Sample, right: Sample) -> str:
     )
     paired = ", ".join(f"{each.left.name} = {each.right.name}" for each in pairs) or "none"
     return (
-        "no column, and no pair of columns, names one row on both sides with values in common; "
-        f"columns that belong together: {paired}; {columns}; name the key: --key NAME=NAME"
+        "no column and no pair of columns identifies rows in both sources; "
+        f"matching columns: {paired}; {columns}; name the key with --key NAME_IN_A=NAME_IN_B"
     )

@@ -1,7 +1,7 @@
-"""A sample of one source: columns with types and values, read within bounds.
+"""A sample of one source: columns with types and values, with limits.
 
-Text files are read here and not by their connectors, which look at every value of a file to settle
-types; databases and Parquet files are read by theirs, up to the last row of the sample.
+This module reads text files without their connectors, which read every value of a file to infer
+types; connectors read databases and Parquet files up to the last row of the sample.
 """
 
 import io
@@ -42,12 +42,12 @@ _STATEMENT = timedelta(minutes=1)
 
 @dataclass(frozen=True, kw_only=True)
 class SampleColumn:
-    """One column; what is made of its values is made once, since every pair of columns asks."""
+    """One column; data derived from its values is cached, since every pair of columns uses it."""
 
     name: str
     type: CanonicalType
     values: tuple[object, ...]
-    """By row; None is NULL."""
+    """The value of each row; None is NULL."""
 
     @property
     def distinct(self) -> int:
@@ -55,7 +55,7 @@ class SampleColumn:
 
     @cached_property
     def distinct_values(self) -> frozenset[object]:
-        """Without NULL; equal numbers of any type are one, nested values are their text."""
+        """Values without NULL; equal numbers of any type are one, nested values are their text."""
         return frozenset(map(hashable, self.filled))
 
     @cached_property
@@ -64,7 +64,7 @@ class SampleColumn:
 
 
 def hashable(value: object) -> object:
-    """Nested values by their text, booleans apart from the numbers that they equal."""
+    """Nested values as text; booleans differ from equal numbers."""
     if isinstance(value, bool):
         return ("bool", value)
     try:
@@ -76,7 +76,7 @@ def hashable(value: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What was read of one source."""
+    """The sample of one source."""
 
     source: Source
     columns: tuple[SampleColumn, ...]
@@ -86,7 +86,7 @@ class Sample:
     files: int = 1
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = field(default=())
-    """Columns whose type cannot be compared, or whose name stands twice or in no job."""
+    """Columns with a type that cannot be compared, or a name that is repeated or not usable."""
 
 
 def sample_of(
@@ -95,8 +95,8 @@ def sample_of(
     """Read a sample.
 
     Raises:
-        UsageFault: there is nothing to compare, such as an empty file.
-        DatarecsError: it cannot be read.
+        UsageFault: nothing to compare, such as an empty file.
+        DatarecsError: the source cannot be read.
     """
     if source.kind is SourceKind.CSV:
         return _of_csv(place, source)
@@ -110,9 +110,9 @@ def sample_of(
 
 
 def source_of(place: str, name: str) -> Source:
-    """A file source of a path, as `compare` takes it.
+    """A file source of a path, as in `compare`.
 
-    Raises UsageFault where nothing is there, or nothing that can be compared.
+    Raises UsageFault if there is no file, or a file of an unsupported kind.
     """
     return Source(name=name, kind=kind_of(place), path=located(place, Path.cwd())[1])
 
@@ -137,7 +137,7 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
         unnamed = {each for each in names if not can_name(each)}
         columns = [each for each in single if each.name not in undelivered | unnamed]
         if not columns:
-            raise UsageFault(f"{place}: it has no column that can be compared")
+            raise UsageFault(f"{place}: no column can be compared")
         scan = Scan(
             source=source.name,
             index=0,
@@ -168,7 +168,7 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
 
 
 def _of_json(place: str, source: Source) -> Sample:
-    """The first lines as a file of its own, whose every line its reader may look at."""
+    """A file with the first lines, because its reader may read every line."""
     (first, *more), tree = _files(place, source.name)
     with (
         open_text(tree, first, UnpackedBytes(limit=_LIMIT)) as text,
@@ -219,7 +219,11 @@ def _of_csv(place: str, source: Source) -> Sample:
         if names.count(name) == 1 and can_name(name)
     }
     if not values:
-        fault = "every column has the same name" if any(map(can_name, names)) else "no usable name"
+        fault = (
+            "all columns have the same name"
+            if any(map(can_name, names))
+            else "no usable column name"
+        )
         raise UsageFault(f"{place}: {fault}; correct the header")
     options = CsvOptions.model_validate(form.options)
     return Sample(
@@ -253,12 +257,12 @@ def _typed(name: str, texts: Sequence[str], options: CsvOptions) -> SampleColumn
 
 
 def _lines(tree: FileTree, file: PinnedFile) -> tuple[Encoding, list[str], bool]:
-    """Encoding, lines, and whether they are all of the file."""
+    """Encoding, lines, and whether they are the whole file."""
     wide, raw, is_all = _bytes(tree, file)
     encoding, text = (wide, raw.decode()) if wide is not Encoding.UTF_8 else _decoded(raw)
     if "\0" in text:
         raise CorruptSourceError(
-            tree.source, f"{file.path} holds NUL bytes, so it is not text; name a text file"
+            tree.source, f"{file.path} has NUL bytes, so it is not text; name a text file"
         )
     lines = list(io.StringIO(text, newline=""))
     if len(lines) > MAX_ROWS:
@@ -267,7 +271,7 @@ def _lines(tree: FileTree, file: PinnedFile) -> tuple[Encoding, list[str], bool]
 
 
 def _decoded(raw: bytes) -> tuple[Encoding, str]:
-    """UTF-8, else the letters of Western Europe; a letter may be cut at the end of a sample."""
+    """UTF-8, else Western European; the last character of a sample may be incomplete."""
     try:
         return Encoding.UTF_8, raw.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
@@ -280,7 +284,7 @@ def _decoded(raw: bytes) -> tuple[Encoding, str]:
 
 
 def _bytes(tree: FileTree, file: PinnedFile) -> tuple[Encoding, bytes, bool]:
-    """The first bytes in UTF-8, the encoding where it has to be declared, and whether all."""
+    """The first bytes as UTF-8, the encoding if the job must declare it, and whether all."""
     encoding = Encoding.UTF_8
     try:
         text = open_text(tree, file, UnpackedBytes(limit=_LIMIT))

@@ -1,7 +1,7 @@
-"""PostgreSQL tables as `init` takes them: an address with a table, or a connection's name and one.
+"""PostgreSQL tables for `init`: an address with a table, or a connection's name with a table.
 
-`postgresql://ana@db.example.com/books?table=public.trades`, or `pg-ledger:public.trades`. A
-password of an address opens the table and is written nowhere: the job names a variable.
+`postgresql://ana@db.example.com/books?table=public.trades`, or `pg-ledger:public.trades`. The
+password of an address is used but not stored: the job names a variable.
 """
 
 import re
@@ -31,31 +31,33 @@ FILE = "connections.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table with what opens it."""
+    """One table with its connection."""
 
     source: Source
     connection: Connection
     secrets: Mapping[str, str]
     document: str = ""
-    """The connection in YAML; empty where a server has it."""
+    """The connection in YAML; empty if a server has it."""
     variable: str = ""
-    """The variable that has to hold the password, where the address had it."""
+    """The variable for the password, if the address had one."""
 
 
 def is_table(place: str) -> bool:
-    """Whether a place is no path."""
+    """Whether a place is a table, not a path."""
     named = _NAMED.fullmatch(place)
     return bool(_ADDRESS.match(place)) or (named is not None and not Path(place).exists())
 
 
 def table_of(place: str, name: str, file: Path | None, invocation: Invocation) -> Table:
-    """Raises UsageFault where the address is incomplete or the connection is not known."""
+    """Raises UsageFault if the address is incomplete or the connection is unknown."""
     if _ADDRESS.match(place):
         return _of_address(place, name)
     connection, _, relation = place.partition(":")
     document, declared = _declared(connection, file, invocation)
     if not isinstance(declared.config, PostgresConfig):
-        raise UsageFault(f"connection {connection}: its type is not postgres; name a file instead")
+        raise UsageFault(
+            f"connection {connection}: its type is not postgres; name a file or another connection"
+        )
     return Table(
         source=_source(name, connection, relation),
         connection=declared,
@@ -65,7 +67,7 @@ def table_of(place: str, name: str, file: Path | None, invocation: Invocation) -
 
 
 def name_of_table(place: str) -> str:
-    """What a source of the table is called."""
+    """The name of a source for the table."""
     if not _ADDRESS.match(place):
         return place.rpartition(":")[2].rpartition(".")[2]
     table = parse_qs(urlsplit(place).query).get("table", [""])[0]
@@ -85,9 +87,11 @@ def _of_address(place: str, name: str) -> Table:
     options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     table, database = options.pop("table", ""), unquote(parts.path.strip("/"))
     if not (table and database and parts.hostname and parts.username):
-        raise UsageFault(f"the address needs user, host, database and table; write {_EXAMPLE}")
+        raise UsageFault(f"the address must have user, host, database and table; write {_EXAMPLE}")
     if unknown := options.keys() - {"sslmode"}:
-        raise UsageFault(f"the address has {', '.join(sorted(unknown))}; known: table, sslmode")
+        raise UsageFault(
+            f"unknown in the address: {', '.join(sorted(unknown))}; known: table, sslmode"
+        )
     connection = f"pg-{re.sub(r'[^a-z0-9]+', '-', database.lower()).strip('-') or 'source'}"[:60]
     variable = f"DATARECS_CONN_DEFAULT_{connection.upper().replace('-', '_')}"
     document = _document(
@@ -147,13 +151,15 @@ def _document(name: str, variable: str, config: Mapping[str, str]) -> str:
 
 
 def _declared(name: str, file: Path | None, invocation: Invocation) -> tuple[str, Connection]:
-    """A connection of the file, with its text, else one of the server."""
+    """A connection of the file with its text, else one of the server."""
     chosen = file if file is not None else Path(FILE)
     if file is not None or chosen.is_file():
         try:
             text = chosen.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as cause:
-            raise UsageFault(f"{chosen}: it cannot be read as text; name a YAML file") from cause
+            raise UsageFault(
+                f"{chosen}: the file cannot be read as text; name a YAML file"
+            ) from cause
         for part in _PARTS.split(text):
             for (_, declared), connection in connections_of(decode_yaml(part.encode())).items():
                 if declared == name:

@@ -1,4 +1,4 @@
-"""A proposed job as YAML, each choice with a comment that says why and what to check."""
+"""Writes a proposed job as YAML, with a comment on the reason and the checks of each choice."""
 
 import json
 import re
@@ -17,17 +17,17 @@ _NAME = re.compile(r"[^\W\d]\w*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Everything that a job file says."""
+    """The content of a job file."""
 
     name: str
     command: str
     samples: tuple[Sample, Sample]
     paths: tuple[str, str]
-    """As they stand in the file; empty for tables."""
+    """Paths as in the job file; empty for tables."""
     key: Key
     measures: tuple[ProposedMeasure, ...]
     alone: tuple[tuple[str, ...], tuple[str, ...]]
-    """Columns without a partner."""
+    """Columns without a matching column."""
     connections: tuple[str, ...] = ()
     """Documents of the connections, in YAML."""
 
@@ -63,7 +63,7 @@ def _head(proposal: Proposal) -> Iterator[str]:
 
 
 def read_words(sample: Sample) -> str:
-    """How much of a source was read."""
+    """A text about the size of a sample."""
     part = "all" if sample.is_whole else "the first"
     first = f", of the first of {sample.files} files" if sample.files > 1 else ""
     columns = len(sample.columns)
@@ -71,7 +71,7 @@ def read_words(sample: Sample) -> str:
 
 
 def _line(text: str) -> str:
-    """A comment stays one line, whatever names hold."""
+    """The text in one line, so that it is one comment."""
     return " ".join(text.split())
 
 
@@ -113,14 +113,14 @@ def _flow(value: object) -> str:
 
 
 def _columns(proposal: Proposal, at: int) -> Iterator[str]:
-    """Names of the second source, and times that are compared by their day."""
+    """Lines for names of the second source and for times that are compared by their day."""
     pairs = [*proposal.key.pairs, *(each.pair for each in proposal.measures)]
     lines = []
     for pair in pairs:
         column = (pair.left, pair.right)[at]
         if day_side(pair) == at:
             expr = f"CAST({_sql_name(column.name)} AS date)"
-            reason = "the other side has no time of day"
+            reason = "the other source has no time of day"
             lines.append((pair.left.name, f"{{expr: {json.dumps(expr)}}}", reason))
         elif at == 1 and pair.left.name != column.name:
             lines.append((pair.left.name, quoted(column.name), pair.reason))
@@ -145,7 +145,7 @@ def _rest(proposal: Proposal) -> Iterator[str]:
     for sample, names in zip(proposal.samples, proposal.alone, strict=True):
         if names:
             listed = _line(", ".join(names))
-            yield f"  # not compared, no partner was found: {listed} of {sample.source.name}"
+            yield f"  # not compared, no matching column: {listed} of {sample.source.name}"
     yield "  stages:"
     yield "    - name: rows"
     yield "      type: row"
@@ -158,7 +158,7 @@ def _rest(proposal: Proposal) -> Iterator[str]:
         for measure in proposal.measures:
             yield from _measure(measure, proposal.samples[1].source.name)
     else:
-        yield "      # no further column is on both sides: only keys are compared"
+        yield "      # no further column is in both sources: only keys are compared"
     yield ""
 
 
@@ -166,8 +166,8 @@ def key_words(key: Key) -> list[str]:
     """Why these columns are the key."""
     columns = " and ".join(each.left.name for each in key.pairs)
     lines = [
-        f"key {columns}: {key.common:,} of {key.smaller:,} values of the sample are on both sides"
-        + (f", {key.repeated:,} rows repeat one" if key.repeated else ", none repeats")
+        f"key {columns}: {key.common:,} of {key.smaller:,} values of the sample are in both sources"
+        + (f", {key.repeated:,} rows repeat a key" if key.repeated else ", none is repeated")
     ]
     if key.others:
         lines.append(f"also possible: {', '.join(key.others)}")
@@ -190,7 +190,7 @@ def _measure(measure: ProposedMeasure, other: str) -> Iterator[str]:
 
 
 def pair_words(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Every pair whose names differ, with its reason."""
+    """Pairs with different names, with the reason."""
     for each in pairs:
         if each.left.name != each.right.name:
             yield f"{each.left.name} = {each.right.name} ({each.reason})"

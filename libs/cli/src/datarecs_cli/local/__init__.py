@@ -1,1 +1,1 @@
-"""One comparison on this machine without a server: what to ask, with what to answer, what stays."""
+"""One comparison on this machine without a server: its job, its engine and its result files."""

@@ -1,7 +1,7 @@
-"""The moving line of a local comparison that takes its time: a bar, its share, rows and rows/s.
+"""The moving line of a longer local comparison: a bar, its share, rows and rows per second.
 
-Apart from what is told because rich draws it, which is imported when there is a bar to draw. It
-only makes the line; where lines go, and whether any may move, the screen knows.
+rich draws it and is imported only when there is a bar. This module makes the line; the screen
+decides where it goes and whether it may move.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from datarecs_reports.figures import count, counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """How far something has come."""
+    """The progress of one step."""
 
     what: str
     rows: int
     total: int | None
-    """Of rows; None where nobody knows."""
+    """Number of rows; None if unknown."""
     rate: float
-    """Rows a second."""
+    """Rows per second."""
     then: str = ""
-    """What is done when all rows have been read."""
+    """The step that follows when all rows are read."""
 
     @property
     def is_read(self) -> bool:
@@ -33,7 +33,7 @@ class Shown:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What stands behind the bar. The share is rounded down: 100 % are all rows."""
+        """The texts after the bar. The share is rounded down: 100 % means all rows."""
         share = [] if self.total is None else [f"{min(self.rows * 100 // self.total, 100)} %"]
         if self.is_read and self.then:
             return (*share, f"{counted(self.rows, 'row')} read", self.then)
@@ -43,7 +43,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Draws for one terminal."""
+    """Draws the bar for one terminal."""
 
     encoding: str
     color: bool
@@ -56,7 +56,7 @@ class Bar:
         return cls(encoding="utf-8" if unicode else "ascii", color=invocation.color)
 
     def line(self, shown: Shown, width: int) -> str:
-        """One line that is no wider; what does not fit is cut off."""
+        """One line of at most this width; longer text is cut off."""
         from rich.console import Console
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -78,7 +78,7 @@ class Bar:
             pulse_style="cyan",
         )
         row.add_row(Text(cell(shown.what)), bar, *cells)
-        # rich draws what the file's encoding has, and asks no environment when told everything.
+        # rich uses the file's encoding, and with these arguments does not read the environment.
         with TextIOWrapper(BytesIO(), encoding=self.encoding, errors="replace") as file:
             console = Console(
                 file=file,

@@ -1,6 +1,6 @@
-"""Connections that a job names and its file does not declare: those of the server, if one is known.
+"""Connections that a job names and its file does not declare: read from the configured server.
 
-Apart from the question because it talks to a server, which most comparisons of files never need.
+Most comparisons of files never need a server, so this is separate from the question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,17 @@ _NOT_FOUND = 404
 
 @dataclass(slots=True)
 class ServerConnections:
-    """What the server of this command knows; it is asked at most once."""
+    """The connections of this command's server, requested at most once."""
 
     invocation: Invocation
     connections: dict[ConnectionKey, Connection] = field(default_factory=dict)
 
     def find(self, names: Sequence[ConnectionKey]) -> Mapping[ConnectionKey, Connection]:
-        """Those of the connections that the server has; none where no server is known.
+        """The named connections that the server has; none if no server is configured.
 
         Raises:
             RefusedError: the key may not read connections.
-            NoServerKnownError, ServerUnreachableError: of a server that the command line names.
+            NoServerKnownError, ServerUnreachableError: for a server named on the command line.
         """
         from datarecs_cli.client import connect
         from datarecs_cli.config import NoServerKnownError
@@ -49,7 +49,7 @@ class ServerConnections:
         except ServerUnreachableError as error:
             if named:
                 raise
-            self.invocation.say(f"connections of the server are unknown: {error}")
+            self.invocation.say(f"connections of the server cannot be read: {error}")
         return self.connections
 
     def _add(self, api: "Api", key: ConnectionKey) -> None:
@@ -69,7 +69,7 @@ class ServerConnections:
 
 
 def _from_here(connection: Connection) -> Connection:
-    """A relative folder starts where the server was started, usually the current one."""
+    """A relative folder starts at the start folder of the server, usually the current folder."""
     if not isinstance(connection.config, FilesConfig):
         return connection
     root = str(Path.cwd() / connection.config.root)

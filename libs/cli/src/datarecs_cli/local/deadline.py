@@ -1,8 +1,8 @@
-"""The time that a local comparison may take, however it is spent: reading, waiting or comparing.
+"""The time limit of a local comparison, over reading, waiting and comparing.
 
-Its own module because it alone interrupts what others do. Whatever waits in the main thread waits
-for a signal, too, so an alarm ends a read of a slow source, a pause before a second look and a
-query alike; Ctrl-C and SIGTERM go the same way.
+Only this module interrupts other code. A signal interrupts every wait in the main thread, so an
+alarm ends a read of a slow source, a pause before a recheck and a query; Ctrl-C and SIGTERM work
+the same way.
 """
 
 import signal
@@ -14,20 +14,20 @@ from datarecs_cli.exit_codes import TerminatedError
 from datarecs_cli.local.faults import DeadlineExceededError
 
 _AGAIN_S = 10.0
-"""Until the next alarm, for who took this one for an error of his own and went on."""
+"""Time until the next alarm, in case code handled this one as an error and continued."""
 _ENDING = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
 
 
 class _StoppedError(KeyboardInterrupt):
-    """Goes through whoever handles errors; who knows of Ctrl-C, as psycopg does, cancels first."""
+    """Passes through handlers of errors; code that handles Ctrl-C, as psycopg, cancels first."""
 
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM inside raises TerminatedError, so that what was opened is closed; main thread only.
+    """SIGTERM inside raises TerminatedError, so that open resources are closed; main thread only.
 
     Raises:
-        TerminatedError: somebody asked the process to end.
+        TerminatedError: the process received SIGTERM.
     """
 
     def end(_number: int, _frame: object) -> None:
@@ -42,15 +42,15 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[None]:
-    """What is done inside ends by then; main thread only.
+    """Limit the time of the block; main thread only.
 
     Args:
         limit: more than zero.
-        abandon: called first of all, between any two steps of what is done inside: ends what would
-            hold its way out up.
+        abandon: called before the error is raised, between any two steps of the block; it ends
+            work that would delay the error.
 
     Raises:
-        DeadlineExceededError: it did not end by itself.
+        DeadlineExceededError: the block did not end in time.
         KeyboardInterrupt: Ctrl-C.
         TerminatedError: SIGTERM.
     """
@@ -70,12 +70,12 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException as error:
-        # Libraries make errors of their own of it.
+        # Libraries turn it into other errors.
         if not signals:
             raise
         raise _error_of(signals[0], limit) from error
     else:
-        if signals:  # and lost on its way: Python drops what a finalizer raises
+        if signals:  # the exception was lost: Python drops exceptions in finalizers
             raise _error_of(signals[0], limit)
     finally:
         for number, handler in before.items():

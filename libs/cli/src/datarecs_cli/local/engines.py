@@ -1,7 +1,6 @@
-"""The engine of a local comparison, made once its sources have been read.
+"""The engine of a local comparison, created after its sources are read.
 
-Apart from the run because nothing of Spark is imported before it is chosen. The rule of `auto` is
-core's (`engine_cost`).
+Spark is imported only when it is chosen. The rule of `auto` is in core (`engine_cost`).
 """
 
 import logging
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from datarecs_spark.session import SparkRuntime
 
 QUICK_CELLS = 5_000_000
-"""Up to which Java's quick compiler alone is quicker: the thorough one costs more than it saves."""
+"""Limit up to which Java's quick compiler alone is faster than with the optimizing compiler."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _MIB = 1024**2
 
@@ -53,7 +52,7 @@ class EngineChoice(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Engines:
-    """Makes the engine of one run, and remembers which it was."""
+    """Creates the engine of one run, and stores which one it was."""
 
     wanted: EngineChoice
     rows: Callable[[Scan], Iterable[tuple[object, ...]]]
@@ -61,21 +60,21 @@ class Engines:
     out: OutFolder
     scratch: Path
     memory_bytes: int
-    """Of the run."""
+    """Memory of the run."""
     say: Callable[[str], None]
     open_things: ExitStack
     used: EngineChoice = EngineChoice.REFERENCE
     reason: str = ""
-    """Why it was used, for people."""
+    """The reason for this engine, for people."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the data that rules depend on, as the engine used them."""
+    """Versions of the data that rules depend on, as used by the engine."""
     spark: "SparkRuntime | None" = None
-    """Once it was started."""
+    """Set after Spark was started."""
     _oom_kills: int = 0
-    """Processes that the kernel had ended for lack of memory before Spark was started."""
+    """Processes that the operating system killed for lack of memory before Spark was started."""
 
     def engine(self, plan: ComparisonPlan) -> Engine:
-        """The engine for the plan, whose sources have been read."""
+        """The engine for the plan; its sources are already read."""
         if self.wanted is not EngineChoice.AUTO:
             self.used, self.reason = self.wanted, f"--engine {self.wanted}"
         else:
@@ -89,19 +88,19 @@ class Engines:
         self.spark = runtime = self._spark(plan)
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
-        # What the engine keeps for itself lies beside the differences, and is nobody's result.
+        # Files of the engine are beside the differences and are no result.
         directory = self.scratch / "differences"
         made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=directory)
         return made
 
     def abandon(self) -> None:
-        """Let nothing that was started hold anybody up; safe to repeat."""
+        """Stop started processes so that they delay nothing; safe to repeat."""
         if self.spark is not None:
             self.spark.abandon()
-            logging.disable()  # py4j tells of every call that finds no Java
+            logging.disable()  # py4j logs every call that finds no Java
 
     def end_of_java(self, cause: BaseException | None) -> DatarecsError | None:
-        """What to tell the user where Java ended or lacked memory; None for other causes."""
+        """The error if Java ended or lacked memory; None for other causes."""
         if self.used is EngineChoice.REFERENCE:
             return None
         from datarecs_runtime.tree import oom_kills
@@ -117,7 +116,7 @@ class Engines:
         return SparkEndedError(cause, code, self.memory_bytes)
 
     def _oracle(self, plan: ComparisonPlan) -> MemoryEngine | None:
-        """None where `auto` chose it and the rows need more memory than it may take."""
+        """The oracle; None if `auto` chose it and the rows need more memory than it may use."""
         is_chosen = self.wanted is EngineChoice.AUTO
         limit = oracle_memory(self.memory_bytes)
         oracle = MemoryEngine(
@@ -168,39 +167,39 @@ class Engines:
 
 
 def heap_of(memory_bytes: int) -> str:
-    """Java's share of a run's memory, of which the kernel's follows.
+    """Java's share of a run's memory; the share of the kernel follows from it.
 
-    The rest is for Python and for Java itself; ADR 0109 has the rule.
+    The rest is for Python and Java outside the heap; ADR 0109 has the rule.
     """
     return f"{memory_bytes // 2 // _MIB}m"
 
 
 def oracle_versions() -> Mapping[str, str]:
-    """Zone tables and Unicode data of this process."""
+    """Versions of zone tables and Unicode data in this process."""
     return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
 
 def decide(
     plan: ComparisonPlan, memory_bytes: int, *, rows: RowsOf | None = None
 ) -> EngineDecision:
-    """The engine of `--engine auto`.
+    """Choose the engine for `--engine auto`.
 
     Args:
         plan: of any comparison.
-        memory_bytes: of the run; the oracle may take half of it, as Java does.
-        rows: of a scan, for plans whose sources have not been read.
+        memory_bytes: memory of the run; the oracle may use half of it, as Java does.
+        rows: number of rows of a scan, for plans before their sources are read.
     """
     limits = OracleLimits(rows=MAX_ROWS, memory_bytes=oracle_memory(memory_bytes))
     return choose_engine(plan, rows or rows_of, limits)
 
 
 def oracle_memory(memory_bytes: int) -> int:
-    """The oracle's share of a run's memory."""
+    """The oracle's share of a run's memory, in bytes."""
     return memory_bytes // 2
 
 
 def cells_of(plan: ComparisonPlan) -> int | None:
-    """Rows times columns over all that is read; None where some count is unknown."""
+    """Rows times columns over all reads; None if a count is unknown."""
     counts = [(rows_of(scan), len(scan.columns)) for scan in _read(plan)]
     known = [rows * columns for rows, columns in counts if rows is not None]
     return sum(known) if len(known) == len(counts) else None
@@ -214,9 +213,9 @@ def _read(plan: ComparisonPlan) -> list[Scan]:
 
 
 def rows_of(scan: Scan) -> int | None:
-    """Rows that the source has, or that the footers of the pinned files promise; None if unknown.
+    """Rows of the source, or of the footers of the pinned files; None if unknown.
 
-    The oracle reads those too that a database kept.
+    The oracle also reads rows that a database filters out.
     """
     if scan.extract is not None:
         return scan.extract.all_rows

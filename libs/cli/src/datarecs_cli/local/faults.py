@@ -1,4 +1,4 @@
-"""Why a local comparison ends without one: its question does not fit, or nothing can be stored."""
+"""Errors that end a local comparison: its job does not fit, or results cannot be stored."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,17 +15,17 @@ from datarecs_specs.findings import headline
 
 
 class QuestionFault(NamedTuple):
-    """One fault of a question."""
+    """One fault of the job or of the command line."""
 
     code: ErrorCode
     where: str
-    """A flag as it was typed, a path of the job file, a file."""
+    """A flag as typed, a path in the job file, or a file."""
     message: str
     hint: str
 
 
 class QuestionRefusedError(DatarecsError):
-    """The question does not fit the sources, or is none; every fault is told at once."""
+    """The job does not fit the sources, or is invalid; the message has every fault."""
 
     exit_code = ExitCode.USAGE
 
@@ -38,7 +38,7 @@ class QuestionRefusedError(DatarecsError):
 
 
 class JobRefusedError(DatarecsError):
-    """A job file that does not fit its sources; the file has every fault at its place."""
+    """A job file does not fit its sources; each fault has its place in the file."""
 
     exit_code = ExitCode.USAGE
 
@@ -55,7 +55,7 @@ def _line(fault: QuestionFault) -> str:
 
 
 class OutNotWritableError(DatarecsError):
-    """The results cannot be written where they belong."""
+    """The results cannot be written to their folder."""
 
     code = RunDetail.RESULT_STORE_FAILED
     fix = "name another folder with --out, or free space on this disk"
@@ -66,27 +66,27 @@ class OutNotWritableError(DatarecsError):
 
 
 class ScratchNotWritableError(DatarecsError):
-    """Rows cannot be brought to this machine for comparing."""
+    """Rows cannot be stored on this machine for the comparison."""
 
     code = RunDetail.SPILL_EXHAUSTED
-    fix = "free space where temporary files go, or set TMPDIR to another disk"
+    fix = "free space in the folder of temporary files, or set TMPDIR to another disk"
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"temporary files cannot be written: {reason}")
 
 
 class TooLittleMemoryError(DatarecsError):
-    """The comparison did not fit into memory."""
+    """The comparison needs more memory than available."""
 
     code = RunDetail.OUT_OF_MEMORY
     fix = "compare with --engine spark, which spills to disk, and raise execution.memory (--memory)"
 
     def __init__(self) -> None:
-        super().__init__("the comparison needs more memory than this machine gives")
+        super().__init__("the comparison needs more memory than this machine has free")
 
 
 class SparkEndedError(DatarecsError):
-    """Spark's Java process ended before the comparison did, or a task lacked memory."""
+    """Spark's Java process ended before the comparison, or a task lacked memory."""
 
     def __init__(self, cause: DatarecsError, code: ErrorCode, memory_bytes: int) -> None:
         super().__init__(f"{cause}; the run had {size_text(memory_bytes)} of memory")
@@ -95,23 +95,21 @@ class SparkEndedError(DatarecsError):
 
 
 _MORE_MEMORY = (
-    "raise execution.memory in the job (--memory on the command line); half of it is Java's heap, "
-    "a third is for joining rows"
+    "raise execution.memory in the job (--memory on the command line); half of it is for Java's "
+    "heap, a third for joins"
 )
 _WHO_KILLED = (
-    "run again; if the system ended it for lack of memory (see its log), lower execution.memory "
-    "(--memory) or free memory, and if it ended by itself, raise execution.memory"
+    "run again; if the operating system killed it for lack of memory (see the system log), lower "
+    "execution.memory (--memory) or free memory; if it ended by itself, raise execution.memory"
 )
 
 
 class DeadlineExceededError(DatarecsError):
-    """The comparison did not end by itself within its time."""
+    """The comparison did not end before its deadline."""
 
     code = RunDetail.DEADLINE_EXCEEDED
-    fix = "raise execution.deadline in the job, or narrow what is compared"
+    fix = "raise execution.deadline in the job, or compare fewer rows or columns"
 
     def __init__(self, limit: timedelta) -> None:
-        super().__init__(
-            f"the comparison was ended after its deadline of {limit.total_seconds():g} s"
-        )
+        super().__init__(f"the comparison was ended at its deadline of {limit.total_seconds():g} s")
         self.limit = limit

@@ -1,8 +1,8 @@
-"""The folder a local comparison leaves: run.json, report.html, differences/, and what it asks for.
+"""The result folder of a local comparison: run.json, report.html, differences/, further reports.
 
-Apart from the run because of what must never happen here: results of an earlier run that a failed
-one removes, half a document, or a file of the user's swept away. Everything is written into a
-folder inside it, which takes the place of the earlier results once it is complete.
+A failed run must never remove the results of an earlier one, no document may be half written, and
+no file of the user may be deleted. So everything is first written into a folder inside, which
+replaces the earlier results when it is complete.
 """
 
 import shutil
@@ -17,15 +17,15 @@ from datarecs_core.comparison.results.row_digests import FILE
 DEFAULT = Path("datarecs-compare")
 _PREPARED = ".new"
 _OURS = ("part-*.parquet", "_SUCCESS", ".*.crc")
-"""What engines write into the folder of a stage."""
+"""Names of the files that engines write into the folder of a stage."""
 
 
 class OutFolder:
-    """One folder for one comparison; a complete one replaces what an earlier one left there.
+    """One folder for one comparison; complete results replace those of an earlier comparison.
 
     Args:
-        root: as the user named it.
-        shown: in messages; `root` unless this is where results are prepared.
+        root: the folder as named by the user.
+        shown: the folder in messages; `root`, except for the folder of prepared results.
     """
 
     def __init__(self, root: Path, *, shown: Path | None = None) -> None:
@@ -33,17 +33,17 @@ class OutFolder:
         self.run_json = root / "run.json"
         self.report = root / "report.html"
         self.error = root / "error.html"
-        """Of the latest run, where it failed."""
+        """The report of the latest run if it failed."""
         self.digests = root / FILE
         self.differences = root / "differences"
 
     @contextmanager
     def preparing(self) -> Iterator["OutFolder"]:
-        """A folder for the results of this run, which is removed again at the end.
+        """A folder for the results of this run; it is removed at the end.
 
         Raises:
             OutNotWritableError: the folder cannot be made or written, or a folder of differences
-                has files that no comparison wrote.
+                has files that are not from a comparison.
         """
         prepared = OutFolder(self.root / _PREPARED, shown=self.shown)
         with self.storing():
@@ -56,18 +56,20 @@ class OutFolder:
             shutil.rmtree(prepared.root, ignore_errors=True)
 
     def replace_by(self, prepared: "OutFolder", further: Iterable[str] = ()) -> None:
-        """Remove the results of an earlier run, and those alone, and bring the new ones.
+        """Replace the results of an earlier run, and no other files, with the new results.
 
         Args:
-            prepared: complete.
-            further: names of files that this run may have written besides.
+            prepared: the folder with complete results.
+            further: names of further files that this run may have written.
 
         Raises:
             OutNotWritableError: the folder cannot be written.
         """
         names = [self.error.name, self.digests.name, *further, self.report.name]
         with self.storing():
-            self.run_json.unlink(missing_ok=True)  # first and last: it stands for all of them
+            self.run_json.unlink(
+                missing_ok=True
+            )  # removed first and written last: it marks complete results
             for stage in self.differences.glob("*/"):
                 for part in (one for name in _OURS for one in stage.glob(name)):
                     part.unlink()
@@ -81,21 +83,21 @@ class OutFolder:
                     (prepared.root / name).rename(self.root / name)
 
     def _refuse_foreign_files(self) -> None:
-        """Before anything is compared, since their folder could not be replaced afterwards."""
+        """Check before the comparison that the folders can be replaced after it."""
         for stage in self.differences.glob("*/"):
             ours = {one for name in _OURS for one in stage.glob(name)}
             if set(stage.iterdir()) - ours:
                 raise OutNotWritableError(self.shown, f"Directory not empty: {stage}")
 
     def settle(self, stage: str, location: str | None) -> None:
-        """Bring a stage's differences to their published place, wherever the engine put them."""
+        """Move a stage's differences from the engine's folder to their published place."""
         place = self.differences / f"stage={segment(stage)}"
         if location is not None and Path(location) != place:
             with self.storing():
                 shutil.move(location, place)
 
     def store(self, path: Path, content: bytes) -> None:
-        """Temporary name, then rename: a reader sees the whole file or none.
+        """Write to a temporary name, then rename: a reader sees the whole file or none.
 
         Raises:
             OutNotWritableError: the file cannot be written, as on a full disk.
@@ -106,18 +108,18 @@ class OutFolder:
             partial.replace(path)
 
     def forget(self) -> None:
-        """Remove the empty folders: there was no comparison.
+        """Remove the empty folders if there was no comparison.
 
         A folder that the user named stays.
         """
         ours = (self.root, DEFAULT) if self.root.parent == DEFAULT else ()
         for folder in ours:
-            with suppress(OSError):  # it holds something
+            with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
     @contextmanager
     def storing(self) -> Iterator[None]:
-        """What cannot be written inside ends as OutNotWritableError."""
+        """Turn errors of writing into OutNotWritableError."""
         try:
             yield
         except OSError as cause:

@@ -1,7 +1,6 @@
-"""Where a file of a comparison lies: the folder it is named from, its kind, a name for the source.
+"""The place of a file of a comparison: its base folder, its kind, and a name for the source.
 
-Apart from the question because a proof names files relative to a folder, never by absolute path,
-while people type any path they like.
+A proof has paths relative to a folder, never absolute ones, while users may type any path.
 """
 
 import os
@@ -22,18 +21,18 @@ KINDS = {
     ".ndjson": SourceKind.JSON,
 }
 PACKED = (".gz", ".zst", ".zstd")
-"""Endings of compressed text; the one before says what the text is."""
+"""Endings of compressed text; the ending before is that of the text."""
 _WILD = re.compile(r"[*?\[]")
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 24
-"""So that two of them still make a job's name."""
+"""Longest name of a source, so that two of them fit into the name of a job."""
 
 
 def located(path: str, base: Path) -> tuple[Path, str]:
-    """The folder a path is read from, and the path relative to it.
+    """The base folder of a path, and the path relative to it.
 
-    Relative paths keep their words; an absolute one, or one that climbs out of `base`, is cut
-    before its first part that is a wildcard or a partition folder such as `day=2026-01-31`.
+    Relative paths do not change. An absolute path, or one that leaves `base`, is cut before its
+    first part that is a wildcard or a partition folder such as `day=2026-01-31`.
     """
     clean = os.path.normpath(path)
     if not clean.startswith(("/", "..")):
@@ -47,10 +46,10 @@ def located(path: str, base: Path) -> tuple[Path, str]:
 
 
 def kind_of(path: str) -> SourceKind:
-    """By the name's ending, of a folder by the files in it.
+    """The kind by the name's ending; for a folder by its files.
 
     Raises:
-        UsageFault: nothing is there, or files of a kind that cannot be compared yet.
+        UsageFault: no such file, or files of an unsupported kind.
     """
     suffix = _suffix(path)
     if suffix in KINDS:
@@ -58,8 +57,8 @@ def kind_of(path: str) -> SourceKind:
     known = ", ".join(KINDS)
     raise UsageFault(
         f"{path}: files {f'ending in {suffix}' if suffix else 'without an ending'} cannot be"
-        f" compared; known are {known} (text also as .gz or .zst), folders of these, and jobs in"
-        " .yaml; unpack or convert the file"
+        f" compared; unpack or convert the file to one of {known} (text also as .gz or .zst), or"
+        " name a folder of these or a job in .yaml"
     )
 
 
@@ -72,20 +71,18 @@ def _suffix(path: str) -> str:
         return _ending(Path(path))
     place = Path(path)
     if not place.exists():
-        raise UsageFault(
-            f"{path}: there is no such file; look at the path, it starts at {Path.cwd()}"
-        )
+        raise UsageFault(f"{path}: no such file; check the path, it is relative to {Path.cwd()}")
     if not place.is_dir():
         return _ending(place)
     inside = (one for one in sorted(place.rglob("*")) if _ending(one) in KINDS)
     first = next(inside, None)
     if first is None:
-        raise UsageFault(f"{path}: the folder holds no file ending in {', '.join(KINDS)}")
+        raise UsageFault(f"{path}: the folder has no file ending in {', '.join(KINDS)}")
     return _ending(first)
 
 
 def _ending(path: Path) -> str:
-    """Without that of a compression, where text is compressed."""
+    """The ending, without that of a compression if the text is compressed."""
     suffix = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
     is_text = KINDS.get(inner) in {SourceKind.CSV, SourceKind.JSON}
@@ -93,7 +90,7 @@ def _ending(path: Path) -> str:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """A source name per path: the file's own, with its folder's or a number where that repeats."""
+    """A source name per path: the file's name, with the folder or a number if it repeats."""
     short = [_slug(_stem_of(path)) for path in paths]
     if len(set(short)) == len(short):
         return short
@@ -104,7 +101,7 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 
 def _stem_of(path: str) -> str:
-    """`exports` of `exports/*.parquet`: what stands before the first wildcard."""
+    """`exports` of `exports/*.parquet`: the part before the first wildcard."""
     parts = [part for part in Path(path).parts if not _WILD.search(part)]
     return Path(parts[-1]).stem if parts else ""
 

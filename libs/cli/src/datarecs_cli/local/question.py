@@ -1,7 +1,7 @@
-"""What a local comparison asks: a job from a file, or one made from paths and flags.
+"""The job of a local comparison: from a file, or made from paths and flags.
 
-Both go through the decoding of every declaration, so a flag is judged by the rules of the field it
-stands for; its faults are told in the words of the command line.
+Both use the decoder of declarations, so the rules of a field also hold for its flag; faults name
+the flag.
 """
 
 import shlex
@@ -38,7 +38,7 @@ _DURATION, _PERCENT = "P", "%"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """The command line, as it was typed."""
+    """The command line as typed."""
 
     sources: tuple[str, ...]
     keys: tuple[str, ...] = ()
@@ -48,13 +48,13 @@ class Flags:
 
     @property
     def is_job(self) -> bool:
-        """One job file instead of sources."""
+        """Whether the sources are one job file."""
         first = self.sources[0]
         return len(self.sources) == 1 and (first == STDIN or first.endswith(JOB_ENDINGS))
 
     @property
     def command(self) -> str:
-        """The line that asks the same again."""
+        """A command line with the same meaning."""
         words = ["datarecs", "compare", *self.sources]
         words += ["--key", ",".join(self.keys)] if self.keys else []
         for flag, columns in (("--measure", self.measures), ("--except", self.left_out)):
@@ -67,19 +67,19 @@ class Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedQuestion:
-    """A question with what is needed to open its sources."""
+    """A job with the data to open its sources."""
 
     question: Question
     roots: Mapping[str, Path]
-    """By source: where its path, or what its connection names in words of this machine, starts."""
+    """By source: the base folder of its path, or of the local path of its connection."""
     connections: Mapping[str, Connection]
-    """Those that the job file declares, by name."""
+    """The connections of the job file, by name."""
     flags: Flags
     file: DeclaredFile | None = None
     """The job file."""
 
     def refusal(self, faults: Sequence[Fault]) -> DatarecsError:
-        """The error of a plan with faults: of a job file each at its line, else by its flag."""
+        """The error of a plan with faults: each at its line of the job file, or at its flag."""
         if self.file is not None:
             job = self.question.job.name
             documents = tuple(
@@ -97,17 +97,17 @@ class PreparedQuestion:
         )
 
     def where(self, fault: Fault) -> str:
-        """A fault's place in the words of the command line, or of the job file."""
+        """A fault's place as a flag of the command line, or as a path of the job file."""
         return _where(self.flags, pointer(fault.path), dotted(fault.shown_path))
 
 
 def prepare_question(
     flags: Flags, *, now: datetime, invocation: Invocation
 ) -> PreparedQuestion | None:
-    """The question; None when a job file has faults, which are then shown.
+    """Prepare the job; None if a job file has faults, which are then printed.
 
     Raises:
-        UsageFault: the command line cannot be understood, or a file is not there.
+        UsageFault: wrong usage, or a file is missing.
         QuestionRefusedError: flags or parameters with faults.
     """
     if flags.is_job:
@@ -118,7 +118,7 @@ def prepare_question(
 
 def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQuestion | None:
     if flags.keys or flags.measures or flags.left_out:
-        raise UsageFault("--key, --measure and --except are for sources; a job file declares them")
+        raise UsageFault("--key, --measure, --except are for files; declare them in the job file")
     name = flags.sources[0]
     elsewhere = ServerConnections(invocation)
     files = check_files([name], lookup=elsewhere.find)
@@ -133,8 +133,8 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQ
     ]
     if len(jobs) != 1:
         raise UsageFault(
-            f"{name} declares {len(jobs)} jobs and a comparison takes one; keep each job in a file "
-            "of its own"
+            f"{name} declares {len(jobs)} jobs, but a comparison takes one; write each job to a "
+            "separate file"
         )
     known = {**elsewhere.connections, **connections_of(documents)}
     connections = {connection: one for (_, connection), one in known.items()}
@@ -145,9 +145,9 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQ
 
 def _from_flags(flags: Flags) -> ReconciliationJob:
     if len(flags.sources) < 2:  # noqa: PLR2004  a comparison
-        raise UsageFault("compare needs two sources or more, or one job file in .yaml")
+        raise UsageFault("compare needs two or more files, or one job file in .yaml")
     if flags.parameters:
-        raise UsageFault("--param is for job files; sources have no parameters")
+        raise UsageFault("--param is only for job files; files have no parameters")
     decoded = decode_json(_declaration(flags))
     if decoded.faults:
         raise QuestionRefusedError(
@@ -163,7 +163,7 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
 
 
 def _declaration(flags: Flags) -> dict[str, object]:
-    """The job that the flags stand for: one row stage; without measures every column counts."""
+    """The job of the flags: one row stage; without --measure every column is compared."""
     names = names_of(flags.sources)
     stage: dict[str, object] = {"name": STAGE, "type": "row", "dimensions": list(flags.keys)}
     if flags.measures:
@@ -201,7 +201,7 @@ def _measure(text: str) -> dict[str, object]:
 
 
 def _where(flags: Flags, place: str, path: str) -> str:
-    """Which flag a field of the made job stands for; of a job file its path."""
+    """The flag of a field of the made job; for a job file the path of the field."""
     if flags.is_job:
         return f"{flags.sources[0]} {path}".strip()
     parts = place.strip("/").split("/")
@@ -253,7 +253,7 @@ def _prepare(
 def _place(
     flags: Flags, source: Source, index: int, connections: Mapping[str, Connection], base: Path
 ) -> tuple[Path, str]:
-    """Root and path: from the working folder, the job file's, or the connection's."""
+    """Root and path: relative to the working folder, the job file, or the connection."""
     if not flags.is_job:
         return located(flags.sources[index], base)
     connection = connections.get(source.connection or "")

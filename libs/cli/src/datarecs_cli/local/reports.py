@@ -1,6 +1,6 @@
-"""The further reports that a job asks for, beside run.json and report.html, which are always there.
+"""The further reports that a job declares; run.json and report.html are always written.
 
-The writers are those of `compare -o md`, `--junit` and `export`; this module only gives them files.
+The writers are those of `compare -o md`, `--junit` and `export`; this module names their files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,17 @@ NAMES: Mapping[ReportFormat, str] = {
 
 
 def further(forms: Sequence[ReportFormat]) -> tuple[ReportFormat, ...]:
-    """Those that are written, each once, in the job's order."""
+    """The reports to write, each once, in the order of the job."""
     return tuple(dict.fromkeys(form for form in forms if form in NAMES))
 
 
 def write(
     form: ReportFormat, document: Mapping[str, object], run: SealedRun, out: OutFolder
 ) -> str | None:
-    """Write one of them; why not, if the form cannot hold it.
+    """Write one report; returns the reason if the format cannot hold it, else None.
 
     Raises:
-        OutNotWritableError: as on a full disk.
+        OutNotWritableError: the file cannot be written, as on a full disk.
     """
     target = out.root / NAMES[form]
     match form:

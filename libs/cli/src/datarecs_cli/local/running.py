@@ -1,7 +1,7 @@
-"""One local comparison from its question to the files it leaves.
+"""One local comparison from its job to its result files.
 
-The same use case as a worker's child runs; here the sources are opened with the user's own rights,
-the published key takes the tenant's place, and a folder takes the blob store's.
+It runs the same use case as a worker's child; here sources are opened with the permissions of the
+user, the published key replaces the key of the tenant, and a folder replaces the blob store.
 """
 
 import json
@@ -53,24 +53,24 @@ from datarecs_runtime.environment import process_environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """With what, and for whom, the comparison runs."""
+    """The settings of one comparison."""
 
     run_id: str
     out: OutFolder
     engine: EngineChoice
     memory_bytes: int | None = None
-    """Instead of the job's `execution.memory`."""
+    """Overrides the job's `execution.memory`."""
     reporter: TerminalReporter
     clock: Clock
 
 
 def compare_locally(prepared: PreparedQuestion, local: Local) -> Mapping[str, object]:
-    """Compare, store report and run.json; the run.json as it was stored.
+    """Compare, store report and run.json, and return the stored run.json.
 
     Raises:
-        JobRefusedError, QuestionRefusedError: the question does not fit the sources.
-        OutNotWritableError: nothing can be stored.
-        DatarecsError: a source or the comparison failed; the report says so, too.
+        JobRefusedError, QuestionRefusedError: the job does not fit the sources.
+        OutNotWritableError: the results cannot be stored.
+        DatarecsError: a source or the comparison failed; the report has the error.
     """
     names = [NAMES[each] for each in further(prepared.question.job.results.reports)]
     started = local.clock.now()
@@ -113,7 +113,7 @@ def _answered(prepared: PreparedQuestion, work: "_Work", reporter: TerminalRepor
 
 
 def _named(error: BaseException) -> Exception:
-    """The error behind a failed part; what the machine lacks gets a name and a fix."""
+    """The cause of a failed part; a lack of memory or disk becomes an error with a fix."""
     match error:
         case MemoryError():
             return TooLittleMemoryError()
@@ -126,7 +126,7 @@ def _named(error: BaseException) -> Exception:
 
 
 class _Work:
-    """The means of one comparison."""
+    """The objects that one comparison uses."""
 
     def __init__(
         self, prepared: PreparedQuestion, local: Local, scratch: Path, open_things: ExitStack
@@ -154,10 +154,10 @@ class _Work:
 
 
 def plan_locally(prepared: PreparedQuestion, clock: Clock) -> ComparisonPlan:
-    """The plan of a comparison that is not made.
+    """The plan of a comparison that is not executed.
 
     Raises:
-        JobRefusedError, QuestionRefusedError: the question does not fit the sources.
+        JobRefusedError, QuestionRefusedError: the job does not fit the sources.
         DatarecsError: a source cannot be opened or described.
     """
     means = Means(
@@ -172,7 +172,7 @@ def plan_locally(prepared: PreparedQuestion, clock: Clock) -> ComparisonPlan:
 
 
 def _none(_plan: ComparisonPlan) -> Engine:
-    raise TypeError("a plan asks no engine")
+    raise TypeError("a plan uses no engine")
 
 
 def _stored(
@@ -182,7 +182,7 @@ def _stored(
     comparison: Answer,
     engines: Engines,
 ) -> Mapping[str, object]:
-    """Differences are stored by the engine; then the report, and run.json last."""
+    """Stores the report and then run.json; the engine has already stored the differences."""
     for stage in comparison.outcome.stages:
         if stage.results is not None:
             local.out.settle(stage.plan.name, stage.results.differences.location)
@@ -230,10 +230,10 @@ def _parts(out: OutFolder, stage: str) -> Iterator[bytes]:
 def _store_error(
     prepared: PreparedQuestion, local: Local, started: datetime, error: Exception
 ) -> None:
-    """The page of a run that failed, beside the results of an earlier one.
+    """Write the report of a failed run beside the results of an earlier one.
 
-    junit.xml says how the latest run ended, whatever an earlier one left: nobody reads it for its
-    results, and a pipeline must not take an old one for this run's.
+    junit.xml is always that of the latest run, because a pipeline must not read the file of an
+    older run.
     """
     from datarecs_application.child_frames import failure_words
 
@@ -247,7 +247,7 @@ def _store_error(
 
 
 def _view(prepared: PreparedQuestion, local: Local, started: datetime) -> dict[str, object]:
-    """The run as reports take it."""
+    """The run as input of the reports."""
     environment = process_environment()
     return {
         "run_id": local.run_id,

@@ -1,6 +1,6 @@
-"""The sources of a local question, opened with the rights of whoever asks.
+"""The sources of a local comparison, opened with the permissions of the user.
 
-Apart from the run because a plan opens the same sources and compares nothing.
+A plan opens the same sources without a comparison.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from datarecs_runtime.environment import process_environment
 
 
 class LocalSources:
-    """Opens the sources of one question; they are kept because the oracle reads through them."""
+    """Opens the sources of one job; they stay open because the oracle reads through them."""
 
     def __init__(self, prepared: PreparedQuestion, clock: Clock) -> None:
         self._prepared, self._clock = prepared, clock
@@ -30,7 +30,7 @@ class LocalSources:
         """Raises SecretUnavailableError, SourceUnsupportedError, ConnectionFailedError."""
         connection = self._prepared.connections.get(source.connection or "")
         if connection is not None and isinstance(connection.config, FilesConfig):
-            connection = None  # its folder is the root already
+            connection = None  # its folder is already the root
         surroundings = Surroundings(
             roots=(self._prepared.roots.get(source.name, Path.cwd()),),
             policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
@@ -44,12 +44,12 @@ class LocalSources:
         return opened
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
-        """The rows of a source that is open."""
+        """The rows of an open source."""
         return rows_of(self._opened[scan.source], scan)
 
 
 def connection_secrets(connection: Connection | None) -> dict[str, str]:
-    """The values behind a connection's references: variables and files of whoever asks."""
+    """The values of a connection's references: variables and files of the user."""
     secrets = {}
     environment = process_environment()
     for name, reference in (connection.auth if connection else {}).items():

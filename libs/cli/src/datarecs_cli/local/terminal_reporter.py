@@ -1,8 +1,8 @@
-"""Progress of a local comparison: one moving line on a terminal, more under -v, else plain lines.
+"""Progress of a local comparison: one moving line on a terminal, more with -v, else plain lines.
 
-Reads and stages that take longer than a moment move as a bar. Without a terminal every step is a
-line of its own when it begins and ends, and rows so far are one every ten seconds. Reports may come
-from a thread of the engine, which reports nothing any more when the next step begins.
+Longer reads and stages have a bar. Without a terminal every start and end of a step is a line, and
+the number of rows is a line every ten seconds. Reports may come from a thread of the engine, which
+stops reporting before the next step begins.
 """
 
 import sys
@@ -23,23 +23,23 @@ from datarecs_core.comparison.results.payload import ComparisonPayload
 from datarecs_reports.figures import counted
 
 PROGRESS_EVERY = timedelta(seconds=0.5)
-"""At least between two reports that become a bar."""
+"""Least time between two updates of a bar."""
 BAR_AFTER_S = 1.0
-"""What is done sooner has no bar."""
+"""Shorter steps have no bar."""
 LINE_EVERY_S = 10.0
-"""Between two lines of rows so far, where nothing moves."""
+"""Time between two lines with the number of rows, if no line may move."""
 _NARROWEST = 40
-"""Columns that a bar needs."""
+"""Least width of a terminal for a bar, in columns."""
 
 
 class TerminalReporter:
-    """Reports progress of `answer` on a terminal; remembers the columns that nobody compares.
+    """Reports progress of `answer` on a terminal; stores the columns that are not compared.
 
     Args:
-        screen: gets the lines.
-        bar: draws; None where no bar is wanted.
-        clock: for rows a second.
-        verbose: lines of what has ended stay.
+        screen: receives the lines.
+        bar: draws the bar; None without a bar.
+        clock: for rows per second.
+        verbose: lines of finished steps stay.
     """
 
     def __init__(self, screen: Screen, bar: Bar | None, clock: Clock, *, verbose: bool) -> None:
@@ -48,13 +48,13 @@ class TerminalReporter:
         self._clock, self._line_at = clock, clock.monotonic()
         self._sources: tuple[str, ...] = ()
         self._promised: tuple[int | None, ...] = ()
-        """Rows of sources, by their footers."""
+        """Rows of sources, from file footers."""
         self._read: dict[int, int] = {}
-        """Rows of sources that were read."""
+        """Rows of sources that are read."""
         self._stages_with_queries: frozenset[str] = frozenset()
-        """Stages that read other rows than those."""
+        """Stages that read other rows."""
         self.not_compared: tuple[str, ...] = ()
-        """Columns that some source has and no stage reads."""
+        """Columns of a source that no stage reads."""
 
     @classmethod
     def of(
@@ -64,13 +64,13 @@ class TerminalReporter:
         clock: Clock,
         screen: Screen | None = None,
     ) -> Self:
-        """As the command was called; `screen` where something was shown already."""
+        """The reporter for this command line; `screen` if it has already shown a line."""
         screen = screen or Screen.of(invocation, environment)
         wants = screen.moves and not invocation.is_json
         bar = Bar.of(invocation, environment, encoding=sys.stderr.encoding) if wants else None
         return cls(screen, bar, clock, verbose=invocation.verbose > 0)
 
-    def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:  # noqa: ARG002  the port's form
+    def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:  # noqa: ARG002  the signature of the port
         self._sources = tuple(scan.source for scan in plan.scans)
         self._promised = tuple(map(rows_of, plan.scans))
         self._stages_with_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
@@ -81,7 +81,7 @@ class TerminalReporter:
     def stage_started(self, stage: str) -> None:
         self._report(f"stage {stage}")
 
-    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
+    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:  # noqa: ARG002  the signature of the port
         self._pace.begin()
         self._report(f"reading {self._sources[index]}{_again(stage)}")
 
@@ -98,7 +98,7 @@ class TerminalReporter:
         self._report(text, stays=True)
 
     def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:
-        """The error itself is shown when the command ends."""
+        """Show nothing, because the error is printed when the command ends."""
 
     def comparison_started(self, stage: str, sources: int) -> None:
         self._pace.begin()
@@ -106,9 +106,9 @@ class TerminalReporter:
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
         seconds = f"{length.total_seconds():g} s"
-        self._report(f"{counted(groups, 'group')} of {stage} differ, looking again in {seconds}")
+        self._report(f"{counted(groups, 'group')} of {stage} differ, rechecking in {seconds}")
 
-    def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the port's form
+    def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the signature of the port
         total = None if stage in self._stages_with_queries else sum(self._read.values())
         if not self._drawn(stage, rows, total, then="comparing"):
             self._report_rows(f"{stage}: {counted(rows, 'row')} compared")
@@ -117,24 +117,24 @@ class TerminalReporter:
         self._report(f"{payload['stage_name']}: {payload['result']}", stays=True)
 
     def comparison_errored(self, stage: str, error: Exception) -> None:
-        """The error itself is shown when the command ends."""
+        """Show nothing, because the error is printed when the command ends."""
 
     def stage_completed(self, payload: ComparisonPayload) -> None:
-        """Reported when its comparison was completed."""
+        """Show nothing, because the stage was reported with its comparison."""
 
     def stage_errored(self, stage: str, error: Exception) -> None:
-        """The error itself is shown when the command ends."""
+        """Show nothing, because the error is printed when the command ends."""
 
     def say(self, text: str) -> None:
-        """A step that has begun."""
+        """Show the start of a step."""
         self._report(text)
 
     def print_line(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._screen.say(cell(text))
 
     def done(self) -> None:
-        """Take the moving line away, before anything else is printed."""
+        """Clear the moving line before other output."""
         self._screen.clear()
 
     def _report(self, text: str, *, stays: bool = False) -> None:
@@ -145,12 +145,12 @@ class TerminalReporter:
             self._screen.draw(cell(text))
 
     def _report_rows(self, text: str) -> None:
-        """Rows so far: often where the line moves, else now and then."""
+        """Show the number of rows: often in a moving line, else every ten seconds."""
         if self._screen.moves or self._clock.monotonic() - self._line_at >= LINE_EVERY_S:
             self._report(text)
 
     def _drawn(self, what: str, rows: int, total: int | None, *, then: str = "") -> bool:
-        """Whether it is a bar that moves by now."""
+        """Whether the moving line is a bar."""
         rate, width = self._pace.rate(rows), self._screen.width
         if self._bar is None or self._pace.lasts_s < BAR_AFTER_S or width < _NARROWEST:
             return False
@@ -160,7 +160,7 @@ class TerminalReporter:
 
 
 class _Pace:
-    """How fast one read or stage goes."""
+    """Measures the speed of one read or stage."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -175,7 +175,7 @@ class _Pace:
         return self._at - self._began
 
     def rate(self, rows: int) -> float:
-        """Rows a second since it was asked before."""
+        """Rows per second since the previous call."""
         now = self._clock.monotonic()
         took, more = now - self._at, rows - self._rows
         self._at, self._rows = now, rows

@@ -1,4 +1,4 @@
-"""How a local comparison is printed: the view of a run, then where everything lies."""
+"""Prints a local comparison: the view of a run, then the places of the files."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def print_result(
     *,
     not_compared: tuple[str, ...],
 ) -> None:
-    """Data on stdout; what was left out and warned about on stderr."""
+    """Print data on stdout; omitted columns and warnings on stderr."""
     invocation = current()
     match invocation.output:
         case Output.JSON:
@@ -64,7 +64,7 @@ def _members(
 
 
 def _largest(facts: RunFacts) -> Mapping[str, object] | None:
-    """The largest difference between values, in the form that the API lists them."""
+    """The largest difference between values, in the form of the API's list."""
     for stage in facts.stages:
         if stage.executed is not None:
             rows = [row for row in stage.executed.samples if row.is_break and row.deltas]

@@ -1,8 +1,8 @@
-"""Under which account the database runs, and whether that account reaches its files.
+"""The account that runs the database, and whether it can reach its files.
 
-Postgres refuses root. Started as root the stack therefore uses an account that is already there
-(slim images have no `useradd`), and asks before anything starts whether every folder on the way to
-the data and to the programs can be searched by it: a home at 0700 cannot.
+Postgres refuses root. Started as root, the stack uses an existing account (slim images have no
+`useradd`). Before the start it checks that the account can pass every folder on the path to the
+data and the programs: it cannot pass a home with mode 0700.
 """
 
 import pwd
@@ -47,12 +47,12 @@ def server_account(
     before: str | None = None,
     find: Callable[[str], Account | None] = _by_name,
 ) -> Account | None:
-    """Who runs the database: None is ourselves; as root the first of `PREFERRED` that exists.
+    """The account of the database: None is the current one; for root the first of `PREFERRED`.
 
-    `before` is the account of an earlier start, which owns the data and therefore comes first.
+    `before` is the account of an earlier start, which owns the data and has priority.
 
     Raises:
-        LookupError: root, and none of the three accounts exists.
+        LookupError: started as root, and none of the three accounts exists.
     """
     if effective_uid != 0:
         return None
@@ -64,9 +64,9 @@ def server_account(
 
 
 def obstacle(account: Account | None, path: Path) -> Obstacle | None:
-    """What keeps the account from a path: None when every existing component can be searched.
+    """The component of a path that the account cannot pass; None if it can pass all existing ones.
 
-    Components that do not exist yet are made later with modes that let the account pass. Only
+    Components that do not exist yet are created later with modes that let the account pass. Only
     permission bits count: the account is started without supplementary groups.
     """
     if account is None:

@@ -1,4 +1,4 @@
-"""`up --detach`: the same command once more as its own session, followed until it is ready."""
+"""`up --detach`: starts the same command in a new session and follows it until it is ready."""
 
 import subprocess
 import sys
@@ -19,12 +19,12 @@ def start_in_background(
     environment: Mapping[str, str],
     say: Callable[[str], None],
 ) -> int:
-    """Start `datarecs up …` detached and relay what it says; 0 once it is ready, else its code.
+    """Start `datarecs up …` detached and print its lines; 0 when it is ready, else its exit code.
 
     Args:
-        arguments: of `datarecs`, without `--detach`.
-        layout: of the data directory, whose folders exist.
-        environment: for the supervisor; may hold a database URL, which arguments must not.
+        arguments: arguments of `datarecs`, without `--detach`.
+        layout: layout of the data directory; its folders exist.
+        environment: for the supervisor; it may have a database URL, arguments must not.
         say: receives each line.
     """
     log = layout.log("supervisor")
@@ -46,7 +46,7 @@ def start_in_background(
         state = load(layout.state_file)
         ours = state.supervisor is not None and state.supervisor.pid == supervisor.pid
         if ours and state.phase is Phase.READY:
-            supervisor.returncode = 0  # it lives on: no warning about a child left alone
+            supervisor.returncode = 0  # it continues to run: avoid a warning about a running child
             return 0
 
 
@@ -58,7 +58,7 @@ def _ended_within(supervisor: subprocess.Popen[bytes], seconds: float) -> int | 
 
 
 def _relay(log: Path, start: int, say: Callable[[str], None]) -> int:
-    """Say every whole line from that position on; the position after the last one."""
+    """Print every complete line from a position on; returns the position after the last one."""
     with log.open("rb") as content:
         content.seek(start)
         lines = content.read()
@@ -69,7 +69,7 @@ def _relay(log: Path, start: int, say: Callable[[str], None]) -> int:
 
 
 def main() -> None:
-    """Run `datarecs` with a log in place of a terminal."""
+    """Run `datarecs` with a log instead of a terminal."""
     from datarecs_cli.main import main as run_datarecs
 
     log = JsonLines(sys.stdout)

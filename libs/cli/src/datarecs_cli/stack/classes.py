@@ -1,7 +1,7 @@
-"""Class archives: what Java read and checked of Spark and Kafka once, kept for every later start.
+"""Class archives: classes of Spark and Kafka that Java has loaded and verified, for later starts.
 
-Reading classes is over a third of what it takes to start them. An archive belongs to this
-installation; Java itself passes over one that does not fit. Without any the start is only slower.
+Loading classes takes over a third of their start time. An archive belongs to this installation;
+Java ignores one that does not fit. Without an archive the start is only slower.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from datarecs_cli.stack.java import Java
 JAVA_OPTIONS = "DATARECS_JAVA__OPTIONS"
 FOLDER = Path(sys.prefix) / "share" / "datarecs" / "classes"
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""An archive that does not fit is no news."""
+"""Logs no warning about an archive that does not fit."""
 
 
 def archive_of_kafka(java: Java, lock: Lock) -> Path:
@@ -27,17 +27,17 @@ def archive_of_spark(java: Java) -> Path:
 
 
 def of_kafka(java: Java, lock: Lock) -> tuple[str, ...]:
-    """Options by which the broker uses its archive; none when there is none."""
+    """Options with which the broker uses its archive; none without an archive."""
     return _using(archive_of_kafka(java, lock))
 
 
 def of_spark(java: Java, further: str = "") -> str:
-    """The same for Spark, as written on a command line, and the user's further options."""
+    """The same for Spark, as text of a command line, with further options of the user."""
     return f"{shlex.join(_using(archive_of_spark(java)))} {further}".strip()
 
 
 def writing(archive: Path) -> tuple[str, ...]:
-    """Options of a program whose orderly end writes the archive."""
+    """Options with which a program writes the archive at its orderly end."""
     return (*QUIET, f"-XX:ArchiveClassesAtExit={archive}")
 
 

@@ -1,6 +1,6 @@
-"""The secrets of one local platform: made once at random, one 0600 file each, never printed.
+"""The secrets of one local platform: random, created once, one 0600 file each, never printed.
 
-A service is pointed at files, so no secret stands in an argument or an environment.
+Services read the files, so no secret is in an argument or an environment.
 """
 
 import base64
@@ -15,7 +15,7 @@ KEK_BYTES = 32
 
 
 class LocalSecrets:
-    """The folder `secrets`; what is asked for is there from then on."""
+    """The folder `secrets`; a requested secret is created if it does not exist."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -24,14 +24,14 @@ class LocalSecrets:
         return self._folder / name
 
     def password(self, name: str) -> str:
-        """The password of that name, made the first time."""
+        """The password of that name, created on the first call."""
         path = self.path(name)
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24).encode())
         return path.read_text(encoding="utf-8")
 
     def password_file(self, name: str) -> Path:
-        """The file of that password, made the first time."""
+        """The file of that password, created on the first call."""
         self.password(name)
         return self.path(name)
 
@@ -46,14 +46,14 @@ class LocalSecrets:
         return path
 
     def put(self, name: str, text: str) -> Path:
-        """A text that is derived from a secret, such as a database URL; written anew each time."""
+        """Write a text derived from a secret, such as a database URL, and return its file."""
         path = self.path(name)
         write_private(path, text.encode())
         return path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace the file at once; its mode is 0600 from its first byte on."""
+    """Replace the file atomically; its mode is 0600 from the first byte."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as target:
@@ -63,7 +63,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a person at this machine signs in with."""
+    """The login for people on this machine."""
 
     server: str
     """Base URL of the API."""
@@ -73,7 +73,7 @@ class Credentials:
 
 
 def read_credentials(path: Path) -> Credentials | None:
-    """The first admin key of tenant `default`; None before it was made."""
+    """The first admin key of tenant `default`; None before it is created."""
     try:
         written: Mapping[str, Mapping[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -82,9 +82,9 @@ def read_credentials(path: Path) -> Credentials | None:
 
 
 def write_credentials(path: Path, credentials: Credentials) -> None:
-    """TOML; every value is plain text of our own making, without quotes."""
+    """TOML; every value is generated plain text without quotes."""
     lines = (
-        "# The local platform's first API key: who reads this file is its administrator.",
+        "# The local platform's first API key: anyone who can read this file is administrator.",
         "[local]",
         f'server = "{credentials.server}"',
         f'tenant = "{credentials.tenant}"',

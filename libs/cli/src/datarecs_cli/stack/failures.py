@@ -1,4 +1,4 @@
-"""What the stack raises: one class per DR50xx code, each with its facts and its fix."""
+"""Errors of the stack: one class per DR50xx code, each with its values and its fix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ SHOWN_NAMES = 3
 
 
 class PlatformError(DatarecsError):
-    """Something on this machine keeps the platform from starting or from staying up."""
+    """Something on this machine prevents the platform from starting or running."""
 
     code: PlatformCode
 
@@ -20,7 +20,7 @@ class JavaMissingError(PlatformError):
     code = PlatformCode.JAVA_MISSING
 
     def __init__(self, *, searched: Sequence[str]) -> None:
-        super().__init__(f"no Java 17 to 23; looked at: {'; '.join(searched) or 'nothing'}")
+        super().__init__(f"no Java 17 to 23 found; searched: {'; '.join(searched) or 'nothing'}")
         self.searched = tuple(searched)
 
 
@@ -36,7 +36,7 @@ class PostgresMissingError(PlatformError):
     code = PlatformCode.POSTGRES_MISSING
 
     def __init__(self, *, searched: Sequence[str]) -> None:
-        super().__init__(f"no PostgreSQL server; looked at: {'; '.join(searched)}")
+        super().__init__(f"no PostgreSQL server found; searched: {'; '.join(searched)}")
         self.searched = tuple(searched)
 
 
@@ -44,7 +44,7 @@ class PostgresUnreachableFilesError(PlatformError):
     code = PlatformCode.POSTGRES_UNREACHABLE_FILES
 
     def __init__(self, *, account: str, reason: str) -> None:
-        super().__init__(f"the database runs as {account} and cannot pass: {reason}")
+        super().__init__(f"the database runs as {account} and cannot reach its files: {reason}")
         self.account, self.reason = account, reason
 
 
@@ -53,7 +53,7 @@ class DataOfAnotherMajorError(PlatformError):
 
     def __init__(self, *, directory: Path, made_by: int, servers: Sequence[int]) -> None:
         at_hand = ", ".join(str(major) for major in servers)
-        super().__init__(f"{directory} was made by PostgreSQL {made_by}; at hand: {at_hand}")
+        super().__init__(f"{directory} was created by PostgreSQL {made_by}; installed: {at_hand}")
         self.directory, self.made_by, self.servers = directory, made_by, tuple(servers)
 
 
@@ -97,7 +97,7 @@ class CrashLoopError(PlatformError):
 
     def __init__(self, *, part: str, died_with: int, log: Path, log_tail: str) -> None:
         super().__init__(
-            f"{part} died five times in 60 s, last with exit code {died_with}; {log}:\n{log_tail}"
+            f"{part} ended five times in 60 s, last with exit code {died_with}; {log}:\n{log_tail}"
         )
         self.part, self.died_with, self.log, self.log_tail = part, died_with, log, log_tail
 
@@ -117,7 +117,7 @@ class ClusterIdDiffersError(PlatformError):
 
     def __init__(self, *, directory: Path, actual: str, expected: str) -> None:
         super().__init__(
-            f"{directory} belongs to Kafka cluster {actual}, state.json names {expected}"
+            f"{directory} belongs to Kafka cluster {actual}, but state.json has {expected}"
         )
         self.directory, self.actual, self.expected = directory, actual, expected
 
@@ -131,7 +131,7 @@ class LockUnavailableError(PlatformError):
 
 
 class DemoFailedError(PlatformError):
-    """A step of the demo did not do what it shows."""
+    """A step of the demo failed."""
 
     code = PlatformCode.DEMO_FAILED
 
@@ -141,11 +141,11 @@ class DemoFailedError(PlatformError):
 
 
 class PublicBindError(DatarecsError):
-    """A flag that is refused: the exit code is that of wrong usage."""
+    """A refused flag; the exit code is that of wrong usage."""
 
     code = ExposureCode.PUBLIC_BIND
     exit_code = ExitCode.USAGE
 
     def __init__(self, *, address: str) -> None:
-        super().__init__(f"--bind {address} would open the local platform to others")
+        super().__init__(f"--bind {address}: the local platform accepts only loopback addresses")
         self.address = address

@@ -1,4 +1,4 @@
-"""Whether a process answers on its side port: `/readyz`, asked on loopback."""
+"""Checks `/readyz` of a process on its side port, over loopback."""
 
 import http.client
 
@@ -7,7 +7,7 @@ SHOWN_CHARACTERS = 300
 
 
 def silence(port: int) -> str | None:
-    """Why the process on this side port is not ready; None when `/readyz` says 200."""
+    """Why the process on this side port is not ready; None if `/readyz` answers 200."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_LIMIT_S)
     try:
         connection.request("GET", "/readyz")
@@ -17,4 +17,4 @@ def silence(port: int) -> str | None:
         return f"no answer on side port {port}: {failure}"
     finally:
         connection.close()
-    return None if answer.status == http.client.OK else f"/readyz says {answer.status}: {body}"
+    return None if answer.status == http.client.OK else f"/readyz answers {answer.status}: {body}"

@@ -1,4 +1,4 @@
-"""`make setup` after the packages: is there a Java, the broker's jars, the class archives."""
+"""`make setup` after the packages: finds Java, fetches the broker's jars, writes class archives."""
 
 import os
 import secrets
@@ -22,7 +22,7 @@ ROWS = "id,amount,day\n1,1.10,2026-01-01\n2,2.20,2026-01-02\n3,3.30,2026-01-03\n
 
 
 def store_classes(java: Java, environment: Mapping[str, str]) -> None:
-    """Start Spark and the broker once, so that every later start is quick. Safe to repeat."""
+    """Start Spark and the broker once, so that later starts are faster. Safe to repeat."""
     classes.FOLDER.mkdir(parents=True, exist_ok=True)
     lock = jars.read_lock()
     _store(classes.archive_of_spark(java), lambda new: _compare(new, environment))
@@ -33,7 +33,7 @@ def store_classes(java: Java, environment: Mapping[str, str]) -> None:
 
 
 def _store(archive: Path, write: Callable[[Path], None]) -> None:
-    """Whole or not at all: another start may read meanwhile."""
+    """Replace the archive atomically, because another start may read it."""
     if archive.exists():
         return
     new = archive.with_suffix(f".{os.getpid()}")
@@ -45,7 +45,7 @@ def _store(archive: Path, write: Callable[[Path], None]) -> None:
 
 
 def _compare(archive: Path, environment: Mapping[str, str]) -> None:
-    """A comparison on Spark meets the classes of every run."""
+    """Run a comparison on Spark, which loads the classes of every run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side in ("a.csv", "b.csv"):
@@ -65,7 +65,7 @@ def _compare(archive: Path, environment: Mapping[str, str]) -> None:
 
 
 def _run_broker(archive: Path, java: Java, lock: jars.Lock, environment: Mapping[str, str]) -> None:
-    """A broker that becomes ready and ends."""
+    """Start a broker, wait until it is ready, and stop it."""
     broker_port = ports.next_free(FIRST_PORT, taken=frozenset()) or FIRST_PORT
     with tempfile.TemporaryDirectory() as name:
         node = kafka.KafkaNode(
@@ -87,7 +87,7 @@ def _run_broker(archive: Path, java: Java, lock: jars.Lock, environment: Mapping
 
 
 def main(step: str) -> int:
-    """One step; its exit code."""
+    """Run one step and return its exit code."""
     environment = process_environment()
     with tempfile.TemporaryDirectory() as name:
         try:
@@ -105,11 +105,11 @@ def main(step: str) -> int:
 
 
 def _try_to_store_classes(java: Java, environment: Mapping[str, str]) -> None:
-    """Everything works without them."""
+    """Write the class archives; a failure is only a message, because all works without them."""
     try:
         store_classes(java, environment)
     except (OSError, subprocess.SubprocessError) as failure:
-        print(f"no class archives, so every start takes longer: {failure}", file=sys.stderr)
+        print(f"class archives cannot be written, so starts are slower: {failure}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Fetching artefacts of Maven repositories with the Ivy that pyspark ships: Java and no other tool.
+"""Fetches artefacts of Maven repositories with the Ivy of pyspark, so only Java is needed.
 
-Ivy's own default repository is used unless a mirror is named, so no host stands in this code.
+Ivy's default repository is used unless a mirror is named, so this code has no host name.
 """
 
 import subprocess
@@ -23,23 +23,23 @@ class Coordinate(NamedTuple):
 
 
 class Retrieval(NamedTuple):
-    """What Ivy is asked for."""
+    """One request to Ivy."""
 
     wanted: Sequence[Coordinate]
     pattern: str
-    """Where each jar goes below the work folder, with Ivy's words in brackets."""
+    """Path of each jar below the work folder, with Ivy's placeholders in brackets."""
     transitive: bool = False
     mirror: str | None = None
 
 
 def retrieve(retrieval: Retrieval, java: Java, work: Path) -> str:
-    """Let Ivy put the jars into `work`; what it says about those that it could not get.
+    """Fetch the jars into `work` with Ivy; returns Ivy's message about jars that it did not get.
 
-    Never raises: whoever asked looks at the files that came.
+    Never raises; the caller checks the fetched files.
     """
     ivy = _ivy_jar()
     if ivy is None:
-        return "pyspark, whose Ivy fetches them, is not installed"
+        return "pyspark is not installed; its Ivy fetches them"
     (work / "ivy.xml").write_text(_module(retrieval), encoding="utf-8")
     trust = [f"-Djavax.net.ssl.trustStore={java.trust_store}"] if java.trust_store else []
     argv = [str(java.executable), NO_TRACES, f"-Djava.io.tmpdir={work}", *trust]
@@ -56,13 +56,13 @@ def retrieve(retrieval: Retrieval, java: Java, work: Path) -> str:
 
 
 def _failure_line(output: str) -> str:
-    """The line in which Ivy names a cause; its table of unresolved modules says less."""
+    """The line with a cause in Ivy's output; its table of unresolved modules has none."""
     lines = [line.strip() for line in output.splitlines()]
     for word in ("Exception", "error", "not found"):
         for line in lines:
             if word in line:
                 return line[:300]
-    return "nothing was fetched; is there a network?"
+    return "nothing was fetched; check the network connection"
 
 
 def _ivy_jar() -> Path | None:

@@ -1,8 +1,8 @@
-"""Which jars make the Kafka broker, where they come from, and that each is the one locked.
+"""The jars of the Kafka broker, their sources, and the check of each against the lock file.
 
-`jars.lock.toml` names the whole closure. A jar is taken from the cache, from a folder, or fetched
-by the Ivy that pyspark ships, each entry alone and not its dependencies, so nothing outside the
-lock enters; its SHA-256 is checked before it joins a classpath.
+`jars.lock.toml` names the whole closure. A jar comes from the cache, from a folder, or from a fetch
+with the Ivy of pyspark. Entries are fetched without their dependencies, so no jar outside the
+lock is used. The SHA-256 of a jar is checked before the jar is in a classpath.
 """
 
 import hashlib
@@ -45,31 +45,31 @@ class Lock:
     broker_main: str
     storage_main: str
     roots: tuple[Coordinate, ...]
-    """What the closure is made from; `lock_jars` resolves it."""
+    """The roots of the closure; `lock_jars` resolves it."""
     jars: tuple[Jar, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarSources:
-    """Where jars may come from; the first that has them wins."""
+    """The possible sources of jars; the first one that has a jar is used."""
 
     cache: Path
     kafka_home: Path | None = None
-    """An unpacked Apache Kafka 4.x, whose `libs` are taken as they are."""
+    """An unpacked Apache Kafka 4.x; its `libs` are used unchanged."""
     folder: Path | None = None
     """Jars under their Maven names, for machines without a network."""
     mirror: str | None = None
-    """Root URL of a Maven repository to fetch from instead of Ivy's own default."""
+    """Root URL of a Maven repository to fetch from instead of Ivy's default."""
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The user's cache, shared by every data directory; the one place outside of it we write."""
+    """The user's cache, shared by all data directories; the only place written outside of them."""
     caches = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(caches) / "datarecs"
 
 
 def sources(environment: Mapping[str, str], *, folder: Path | None = None) -> JarSources:
-    """The sources that the environment names; the cache is the user's, shared by all projects."""
+    """The sources named in the environment; the user's cache is shared by all projects."""
     home = environment.get("DATARECS_KAFKA__HOME")
     return JarSources(
         cache=cache_folder(environment) / "jars",
@@ -93,10 +93,10 @@ def read_lock(text: str | None = None) -> Lock:
 
 
 def classpath(lock: Lock, sources: JarSources, java: Java) -> tuple[Path, ...]:
-    """Exactly the lock's jars, checked, in the lock's order; or the named home's.
+    """Exactly the jars of the lock, checked and in its order; or the jars of the named home.
 
     Raises:
-        JarUnavailableError: some jar cannot be had.
+        JarUnavailableError: a jar cannot be fetched.
         JarAlteredError: a file differs from the lock; it is removed.
     """
     if sources.kafka_home is not None:
@@ -118,7 +118,7 @@ def _of_home(home: Path) -> tuple[Path, ...]:
     if not any(path.name.startswith("kafka-clients-4.") for path in jars):
         raise JarUnavailableError(
             names=["libs/kafka-clients-4.*.jar"],
-            reason=f"DATARECS_KAFKA__HOME={home} is no unpacked Apache Kafka 4.x",
+            reason=f"DATARECS_KAFKA__HOME={home} is not an unpacked Apache Kafka 4.x",
         )
     return jars
 
@@ -132,7 +132,7 @@ def _check(path: Path, jar: Jar) -> None:
 
 
 def _copy(missing: Sequence[Jar], sources: JarSources) -> list[Jar]:
-    """Take what the folder has; what is still missing comes back."""
+    """Copy jars from the folder; returns those that are still missing."""
     if sources.folder is None:
         return list(missing)
     still = []
@@ -146,7 +146,7 @@ def _copy(missing: Sequence[Jar], sources: JarSources) -> list[Jar]:
 
 
 def _enter(file: Path, cache: Path) -> None:
-    """Into the cache under its name, whole or not at all: another start may read meanwhile."""
+    """Move a file into the cache atomically, because another start may read it."""
     with tempfile.NamedTemporaryFile(dir=cache, delete=False) as target:
         shutil.copyfile(file, target.name)
     Path(target.name).replace(cache / file.name)

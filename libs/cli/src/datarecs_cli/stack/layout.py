@@ -1,7 +1,7 @@
-"""Where everything of one local platform lies, and with which modes.
+"""The folders and files of one local platform, with their modes.
 
-`up` may run as root, and then the database account has to pass through the root folder: it is
-0711 in that case, 0700 otherwise. Secrets are never passable.
+`up` may run as root; then the database account must pass the data directory, so its mode is 0711,
+otherwise 0700. The folder of secrets is always closed.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The data directory; every path below it is derived."""
+    """The data directory and its derived paths."""
 
     root: Path
     """Absolute."""
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def tenant_secrets(self) -> Path:
-        """Below it, by tenant id, what `file:` references may name."""
+        """Parent of the folders by tenant id with the files for `file:` references."""
         return self.root / "tenant-secrets"
 
     @property
@@ -68,7 +68,7 @@ class Layout:
         return self.logs / f"{part}.log"
 
     def create(self, *, as_root: bool) -> None:
-        """Make the folders and set their modes; safe to repeat."""
+        """Create the folders and set their modes; safe to repeat."""
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711 if as_root else 0o700)
         self.postgres.mkdir(exist_ok=True)

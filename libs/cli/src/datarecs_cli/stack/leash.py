@@ -1,9 +1,9 @@
-"""A part of the stack dies with its supervisor, however that ends: this program sees to it.
+"""Ends a part of the stack when its supervisor ends, for any cause.
 
-Run by path and with the standard library alone, `python -I -S leash.py '{…}'`: it becomes the
-server account, asks the kernel for a signal at the parent's death and turns into the command.
-Where the kernel has no such signal it stays in between and watches a pipe that closes with the
-supervisor. A program of its own instead of `preexec_fn`, which is unsafe beside threads.
+It is run by path with only the standard library, `python -I -S leash.py '{…}'`: it switches to the
+server account, requests a signal from the kernel at the parent's death and executes the command.
+Without such a signal it stays as the parent and watches a pipe that closes with the supervisor.
+It is a separate program because `preexec_fn` is unsafe with threads.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 def become(uid: int, gid: int) -> None:
-    """Drop to the account for good, before the death signal is set: a user change clears it."""
+    """Switch to the account permanently, before the death signal is set: a switch clears it."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
@@ -32,14 +32,14 @@ def request_death_signal(death_signal: int) -> None:
 
 
 def watch_the_pipe(read_fd: int, argv: Sequence[str], death_signal: int) -> int:
-    """Run the command as a child, hand signals on, end it when the pipe closes; its exit code."""
-    # A signal that comes before the child is known waits until it can be handed on.
+    """Run the command as a child, forward signals, end it when the pipe closes; its exit code."""
+    # Block signals until the child has started, so that none is lost before it can be forwarded.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
     child = os.fork()
     if child == 0:
         os.close(read_fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.execv(argv[0], list(argv))  # noqa: S606  no shell is wanted here
+        os.execv(argv[0], list(argv))  # noqa: S606  no shell is needed
     ended_read, ended_write = os.pipe()
     os.set_blocking(ended_write, False)
     for number in HANDED_ON:
@@ -68,9 +68,9 @@ def main() -> None:
         code = watch_the_pipe(order["pipe"], order["argv"], order["death_signal"])
         sys.exit(code if code >= 0 else 128 - code)
     request_death_signal(order["death_signal"])
-    if os.getppid() != order["parent"]:  # it died before the kernel was asked
+    if os.getppid() != order["parent"]:  # it died before the death signal was set
         sys.exit(1)
-    os.execv(order["argv"][0], order["argv"])  # noqa: S606  no shell is wanted here
+    os.execv(order["argv"][0], order["argv"])  # noqa: S606  no shell is needed
 
 
 if __name__ == "__main__":

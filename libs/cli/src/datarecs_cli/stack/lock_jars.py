@@ -1,6 +1,6 @@
-"""Rewriting `jars.lock.toml`: the closure of its roots as the repository has it now.
+"""Writes `jars.lock.toml` again: the current closure of its roots in the repository.
 
-A developer's tool (`make lock-jars`), apart from `jars`, which only ever obeys the lock.
+A tool for developers (`make lock-jars`); `jars` only reads the lock.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ LOCK_FILE = Path(__file__).with_name("jars.lock.toml")
 
 
 def resolved(lock: Lock, runtime: java.Java, work: Path, mirror: str | None) -> tuple[Jar, ...]:
-    """The whole closure of the lock's roots, sorted, with sums of what was fetched into `work`.
+    """The whole closure of the lock's roots, sorted, with checksums of the fetched files.
 
     Raises:
-        RuntimeError: a root could not be fetched, so the closure cannot be whole.
+        RuntimeError: a root could not be fetched, so the closure would be incomplete.
     """
     retrieval = ivy.Retrieval(
         wanted=lock.roots,
@@ -48,7 +48,7 @@ def _jar(file: Path, place: tuple[str, ...]) -> Jar:
 
 
 def rewritten(text: str, jars: Iterable[Jar]) -> str:
-    """The lock's text with these jars in the place of the old ones."""
+    """The text of the lock with these jars instead of the old ones."""
     head = text[: text.index("jars = [")]
     lines = [
         f'  {{ organisation = "{jar.organisation}", module = "{jar.module}",'
@@ -59,7 +59,7 @@ def rewritten(text: str, jars: Iterable[Jar]) -> str:
 
 
 def main() -> None:
-    """Resolve and write; a difference is reviewed like any other change."""
+    """Resolve and write; review a difference like any other change."""
     environment = process_environment()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

@@ -1,7 +1,7 @@
-"""The log of a supervisor in the background: what it says to people, one JSON object a line.
+"""The log of a supervisor in the background: its messages, one JSON object per line.
 
-Its own module because the same text goes to a terminal in the foreground and is read back by the
-command that started it in the background.
+In the foreground the same text goes to a terminal; in the background the command that started the
+supervisor reads it from the log.
 """
 
 import io
@@ -16,7 +16,7 @@ SERVICE = "supervisor"
 
 
 class JsonLines(io.TextIOBase):
-    """A text stream that writes each line as a record into another one."""
+    """A text stream that writes each line as a record to another stream."""
 
     encoding = "utf-8"
 
@@ -48,7 +48,7 @@ def record(line: str, *, now: datetime) -> str:
 
 
 def message_of(line: str) -> str:
-    """What a line of the log says; a line in another form says itself."""
+    """The message of a line of the log; a line in another format is returned unchanged."""
     try:
         fields = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Logs of the parts stay small: 10 MB each, four older ones beside the current."""
+"""Rotates the logs of the parts: at most 10 MB each, with four older files."""
 
 import shutil
 from pathlib import Path
@@ -8,10 +8,10 @@ MOST_FILES = 5
 
 
 def rotate(log: Path, *, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Shift `part.log` to `part.log.1` and so on once it is over the limit; True when it was.
+    """Shift `part.log` to `part.log.1` and so on if it is over the limit; True if it was.
 
-    The part goes on writing to the same open file, so it is copied and cut; lines written between
-    the two are lost.
+    The part continues to write to the same open file, so the file is copied and truncated; lines
+    written between the two steps are lost.
     """
     try:
         if log.stat().st_size <= limit_bytes:

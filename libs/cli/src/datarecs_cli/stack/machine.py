@@ -1,4 +1,4 @@
-"""Whether this machine and this folder can carry the platform, judged before anything starts."""
+"""Checks before the start that this machine and this folder are sufficient for the platform."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Of the container: version 2 and version 1 of control groups."""
+"""Memory limits of the container, for versions 2 and 1 of control groups."""
 
 
 def check_machine(
@@ -35,7 +35,7 @@ def check_machine(
 
 
 def check_writable(directory: Path) -> None:
-    """Raises MachineTooSmallError when no file can be made there."""
+    """Raises MachineTooSmallError if no file can be created there."""
     try:
         with tempfile.TemporaryFile(dir=directory):
             pass
@@ -48,7 +48,7 @@ def unwritable(directory: Path, failure: OSError) -> MachineTooSmallError:
 
 
 def memory_of_machine() -> int:
-    """Bytes of memory, or of the container's limit where that is less."""
+    """Bytes of memory, or of the container's limit if it is lower."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit in MEMORY_LIMITS:
         try:

@@ -1,4 +1,4 @@
-"""What a platform looks like from outside: its state file, its processes, its answers."""
+"""The state of a platform from outside: its state file, its processes, its answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ class PartView:
     pid: int | None
     address: str
     silence: str | None
-    """Why it does not answer; None when it is ready."""
+    """Why it does not answer; None if it is ready."""
     restarted: str | None = None
-    """How it ended last and which restart followed; None when it did not die."""
+    """Its last end and the number of the restart; None if it did not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformView:
     phase: Phase
-    """STOPPED when its supervisor is gone, whatever the file says."""
+    """STOPPED if its supervisor does not run, for any content of the file."""
     release: str
     parts: tuple[PartView, ...]
     ports: Mapping[str, int]
@@ -38,7 +38,7 @@ class PlatformView:
 
 
 def view(layout: Layout, *, services: tuple[Service, ...] = SERVICES) -> PlatformView:
-    """Look at every part that should run; takes a few seconds when some do not answer."""
+    """Check every part that should run; takes a few seconds if some do not answer."""
     state = load(layout.state_file)
     supervised = state.supervisor is not None and state.supervisor.is_alive()
     probes = _probes(layout, state, services)
@@ -56,11 +56,11 @@ def view(layout: Layout, *, services: tuple[Service, ...] = SERVICES) -> Platfor
 def _part(name: str, state: State, probes: Mapping[str, Callable[[], str | None]]) -> PartView:
     identity = state.parts.get(name)
     if identity is None:
-        silence: str | None = "has not been started yet, or is about to be started again"
+        silence: str | None = "not started yet, or will be restarted soon"
     elif identity.is_alive():
         silence = probes[name]()
     else:
-        silence = "its process is gone"
+        silence = "its process has ended"
     return PartView(
         name=name,
         pid=identity.pid if identity else None,

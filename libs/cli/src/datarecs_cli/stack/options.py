@@ -1,4 +1,4 @@
-"""What may be chosen about a platform before it starts, and to whom it tells its progress."""
+"""The options of a platform's start, and the receiver of its progress messages."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,45 +20,45 @@ HANDED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the caller of `up` may choose."""
+    """The options of `up`."""
 
     layout: Layout
     environment: Mapping[str, str]
-    """With the settings of the stack in it. DATARECS_DATABASE__URL or DATARECS_KAFKA__BOOTSTRAP
-    name servers that run already, as their administrator; none is started then."""
+    """With the settings of the stack. DATARECS_DATABASE__URL and DATARECS_KAFKA__BOOTSTRAP name
+    running servers with their administrator; then none is started."""
     release: str
     project: Path
-    """Where the user stands: relative paths of sources and `datarecs.toml` start there."""
+    """The working folder, for relative paths of sources and for `datarecs.toml`."""
     port: int | None = None
-    """Named port of core-api; a named one never moves."""
+    """Named port of core-api; a named port never changes."""
     jars_from: Path | None = None
     log_format: str = "json"
     only: frozenset[str] | None = None
     """Names of parts; None means all."""
     ready_timeout_s: float | None = None
-    """Flag: how long any part may start without progress; None = the setting, or its own limit."""
+    """Flag: limit for a start without progress; None: the setting, or the limit of each part."""
     services: tuple[Service, ...] = SERVICES
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     spare_root: Path = placement.SPARE_ROOT
-    """Where the database moves when its account cannot pass."""
+    """Folder for the database if its account cannot reach the data directory."""
 
     def wants(self, part: str) -> bool:
         return self.only is None or part in self.only
 
     @property
     def ready_limit_s(self) -> float | None:
-        """The flag, else the setting; None when each part has its own limit."""
+        """The flag, else the setting; None if each part has its own limit."""
         written = self.environment.get(READY_TIMEOUT)
         return self.ready_timeout_s or (float(written) if written else None)
 
     @property
     def server_environment(self) -> dict[str, str]:
-        """For Postgres and Kafka: nothing of our settings, which hold secrets."""
+        """The environment of Postgres and Kafka, without settings, because they have secrets."""
         return {name: self.environment[name] for name in HANDED_ON if name in self.environment}
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """The parts that are started, in their order; not a server that somebody else runs."""
+        """The parts to start, in order, without servers that already run elsewhere."""
         external = {
             "postgres": "DATARECS_DATABASE__URL" in self.environment,
             "kafka": "DATARECS_KAFKA__BOOTSTRAP" in self.environment,
@@ -73,9 +73,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the start-up tells what it does."""
+    """Receives the progress of the start."""
 
     done: Callable[[str, float], None]
-    """A step and the seconds it took."""
+    """A step and its seconds."""
     note: Callable[[str], None]
-    """Something the user should know: a moved port, a moved database."""
+    """A note for the user, such as a changed port or a moved database."""

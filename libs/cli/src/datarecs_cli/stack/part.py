@@ -1,4 +1,4 @@
-"""A part of the stack: what to run, when it is ready, how it is stopped."""
+"""A part of the stack: its command, its readiness check and its stop."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from datarecs_cli.stack.process import Command, Running, start
 PROBE_PAUSE_S = 0.05
 TAIL_LINES = 30
 TAIL_CHARACTERS = 400
-"""Of one line; a service puts a whole traceback into one."""
+"""Longest line in characters; a service writes a whole traceback into one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,18 +21,18 @@ class Part:
     name: str
     command: Command
     probe: Callable[[], str | None]
-    """None when the part is ready, else why it is not. Called again until then; never raises."""
+    """None if the part is ready, else the reason. Called repeatedly until then; never raises."""
     ready_limit_s: float
-    """Without progress; see `progress.py`."""
+    """Limit for a start without progress; see `progress.py`."""
     stop_signal: Signals
     stop_limit_s: float
     may_start: Callable[[], bool] = lambda: True
-    """Asked before each start; False postpones it. Does what the last life left undone; never
-    raises."""
+    """Called before each start, to clean up after the previous process; False postpones the
+    start. Never raises."""
 
 
 def start_ready(part: Part) -> Running:
-    """Start it and wait until it is ready; on failure nothing of it is left running.
+    """Start it and wait until it is ready; on failure its processes are ended.
 
     Raises:
         PartNotReadyError: it ended, or did not answer within its limit.
@@ -48,7 +48,7 @@ def start_ready(part: Part) -> Running:
 
 
 def await_ready(part: Part, running: Running, *, log_from: int = 0) -> None:
-    """Raises PartNotReadyError when it ends first or the limit passes; for tests and tools."""
+    """Raises PartNotReadyError if it ends first or the limit passes; for tests and tools."""
     deadline = monotonic() + part.ready_limit_s
     reason = part.probe()
     while reason is not None:
@@ -64,7 +64,7 @@ def await_ready(part: Part, running: Running, *, log_from: int = 0) -> None:
 
 
 def size_of(log: Path) -> int:
-    """In bytes; 0 when there is no log yet."""
+    """Size in bytes; 0 if there is no log yet."""
     try:
         return log.stat().st_size
     except OSError:
@@ -72,9 +72,9 @@ def size_of(log: Path) -> int:
 
 
 def tail(log: Path, lines: int = TAIL_LINES, *, since: int = 0) -> str:
-    """The last lines of a log from that byte on; empty when there are none.
+    """The last lines of a log after a position in bytes; empty if there are none.
 
-    A log that was cut since then is taken from its beginning.
+    A log that was truncated since then is read from its beginning.
     """
     start = since if since <= size_of(log) else 0
     try:

@@ -1,7 +1,7 @@
-"""Where the database lies and from where its programs run, when we start as root.
+"""The places of the database and of its programs when the stack starts as root.
 
-Usually both stay where they are. When a folder on the way is closed to the database account (a
-home at 0700), data and the packaged programs move to `/var/lib/datarecs`.
+Usually both stay at their place. If the database account cannot pass a folder of the path (a home
+with mode 0700), data and the packaged programs move to `/var/lib/datarecs`.
 """
 
 import hashlib
@@ -21,29 +21,29 @@ SPARE_ROOT = Path("/var/lib/datarecs")
 class Placement:
     server: Server
     directory: Path
-    """Holds `<major>/data`."""
+    """Folder of `<major>/data`."""
     note: str | None = None
-    """The one line to show when something moved."""
+    """The message if something moved."""
 
 
 def spare_directory(data_dir: Path, spare_root: Path = SPARE_ROOT) -> Path:
-    """Where the database of a data directory goes when it cannot stay there."""
+    """The folder for the database of a data directory if it cannot stay there."""
     return spare_root / hashlib.sha256(str(data_dir).encode()).hexdigest()[:16] / "pg"
 
 
 def place(
     server: Server, directory: Path, account: Account | None, *, spare_root: Path = SPARE_ROOT
 ) -> Placement:
-    """Keep or move, so that the account reaches both data and programs.
+    """Choose places that the account can reach, for both data and programs.
 
     Args:
-        server: the chosen binaries.
+        server: the binaries to use.
         directory: the `pg` folder inside the data directory.
-        account: None when the database runs as ourselves, and nothing has to move.
-        spare_root: where to move to.
+        account: None if the database runs as the current account; then nothing moves.
+        spare_root: the folder to move to.
 
     Raises:
-        PostgresUnreachableFilesError: the account cannot pass even there.
+        PostgresUnreachableFilesError: the account cannot reach this folder either.
     """
     data_closed = obstacle(account, directory)
     programs_closed = obstacle(account, server.bin)
@@ -58,7 +58,7 @@ def place(
     why = data_closed or programs_closed
     return replace(
         moved,
-        note=f"PostgreSQL runs as {account.name}, to whom {why}: it lies under {spare_root}",
+        note=f"PostgreSQL runs as {account.name}; {why}, so its data is in {spare_root}",
     )
 
 
@@ -77,7 +77,7 @@ def _open_folder(folder: Path, spare_root: Path, account: Account) -> None:
 
 
 def _copied(server: Server, spare_root: Path, account: Account, closed: Obstacle) -> Server:
-    """The packaged tree once more, where the account reaches it; made once per version."""
+    """A copy of the packaged tree that the account can reach; made once per version."""
     if not server.packaged:
         raise PostgresUnreachableFilesError(account=account.name, reason=str(closed))
     programs = spare_root / "pgbin"
@@ -93,7 +93,7 @@ def _copied(server: Server, spare_root: Path, account: Account, closed: Obstacle
 
 
 def _parts_of_package(programs: Path) -> list[Path]:
-    """The server's tree and the libraries that a wheel keeps beside it, found relative to it."""
+    """The server's tree and the libraries beside it in a wheel, found by relative paths."""
     package = programs.parent.parent
     libraries = (package.with_name(f"{package.name}.libs"), package / ".dylibs")
     return [programs.parent, *(one for one in libraries if one.is_dir())]

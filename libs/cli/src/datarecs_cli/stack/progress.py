@@ -1,36 +1,36 @@
-"""Whether a part that is not ready still gets on: it logs, works, or answers something else.
+"""Detects progress of a part that is not ready: new log lines, processor time, other answers.
 
-On a busy machine a start takes as long as it takes, so time alone says nothing: a part is late once
-nothing about it has changed for its limit. One that only repeats itself is late in the end.
+A start may be slow on a busy machine, so time alone is no criterion: a part is late if nothing
+about it changes within its limit. A part that repeats the same is late after many limits.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 MOST_LIMITS = 10
-"""A part that works on and on without becoming ready is late after so many of its limits."""
+"""A part that works without becoming ready is late after so many of its limits."""
 WORK_S = 1.0
-"""Processor time that counts as work: to load a program takes it, to wait does not."""
+"""Least processor time that counts as work: loading a program needs it, waiting does not."""
 MEASURE_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
 class Progress:
-    """Of one process, from its start."""
+    """Progress of one process since its start."""
 
     began: float | None = None
-    """Monotonic time of the first note."""
+    """Monotonic time of the first observation."""
     changed_at: float = 0.0
     log_bytes: int = 0
     reason: str = ""
-    """Why it was not ready: its port is closed, a database is awaited, a session warms up."""
+    """Why it was not ready: for example, its port is closed or it waits for a database."""
     worked_s: float = 0.0
     measured_at: float = 0.0
 
     def note(
         self, log_bytes: int, reason: str, *, worked_s: Callable[[], float], now: float
     ) -> None:
-        """What is seen of it at this moment; its processor time is asked for once a second."""
+        """Record its current state; its processor time is read once per second."""
         if self.began is None:
             self.began = self.changed_at = now
         if (log_bytes, reason) != (self.log_bytes, self.reason):
@@ -42,7 +42,7 @@ class Progress:
                 self.changed_at, self.worked_s = now, seconds
 
     def is_over(self, limit_s: float, *, now: float) -> bool:
-        """Nothing changed for the limit, or only the same went on for many of them."""
+        """Whether nothing changed within the limit, or only work without change for many limits."""
         if self.began is None:
             return False
         return now >= min(self.changed_at + limit_s, self.began + MOST_LIMITS * limit_s)

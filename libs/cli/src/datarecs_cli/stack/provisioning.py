@@ -1,6 +1,6 @@
-"""What the servers need before a service may start: roles, schema, first tenant, topics, ACLs.
+"""Prepares the servers for the services: roles, schema, first tenant, topics, ACLs.
 
-Everything here is idempotent: `up` does it at every start, `datarecs admin` on demand.
+Every step is idempotent: `up` performs it at every start, `datarecs admin` on demand.
 """
 
 import secrets
@@ -34,6 +34,20 @@ class BrokerLogin:
     bootstrap: str
     username: str
     password: str = field(repr=False)
+    security: str = "SASL_PLAINTEXT"
+    """Of the local node; elsewhere `SASL_SSL` unless a setting changes it."""
+    ca_file: str | None = None
+
+    def access(self) -> "BrokerAccess":
+        from datarecs_kafka.access import BrokerAccess
+
+        return BrokerAccess(
+            bootstrap=self.bootstrap,
+            username=self.username,
+            password=self.password,
+            security=self.security,
+            ca_file=self.ca_file,
+        )
 
 
 def role_passwords(secrets: LocalSecrets) -> dict[str, str]:
@@ -53,28 +67,28 @@ def principal_passwords(secrets: LocalSecrets, services: tuple[Service, ...]) ->
 
 
 def provision_roles(admin_url: str, passwords: Mapping[str, str]) -> None:
-    """Create the roles with these passwords; `admin_url` is a superuser's."""
+    """Create the roles with these passwords; `admin_url` is the URL of a superuser."""
     from datarecs_postgres.bootstrap import bootstrap_database
 
     bootstrap_database(admin_url, passwords)
 
 
 def migrate(url: str) -> None:
-    """Bring the schema to this release's head; `url` is the migration role's."""
+    """Migrate the schema to this release; `url` is the URL of the migration role."""
     from datarecs_postgres.migrate import upgrade
 
     upgrade(url)
 
 
 def migration_url(url: str, secrets: LocalSecrets) -> str:
-    """The same database as the role that may change its schema."""
+    """The URL of the same database for the role that may change its schema."""
     from datarecs_postgres.roles import MIGRATE
 
     return as_role(url, MIGRATE, secrets.password(MIGRATE))
 
 
 def create_tenant(url: str, name: str) -> tuple[str, str]:
-    """(tenant id, its first API key); the key is shown once and not kept."""
+    """(tenant id, its first API key); the key is shown once and not stored."""
     from datarecs_postgres.tenants import create_tenant as create
 
     tenant_id, api_key = create(url, name)
@@ -82,7 +96,7 @@ def create_tenant(url: str, name: str) -> tuple[str, str]:
 
 
 def new_admin_key(url: str, name: str) -> tuple[str, str]:
-    """(tenant id, another admin key of it). Raises LookupError for an unknown tenant."""
+    """(tenant id, another admin key). Raises LookupError for an unknown tenant."""
     from datarecs_postgres.tenants import new_admin_key as make
 
     tenant_id, api_key = make(url, name)
@@ -90,24 +104,24 @@ def new_admin_key(url: str, name: str) -> tuple[str, str]:
 
 
 def parked_events(url: str, events: Sequence[UUID]) -> "list[ParkedEvent]":
-    """Events that were set aside, all or these; `url` is the relay's."""
+    """Parked events, all or these; `url` is the URL of the relay's role."""
     from datarecs_postgres.parking import parked
 
     return parked(url, events)
 
 
 def unpark(url: str, events: Sequence[UUID]) -> int:
-    """Hand parked events, all or these, to the relay again; how many. `url` is the relay's."""
+    """Unpark events, all or these, and return their number; `url` is that of the relay's role."""
     from datarecs_postgres.parking import unpark as hand_back
 
     return hand_back(url, events)
 
 
 def ensure_first_tenant(url: str, layout: Layout, server: str) -> Credentials:
-    """Tenant `default` and its admin key in credentials.toml, made at the first start.
+    """Create tenant `default` and its admin key in credentials.toml at the first start.
 
-    The server's address is brought up to date at every start, since ports may move. A tenant whose
-    key was lost, because the file is gone or an earlier start ended too soon, gets another one.
+    The server's address is updated at every start, since ports may change. A tenant gets another
+    key if the file is missing, or if an earlier start ended before it was written.
     """
     known = read_credentials(layout.credentials_file)
     if known is None:
@@ -134,22 +148,16 @@ def _first_key(url: str) -> tuple[str, str]:
 def provision_topics(
     login: BrokerLogin, passwords: Mapping[str, str], *, local: bool
 ) -> tuple[str, ...]:
-    """Topics, principals and ACLs of the catalogue; what was changed, in words."""
+    """Apply topics, principals and ACLs of the catalogue; returns the changes in words."""
     from datarecs_kafka import topics
 
-    return topics.apply(
-        login.bootstrap,
-        username=login.username,
-        password=login.password,
-        principals=passwords,
-        local=local,
-    )
+    return topics.apply(login.access(), principals=passwords, local=local)
 
 
 def create_consumer(
     access: "BrokerAccess", name: str, topics: Sequence[str]
 ) -> "tuple[Outsider, str]":
-    """A principal outside the platform that reads these topics, and its secret, kept nowhere."""
+    """Create a principal that reads these topics; returns it and its secret, stored nowhere."""
     from datarecs_kafka import outsiders
 
     secret = secrets.token_urlsafe(CONSUMER_SECRET_BYTES)
@@ -164,16 +172,14 @@ def list_consumers(access: "BrokerAccess") -> "tuple[Outsider, ...]":
 
 
 def delete_consumer(access: "BrokerAccess", name: str) -> None:
-    """Take a principal outside the platform away."""
+    """Delete a principal outside the platform."""
     from datarecs_kafka import outsiders
 
     outsiders.delete_consumer(access, name)
 
 
 def topic_differences(login: BrokerLogin, *, local: bool) -> tuple[str, ...]:
-    """What differs between broker and catalogue, in words."""
+    """The differences between broker and catalogue, in words."""
     from datarecs_kafka import topics
 
-    return topics.verify(
-        login.bootstrap, username=login.username, password=login.password, local=local
-    )
+    return topics.verify(login.access(), local=local)

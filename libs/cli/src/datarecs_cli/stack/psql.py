@@ -1,6 +1,6 @@
-"""Statements to a server before the platform's schema exists: is it there, make a database.
+"""Runs statements on a server before the platform's schema exists: checks, new databases.
 
-Through the server's own `psql`, so that the stack starts without a database driver in the process.
+It uses the server's `psql`, so that the stack starts without a database driver.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ STATEMENT_LIMIT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A superuser's way in over TCP."""
+    """A superuser's login over TCP."""
 
     psql: Path
     host: str
@@ -24,11 +24,11 @@ class Login:
     password: str = field(repr=False)
 
     def query(self, statement: str, *, database: str = "postgres") -> "Answer":
-        """One statement without literals from outside: it is visible as an argument."""
+        """Run one statement without external literals, because it is visible as an argument."""
         return self._run(["-c", statement], database)
 
     def carry_out(self, script: str, *, database: str) -> "Answer":
-        """A script, data of `COPY` included; it may hold secrets, since only we may read it."""
+        """Run a script with data of `COPY`; it may have secrets, as no other account reads it."""
         with tempfile.NamedTemporaryFile("w", suffix=".sql", encoding="utf-8") as source:
             source.write(script)
             source.flush()
@@ -51,8 +51,8 @@ class Login:
         return Answer(text=ended.stdout.strip(), refused=ended.returncode != 0)
 
     def ensure_database(self, name: str) -> "Answer":
-        """Create an empty database unless it is there; `name` is a plain lower-case word."""
-        there = self.query(f"select 1 from pg_database where datname = '{name}'")  # noqa: S608  a word of ours
+        """Create an empty database if it does not exist; `name` is a plain lower-case word."""
+        there = self.query(f"select 1 from pg_database where datname = '{name}'")  # noqa: S608  a constant of this code
         if there.refused or there.text == "1":
             return there
         return self.query(f"create database {name} template template0")

@@ -1,4 +1,4 @@
-"""When a part that died starts again, and when it has died too often."""
+"""When an ended part starts again, and how often it may end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """A part that died and is started again."""
+    """A part that ended and will be started again."""
 
     part: str
     number: int
     """1 for the first since `up`."""
     exit_code: int
-    """Of the process that died; negative for a signal."""
+    """Exit code of the ended process; negative for a signal."""
     pause_s: float
-    """Until it is started."""
+    """Seconds until it is started."""
 
     @property
     def words(self) -> str:
@@ -28,10 +28,10 @@ class RestartPolicy:
     longest_s: float = 30.0
     deaths: int = 5
     within_s: float = 60.0
-    """That many deaths within that time stop the platform."""
+    """This many ends within this time stop the platform."""
 
     def pause_s(self, deaths: Sequence[float]) -> float | None:
-        """Seconds to wait after the last of these deaths; None when there were too many.
+        """Seconds to wait after the last of these ends; None if there are too many.
 
         Args:
             deaths: monotonic times in order; at least one. A part that lived longer than

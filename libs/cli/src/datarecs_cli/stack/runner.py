@@ -1,8 +1,8 @@
-"""`datarecs up`: which part after which, and what each is told about the others.
+"""`datarecs up`: the order of the parts, and the settings that each gets about the others.
 
-Lock, ports, Java, Postgres, roles and schema, Kafka, topics, services: every step has its own
-readiness, so a failure names the first thing that is wrong. The worker starts beside the broker:
-Spark takes longest and needs nobody but Postgres.
+Lock, ports, Java, Postgres, roles and schema, Kafka, topics, services: every step has a readiness
+check, so a failure names the first part with a fault. The worker starts at the same time as the
+broker, because Spark is slowest and needs only Postgres.
 """
 
 import os
@@ -45,7 +45,7 @@ from datarecs_cli.stack.supervisor import Supervisor
 
 
 def prepare_folders(layout: Layout) -> None:
-    """Make the data directory; raises MachineTooSmallError when it cannot be written."""
+    """Create the data directory; raises MachineTooSmallError if it cannot be written."""
     try:
         layout.create(as_root=os.geteuid() == 0)
     except OSError as failure:
@@ -79,20 +79,20 @@ class Platform:
         return f"http://{ports.LOOPBACK}:{self.ports['api']}"
 
     def take(self) -> bool:
-        """Make the data directory ours; False when a live platform holds it.
+        """Lock the data directory; False if a running platform has the lock.
 
         Raises:
             MachineTooSmallError: too little disk or memory, or the folder cannot be written.
-            LockUnavailableError: the file system knows no locks.
+            LockUnavailableError: the file system has no locks.
         """
         prepare_folders(self.layout)
         machine.check_machine(self.layout.root)
         return self._lock.take()
 
     def bring_up(self) -> None:
-        """Start everything that is wanted, in order. Call once, after `take`.
+        """Start the chosen parts, in order. Call once, after `take`.
 
-        Whatever it raises, nothing of the platform is left running.
+        On every error, all started parts are stopped.
         """
         self._state = load(self.layout.state_file)
         try:
@@ -119,14 +119,14 @@ class Platform:
             raise
 
     def watch(self) -> None:
-        """Keep it running until asked to stop; the parts are down when it returns or raises."""
+        """Run until a stop is requested; the parts are stopped when it returns or raises."""
         try:
             self.supervisor.watch()
         finally:
             self.bring_down()
 
     def bring_down(self) -> tuple[str, ...]:
-        """Stop in reverse order; the names that had to be killed. Safe to repeat."""
+        """Stop in reverse order; returns the names of killed parts. Safe to repeat."""
         if not self._lock.is_held:
             return ()
         self._remember(phase=Phase.STOPPING)
@@ -159,7 +159,7 @@ class Platform:
         self._remember(restarts={**self._state.restarts, restart.part: restart.words})
 
     def _start(self, parts: Sequence[Part], *, beside: bool = False) -> None:
-        """With the limit that the user named instead of their own."""
+        """The parts with the user's limit instead of their own."""
         limit_s = self.options.ready_limit_s
         if limit_s is not None:
             parts = [replace(part, ready_limit_s=limit_s) for part in parts]
@@ -188,14 +188,14 @@ class Platform:
             expected = wish.named or remembered.get(wish.name, wish.default)
             if numbers[wish.name] != expected:
                 self._report.note(
-                    f"port {expected} is busy, {wish.name} listens on {numbers[wish.name]}"
+                    f"port {expected} is busy; {wish.name} uses port {numbers[wish.name]}"
                 )
         return numbers
 
     # Postgres -----------------------------------------------------------------------------
 
     def _provide_database(self) -> str | None:
-        """An administrator's URL of the platform's database; None when nothing needs one."""
+        """An administrator's URL of the platform's database; None if no part needs one."""
         url = self.options.environment.get("DATARECS_DATABASE__URL")
         if url is None:
             if not self.options.wants("postgres"):
@@ -273,10 +273,10 @@ class Platform:
         return self._java
 
     def _provide_broker(self, meanwhile: Callable[[], None]) -> str:
-        """The bootstrap address; empty when nothing needs one.
+        """The bootstrap address; empty if no part needs one.
 
         Args:
-            meanwhile: starts what does not need the broker; called once.
+            meanwhile: starts the parts that do not need the broker; called once.
         """
         environment = self.options.environment
         bootstrap = environment.get("DATARECS_KAFKA__BOOTSTRAP")

@@ -1,7 +1,7 @@
 """The services of the local platform as data: a new service is one line of `SERVICES`.
 
-Each gets its own database role, its own broker principal where it touches Kafka, and the settings
-of the deployment page; secrets reach it as files.
+Each service has its own database role, its own broker principal if it uses Kafka, and the settings
+of the deployment page; it reads secrets from files.
 """
 
 import json
@@ -23,9 +23,9 @@ RELAY_ROLE = "datarecs_relay"
 RELAY_PRINCIPAL = "relay"
 KEK_ID = "local-1"
 FIRST_TENANT_LABEL = "DEFAULT"
-"""In names of `env:` references: DATARECS_CONN_DEFAULT_…"""
+"""Prefix of names in `env:` references: DATARECS_CONN_DEFAULT_…"""
 HANDED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Of our own environment, besides settings: what a program needs to run at all."""
+"""Variables of the environment, besides settings, that every program needs."""
 COMMON = frozenset({"PROFILE", "BASE_URL", "LOG", "SIDE", "OTEL", "LIVE", "SECRETS_DIR"})
 """Settings of every service."""
 SECRETS_OF_TENANTS = "DATARECS_CONN_"
@@ -37,21 +37,21 @@ class Service:
     name: str
     argv: tuple[str, ...]
     side_port: int
-    """Default; /livez /startupz /readyz /metrics."""
+    """Default side port, for /livez /startupz /readyz /metrics."""
     role: str
     """Database role."""
     principal: str | None = None
     """Broker principal; None for services without Kafka."""
     sections: frozenset[str] = frozenset()
-    """Settings it reads besides COMMON, its database login and its broker principal."""
+    """Settings that it reads besides COMMON, its database login and its broker principal."""
     names: frozenset[str] = frozenset()
-    """Single settings of sections that are another service's."""
+    """Single settings from sections of other services."""
     purposes: frozenset[SecretPurpose] = frozenset()
-    """What it sends tenants' secrets as; a variable bound to other purposes does not reach it."""
+    """Purposes for which it sends secrets of tenants; it gets no variable of other purposes."""
     hosts_relay: bool = False
     needs_java: bool = False
     ready_limit_s: float = 30
-    """From its start to its first readiness; a Spark session takes long on a busy machine."""
+    """Limit from its start to its first readiness; a Spark session is slow on a busy machine."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of this service alone; `{data}`, `{project}`, `{api_port}` and `{tenant}`, the id of
     tenant `default`, are filled in. The worker's drain is short of the 25 s that `down` waits."""
@@ -77,8 +77,8 @@ UNHINDERED: Mapping[str, str] = {
     "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "10000",
     "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "10000",
 }
-"""Limits of core-api on the loopback, where one person is every client: scripts that load it on
-purpose are not hindered. Failed sign-ins, new keys and objects have the limits of a server."""
+"""Limits of core-api on loopback, where one person is every client, so that load scripts can run.
+Failed sign-ins, new keys and objects have the limits of a server."""
 SERVICES: tuple[Service, ...] = (
     Service(
         name="core-api",
@@ -150,27 +150,27 @@ SERVICES: tuple[Service, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the started servers mean for every service."""
+    """Addresses and paths of the started servers, for every service."""
 
     layout: Layout
     secrets: LocalSecrets
     environment: Mapping[str, str]
-    """Of our own process; a setting that the user made there wins over `Service.settings`."""
+    """Environment of this process; a setting in it overrides `Service.settings`."""
     ports: Mapping[str, int]
     database_url: str
-    """Of anybody; each service gets it with its own role."""
+    """Database URL of any role; each service gets it with its own role."""
     bootstrap: str
-    """Empty when no broker is wanted."""
+    """Address of the broker; empty without a broker."""
     broker_password: str | None = field(default=None, repr=False)
-    """Of the stack's own broker's administrator; None when the broker is somebody else's."""
+    """Password of the administrator of the stack's broker; None for another broker."""
     security: str = "SASL_PLAINTEXT"
     tenant_id: str
-    """Of tenant `default`."""
+    """Id of tenant `default`."""
     project: Path
-    """Where `up` was started: its `datarecs.toml` is read, its files may be sources."""
+    """The start folder of `up`: its `datarecs.toml` is read, its files may be sources."""
     java_home: Path | None = None
     java_options: str = ""
-    """Of Spark's Java machine: what its start needs, and what the user wants."""
+    """Options of Spark's Java process: those for its start, and those of the user."""
     log_format: str = "json"
 
     @property
@@ -179,7 +179,7 @@ class Surroundings:
 
 
 def part_of(service: Service, around: Surroundings) -> Part:
-    """The service as a part of the stack; running runs are released within its 25 s."""
+    """The service as a part of the stack; a worker releases its runs within 25 s."""
     side_port = around.ports[service.side_port_name]
     return Part(
         name=service.name,
@@ -198,9 +198,9 @@ def part_of(service: Service, around: Surroundings) -> Part:
 
 
 def _group_is_free(service: Service, around: Surroundings) -> bool:
-    """Take the service's last life out of its consumer group; False while the broker is away.
+    """Remove the previous process of a service from its consumer group; False without a broker.
 
-    A killed process stays a member for 45 s, in which its successor would get nothing to do.
+    A killed process stays a member for 45 s; in this time the new process would get no partitions.
     """
     if service.principal is None or around.broker_password is None:
         return True
@@ -220,7 +220,7 @@ def _group_is_free(service: Service, around: Surroundings) -> bool:
 
 
 def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
-    """The whole environment of a service's process: what it reads, and no secret of the stack."""
+    """The whole environment of a service's process, without secrets of the stack."""
     defaults = {name: _filled(value, around) for name, value in service.settings.items()}
     return (
         _of_its_sections(service, _shared(around))
@@ -236,7 +236,7 @@ def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
 
 
 def _of_its_sections(service: Service, settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the service reads; others may hold what it has no business with."""
+    """Only the settings that the service reads, because others may have secrets."""
     read = COMMON | service.sections
     return {
         name: value
@@ -246,16 +246,16 @@ def _of_its_sections(service: Service, settings: Mapping[str, str]) -> dict[str,
 
 
 def _section(name: str) -> str:
-    """`MAIL` of DATARECS_MAIL__HOST; DATARECS_BASE_URL stands in no section."""
+    """`MAIL` of DATARECS_MAIL__HOST; DATARECS_BASE_URL has no section."""
     plain = name.removeprefix("DATARECS_")
     return plain.partition("__")[0] if "__" in plain else plain.removesuffix("_FILE")
 
 
 def _secrets_of_tenants(service: Service, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that tenants refer to, for whoever sends them.
+    """Variables that tenants refer to, for the services that send them.
 
-    One that the operator bound reaches the services of its purposes; one without a binding may be
-    a database's or a catalog's in profile `local`, and reaches whoever opens those.
+    A variable that the operator bound goes to the services of its purposes. Without a binding, in
+    profile `local`, it may be of a database or a catalog and goes to the services that open those.
     """
     uses = json.loads(environment.get(USES, "{}"))
     secrets = {}
@@ -317,7 +317,7 @@ def _url_file(role: str, around: Surroundings) -> str:
 
 
 def as_role(url: str, role: str, password: str) -> str:
-    """The same database as another login."""
+    """The URL of the same database with another login."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     who = f"{quote(role, safe='')}:{quote(password, safe='')}"
@@ -348,5 +348,5 @@ def _password_file(principal: str, around: Surroundings) -> str:
 
 
 def principal_secret(principal: str) -> str:
-    """The name under which a broker principal's password is kept."""
+    """The name under which the password of a broker principal is stored."""
     return f"kafka-{principal}"

@@ -1,7 +1,7 @@
-"""What `up` and `admin` themselves read of the settings; the services have classes of their own.
+"""The settings that `up` and `admin` read; the services have other classes.
 
-Loaded like any service's, so an unknown name is refused with the nearest known one, secrets may
-stand in files, and `datarecs.toml` counts. The result is handed on as an environment.
+They are loaded like those of a service: an unknown name is refused with the nearest known one,
+secrets may be in files, and `datarecs.toml` is read. The result is passed on as an environment.
 """
 
 import json
@@ -13,24 +13,24 @@ from datarecs_runtime.settings import ServiceSettings, load
 
 class StackSettings(ServiceSettings):
     database: Database | None = None
-    """An administrator's login of a running server; None starts one."""
+    """The administrator's login of a running server; None starts a server."""
     kafka: Kafka = Kafka()
     """Running brokers and their administrator, or an unpacked Kafka to start."""
     java: Java = Java()
     """The Java to use."""
     jars: Jars = Jars()
-    """Where jars are fetched."""
+    """The repository of jars."""
     secrets: Secrets = Secrets()
-    """Which service sends which secret of a tenant."""
+    """The purposes of the secrets of tenants."""
     up: Up = Up()
-    """How `datarecs up` starts."""
+    """Settings of the start by `datarecs up`."""
 
 
 def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with every setting of the stack in its plain form, wherever it came from.
+    """The environment with every setting of the stack as a variable, from all sources.
 
     Raises:
-        SettingsError: every unknown name and every wrong value, at once.
+        SettingsError: with every unknown name and every wrong value.
     """
     settings = load(StackSettings)
     values = {

@@ -1,4 +1,4 @@
-"""Ending a platform from outside: ask its supervisor, end what a dead one left, wipe its data."""
+"""Ends a platform from outside: stops its supervisor, ends remaining parts, deletes its data."""
 
 import shutil
 import signal
@@ -12,12 +12,12 @@ from datarecs_cli.stack.process import end
 from datarecs_cli.stack.state import Phase, State, load, save
 
 STOP_LIMIT_S = 90
-"""Services 25 s, Kafka 30 s, Postgres 15 s, and some room."""
+"""Services 25 s, Kafka 30 s, Postgres 15 s, and a reserve."""
 LEFTOVER_LIMIT_S = 15
 
 
 def stop_platform(layout: Layout, say: Callable[[str], None]) -> bool:
-    """Stop what runs on this data directory; False when nothing did. Safe to repeat."""
+    """Stop the platform of this data directory; False if none runs. Safe to repeat."""
     state = load(layout.state_file)
     supervisor = state.supervisor
     if supervisor is not None and supervisor.is_alive():
@@ -28,15 +28,15 @@ def stop_platform(layout: Layout, say: Callable[[str], None]) -> bool:
         return True
     left = end_leftovers(state)
     if left:
-        say(f"the supervisor was gone; ended what it left: {', '.join(left)}")
+        say(f"the supervisor had already ended; stopped its remaining parts: {', '.join(left)}")
         save(layout.state_file, replace(state, phase=Phase.STOPPED, supervisor=None, parts={}))
     return bool(left)
 
 
 def end_leftovers(state: State) -> tuple[str, ...]:
-    """End the parts of a supervisor that is gone, last started first; the names of those alive.
+    """End the parts of an ended supervisor, last started first; returns names of running parts.
 
-    Usually the kernel has ended them already; Postgres may still be writing its checkpoint.
+    Usually the kernel has already ended them; Postgres may still be writing its checkpoint.
     """
     ended = []
     for name, identity in reversed(tuple(state.parts.items())):
@@ -49,7 +49,7 @@ def end_leftovers(state: State) -> tuple[str, ...]:
 
 
 def wipe(layout: Layout, *, spare_root: Path = placement.SPARE_ROOT) -> None:
-    """Delete the data directory, and the database where it had to move. Nothing may run."""
+    """Delete the data directory, and the database if it was moved. Nothing may run."""
     shutil.rmtree(layout.root)
     moved = placement.spare_directory(layout.root, spare_root).parent
     if moved.exists():

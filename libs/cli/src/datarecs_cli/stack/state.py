@@ -1,7 +1,7 @@
-"""What a platform remembers in its data directory, and who may run it: state.json and the lock.
+"""The stored state of a platform and its lock: state.json in the data directory, and the lock.
 
-The state is written whole and replaced at once, so a reader never sees half of it. The lock is
-the kernel's: it goes with its holder, whatever happens to the file.
+The state file is replaced atomically, so a reader never sees half of it. The lock is a lock of the
+kernel: it ends with its process, even if the file changes.
 """
 
 import errno
@@ -27,19 +27,19 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The content of state.json; what a value misses is its default, so old files stay readable."""
+    """The content of state.json; missing values have defaults, so old files stay readable."""
 
     release: str = ""
     phase: Phase = Phase.STOPPED
     supervisor: Identity | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
-    """By name; kept when the platform stops, so that it finds them again."""
+    """Ports by name; they stay stored when the platform stops, for its next start."""
     expected: tuple[str, ...] = ()
     """Names of the parts that should run, in the order of their start."""
     parts: Mapping[str, Identity] = field(default_factory=dict)
     """Running parts by name, in the order in which they were started."""
     restarts: Mapping[str, str] = field(default_factory=dict)
-    """By part that died since `up`: how it ended last, and which restart followed."""
+    """For each part that ended since `up`: its last end, and the number of the restart."""
     cluster_id: str | None = None
     java: Mapping[str, str] = field(default_factory=dict)
     postgres: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class State:
 
 
 def load(path: Path) -> State:
-    """The state; the empty one when there is no file yet."""
+    """The state; an empty one if there is no file yet."""
     try:
         written = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def load(path: Path) -> State:
 
 
 def save(path: Path, state: State) -> None:
-    """Replace the file at once; it holds no secret."""
+    """Replace the file atomically; it has no secrets."""
     written = {
         "release": state.release,
         "phase": state.phase,
@@ -93,7 +93,7 @@ def _written(identity: Identity) -> dict[str, int | str]:
 
 
 class DirectoryLock:
-    """One platform per data directory. Held until `release` or the end of the process."""
+    """A lock for one platform per data directory, until `release` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -101,14 +101,14 @@ class DirectoryLock:
 
     @property
     def is_held(self) -> bool:
-        """By this object."""
+        """Whether this object has the lock."""
         return self._descriptor is not None
 
     def take(self, flock: Callable[[int, int], None] = fcntl.flock) -> bool:
-        """False when another process holds it.
+        """Take the lock; False if another process has it.
 
         Raises:
-            LockUnavailableError: the file system knows no locks.
+            LockUnavailableError: the file system has no locks.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -1,7 +1,7 @@
-"""Parts kept running: readiness, restart with back-off, the five-deaths rule, orderly stop.
+"""Runs the parts: readiness, restart with back-off, the limit of five ends, orderly stop.
 
-It owns processes and nothing else: what to run and in which order is the caller's. One thread, the
-one that started it, because the leash of a part is tied to the thread that started the part.
+It manages only processes; the caller decides what to run and in which order. It uses only the
+thread that started it, because the leash of a part is tied to the thread that started the part.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,26 +21,26 @@ IDLE_PAUSE_S = 0.5
 ROTATE_EVERY_S = 10.0
 POSTPONED_S = 1.0
 PATIENCE_S = 30.0
-"""How long a part lets its start be postponed; then it starts all the same."""
+"""Longest postponement of a start; then the part starts anyway."""
 
 
 @dataclass(slots=True)
 class _PartState:
-    """One part and what is known of it now."""
+    """One part and its current state."""
 
     part: Part
     _: KW_ONLY
     running: Running | None = None
     is_ready: bool = False
     was_ready: bool = False
-    """Ready at least once: before that a late part stops the start-up."""
+    """Ready at least once; before that, a late part stops the start of the platform."""
     deaths: list[float] = field(default_factory=list)
     restarts: int = 0
     progress: Progress = field(default_factory=Progress)
     log_from: int = 0
-    """Where the log began when this supervisor first started the part."""
+    """Position in the log when this supervisor first started the part."""
     start_at: float = 0.0
-    """Monotonic time of the next start, while it does not run."""
+    """Monotonic time of the next start if it does not run."""
     wanted_since: float = 0.0
 
 
@@ -54,12 +54,12 @@ class Supervisor:
         restarting: Callable[[Restart], None] = lambda _restart: None,
         policy: RestartPolicy | None = None,
     ) -> None:
-        """Make a supervisor that runs nothing yet.
+        """Create a supervisor without running parts.
 
         Args:
-            changed: called after every start and end; writes processes down for `status`, `down`.
-            restarting: called when a part died and is going to be started again.
-            policy: of restarts.
+            changed: called after every start and end; stores processes for `status` and `down`.
+            restarting: called when a part ended and will be started again.
+            policy: the policy of restarts.
         """
         self._changed, self._restarting = changed, restarting
         self._policy = policy or RestartPolicy()
@@ -71,8 +71,8 @@ class Supervisor:
         """Start a group; its parts are stopped together, before every earlier group.
 
         Args:
-            parts: what to start.
-            beside: they join the group started last.
+            parts: the parts to start.
+            beside: the parts join the group started last.
         """
         if not beside:
             self._groups.append({})
@@ -87,11 +87,11 @@ class Supervisor:
             self._launch(state)
 
     def until_ready(self, *names: str) -> None:
-        """Keep everything running until these parts, without names all, have answered once.
+        """Run until these parts, by default all, have answered once.
 
         Raises:
             PartNotReadyError: a part did not answer within its limit.
-            CrashLoopError: a part died too often.
+            CrashLoopError: a part ended too often.
         """
         awaited = [state for state in self._all() if not names or state.part.name in names]
         while not all(state.is_ready for state in awaited):
@@ -101,10 +101,10 @@ class Supervisor:
                 raise KeyboardInterrupt
 
     def watch(self) -> None:
-        """Keep everything running until `request_stop`.
+        """Run until `request_stop`.
 
         Raises:
-            CrashLoopError: a part died too often.
+            CrashLoopError: a part ended too often.
         """
         while not self._stop_wanted.is_set():
             self._tick()
@@ -112,11 +112,11 @@ class Supervisor:
             self._stop_wanted.wait(IDLE_PAUSE_S if settled else BUSY_PAUSE_S)
 
     def request_stop(self) -> None:
-        """From a signal handler or another thread; safe to repeat."""
+        """Request a stop from a signal handler or another thread; safe to repeat."""
         self._stop_wanted.set()
 
     def running(self) -> dict[str, Identity]:
-        """Who runs now, in the order of their start."""
+        """The running parts, in the order of their start."""
         return {
             state.part.name: state.running.identity
             for state in self._all()
@@ -124,12 +124,12 @@ class Supervisor:
         }
 
     def stop(self) -> tuple[str, ...]:
-        """Stop the last group first; the names that had to be killed. Safe to repeat."""
+        """Stop the last group first; returns the names of killed parts. Safe to repeat."""
         killed: list[str] = []
         try:
             for group in reversed(self._groups):
                 killed += _stop_together(group.values())
-        finally:  # a second Ctrl-C, or an error: nothing may stay
+        finally:  # on a second Ctrl-C or an error, no process may remain
             for state in self._all():
                 if state.running is not None:
                     state.running.kill_group()
@@ -169,7 +169,7 @@ class Supervisor:
                 state.log_from = 0
 
     def _probe(self, state: _PartState, running: Running) -> None:
-        """A part that was ready once may take its time: killing it again would not help it."""
+        """A part that was ready once has no limit, because killing it again would not help."""
         reason, limit_s = state.part.probe(), state.part.ready_limit_s
         if reason is None:
             state.is_ready = state.was_ready = True
@@ -211,7 +211,7 @@ class Supervisor:
 
 
 def _stop_together(group: Collection[_PartState]) -> list[str]:
-    """Signal all, wait for all until each one's limit; the names that had to be killed."""
+    """Signal all, wait for all until their limits; returns the names of killed parts."""
     signalled_at = monotonic()
     for state in group:
         if state.running is not None:

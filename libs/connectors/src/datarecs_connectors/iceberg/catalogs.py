@@ -1,8 +1,8 @@
-"""Who knows a table's current metadata: a SQL table, a REST server, or the table's own folder.
+"""Find a table's current metadata: in a SQL table, a REST server, or the table's folder.
 
-A catalog is asked one question, so each is asked in its own words here. pyiceberg's catalogs create
-tables where they only should look, load classes that a server names, and dial addresses nobody
-checked.
+Each kind of catalog needs one request, so the requests are written here. The catalogs of pyiceberg
+create tables where they should only read, load classes that a server names, and connect to
+unchecked addresses.
 """
 
 import os
@@ -48,13 +48,13 @@ _SQLITE, _POSTGRES = (
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 _HINT = "version-hint.text"
 _BETWEEN_LEVELS = "\x1f"
-"""Between the levels of a namespace in the path of a REST catalog, unless the server says other."""
+"""Separates the levels of a namespace in the path of a REST catalog, unless the server sets it."""
 Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Namespace and table as `relation` writes them: the last dot divides them."""
+    """Namespace and table of `relation`, separated by the last dot."""
 
     namespace: tuple[str, ...]
     name: str
@@ -64,7 +64,7 @@ class TableName:
         *levels, name = relation.split(".")
         if not levels or not all((*levels, name)):
             raise QueryFailedError(
-                source, f"{relation!r} names no table; write its namespace and name, `sales.orders`"
+                source, f"{relation!r} is not a table; write namespace and name, `sales.orders`"
             )
         return cls(tuple(levels), name)
 
@@ -84,7 +84,7 @@ class Catalog:
 
     @property
     def label(self) -> str:
-        """For pins: which catalog it is, without credentials or paths of this machine."""
+        """Identity of the catalog for pins, without credentials or paths of this machine."""
         match self.config.catalog:
             case SqlCatalog(name=name, postgres=PostgresConfig() as server):
                 return f"sql {server.host}:{server.port}/{server.database} {name}"
@@ -101,8 +101,8 @@ class Catalog:
         """The table's current metadata.
 
         Raises:
-            QueryFailedError: there is no such table, or it is a view.
-            ConnectionFailedError: the catalog cannot be asked.
+            QueryFailedError: the table does not exist, or it is a view.
+            ConnectionFailedError: the catalog cannot be reached.
             CorruptSourceError: the metadata cannot be read.
         """
         match self.config.catalog:
@@ -119,12 +119,12 @@ class Catalog:
     def missing(self, table: TableName) -> QueryFailedError:
         return QueryFailedError(
             self.source,
-            f"the catalog has no table {str(table)!r}; look at `relation` and the rights of the "
+            f"the catalog has no table {str(table)!r}; check `relation` and the rights of the "
             "login",
         )
 
     def _registered(self, catalog: SqlCatalog, table: TableName) -> str:
-        """Where the row of the table says that its metadata is."""
+        """Location of the metadata, from the row of the table."""
         values = {
             "catalog": catalog.name,
             "namespace": ".".join(table.namespace),
@@ -165,7 +165,7 @@ class Catalog:
                 rows = database.execute(_SQLITE, values).fetchall()
         except sqlite3.Error as cause:
             raise ConnectionFailedError(
-                self.source, f"{file!r} is no SQL catalog: it has no readable table iceberg_tables"
+                self.source, f"{file!r} is not a SQL catalog: no readable table iceberg_tables"
             ) from cause
         tree.check_same_file(name, before)
         return [dict(row) for row in rows]
@@ -173,7 +173,7 @@ class Catalog:
     def _newest(self, warehouse: Path, table: TableName) -> Path:
         """The metadata file with the highest version, unless the hint names a file.
 
-        A hint that is a number may be behind: it is written after the file.
+        A hint with a number may be outdated, because it is written after the file.
         """
         if not all(_plain(level) for level in (*table.namespace, table.name)):
             raise self.missing(table)
@@ -192,7 +192,7 @@ class Catalog:
         return folder / versions[max(versions)]
 
     def _names_in(self, folder: Path) -> list[str] | None:
-        """Names in a folder of the warehouse; None where there is no such folder."""
+        """Names in a folder of the warehouse; None if the folder does not exist."""
         tree, name = self.places.tree(str(folder))
         try:
             with tree.confinement.open_folder(tuple(name.strip("/").split("/"))) as descriptor:
@@ -212,7 +212,7 @@ class Catalog:
         return self.parsed(table, lambda: FromInputFile.table_metadata(file))
 
     def parsed(self, table: TableName, read: Callable[[], TableMetadata]) -> TableMetadata:
-        """What a reader makes of the metadata; its errors hold values, so they are not repeated."""
+        """Parse the metadata; errors of the parser contain values, so they are not repeated."""
         try:
             return read()
         except (ValidationError, PydanticError, ValueError, KeyError, TypeError, EOFError) as cause:
@@ -238,7 +238,7 @@ class _Rest:
         config = server.get(f"{base}/config", query=query, token=token)
         if config is None:
             raise ConnectionFailedError(
-                self.catalog.source, f"{self.config.uri} is no catalog: it has no v1/config"
+                self.catalog.source, f"{self.config.uri} is not a catalog: it has no v1/config"
             )
         said = {**_mapping(config, "defaults"), **_mapping(config, "overrides")}
         between = str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS))
@@ -254,7 +254,7 @@ class _Rest:
         return self.catalog.parsed(table, lambda: TableMetadataUtil.parse_obj(dict(metadata)))
 
     def _token(self, server: JsonServer, base: str) -> str | None:
-        """The connection's own token, or the one its credential is exchanged for."""
+        """The connection's token, or the token that the server returns for its credential."""
         secrets = self.catalog.secrets
         if "credential" not in secrets:
             return secrets.get("token")
@@ -271,7 +271,7 @@ class _Rest:
         )
         if answer is None or not isinstance(answer.get("access_token"), str):
             raise ConnectionFailedError(
-                self.catalog.source, "the credential was exchanged for no token; see `token_uri`"
+                self.catalog.source, "no token was returned for the credential; check `token_uri`"
             )
         return str(answer["access_token"])
 
@@ -282,5 +282,5 @@ def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _plain(level: str) -> bool:
-    """One step down in a folder, and nothing else."""
+    """Whether the name is a single path component."""
     return "/" not in level and level not in {"", ".", ".."} and level.isprintable()

@@ -1,7 +1,7 @@
-"""A Parquet file's columns as a table's fields: found by field id, in exactly the field's type.
+"""Map the columns of a Parquet file to a table's fields, by field id and exact type.
 
-What a file lacks has the value that the format says: that of its partition, the field's default,
-or NULL. A type that does not widen without loss is refused, never cast.
+A field that is missing in a file has the value that the format defines: that of its partition, the
+field's default, or NULL. A type that does not widen without loss is refused, never cast.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,15 +41,15 @@ _FITS: Mapping[TypeKind, tuple[Callable[[pa.DataType], bool], ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """How the fields of a table stand in one file."""
+    """How one file stores the fields of a table."""
 
     source: str
     name: str
-    """Of the file, for messages."""
+    """Name of the file, for messages."""
     stored: Mapping[int, str]
-    """Field id to the file's own column."""
+    """Field id to the column of the file."""
     constants: Mapping[int, object]
-    """Field id to the value that every row has, as Arrow takes it."""
+    """Field id to the constant value of every row, in the form that Arrow accepts."""
 
     @classmethod
     def of(
@@ -63,14 +63,14 @@ class FileColumns:
         )
 
     def names(self, fields: Sequence[NestedField]) -> list[str]:
-        """What must be read of the file."""
+        """The columns that must be read from the file."""
         return [self.stored[one.field_id] for one in fields if one.field_id in self.stored]
 
     def column(self, batch: pa.RecordBatch, field: NestedField) -> TypedColumn:
         """A field's values in a batch of the file.
 
         Raises:
-            CorruptSourceError: a required field is missing, or the file's type is none of its own.
+            CorruptSourceError: a required field is missing, or the type in the file does not fit.
         """
         kind = canonical_type(field.field_type)
         if kind is None:
@@ -88,7 +88,7 @@ class FileColumns:
         value = self.constants.get(field.field_id, field.initial_default)
         if value is None and field.required:
             raise CorruptSourceError(
-                self.source, f"{self.name} lacks the required column {field.name!r}"
+                self.source, f"{self.name} does not have the required column {field.name!r}"
             )
         if isinstance(value, bytes) and kind.kind is TypeKind.UUID:
             value = UUID(bytes=value)
@@ -115,12 +115,12 @@ class FileColumns:
     def _other(self, kind: pa.DataType, field: NestedField) -> CorruptSourceError:
         return CorruptSourceError(
             self.source,
-            f"{self.name} holds {field.name!r} as {kind}, which is no {field.field_type}",
+            f"{self.name} holds {field.name!r} as {kind}, which is not {field.field_type}",
         )
 
 
 def _stored(source: str, metadata: TableMetadata, schema: pa.Schema) -> dict[int, str]:
-    """By the ids in the file, or by the table's name mapping where a file came without."""
+    """Columns by the ids in the file, or by the table's name mapping for a file without ids."""
     marked = {
         int(field.metadata[_FIELD_ID]): field.name
         for field in schema
@@ -145,7 +145,7 @@ def _stored(source: str, metadata: TableMetadata, schema: pa.Schema) -> dict[int
 
 
 def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[int, object]:
-    """Of the columns by whose plain value the file was partitioned."""
+    """Values of the columns by which the file was partitioned with the identity transform."""
     spec = metadata.specs()[file.spec_id]
     return {
         field.source_id: file.partition[position]
@@ -155,7 +155,7 @@ def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[int, obje
 
 
 def field_of(metadata: TableMetadata, field_id: int) -> NestedField | None:
-    """A top-level field: as it is read, or as the newest schema had it that still had it."""
+    """A top-level field: of the read schema, or of the newest schema that contains it."""
     older = sorted(metadata.schemas, key=lambda schema: -schema.schema_id)
     fields = (field for schema in (metadata.schema(), *older) for field in schema.fields)
     return next((field for field in fields if field.field_id == field_id), None)
@@ -167,7 +167,7 @@ def _uuids(array: pa.Array) -> pa.Array:
 
 
 def _texts(array: pa.Array) -> TypedColumn:
-    """Bytes that are no UTF-8 are INVALID; Arrow trusts what a Parquet file calls a string."""
+    """Bytes that are not UTF-8 are INVALID; Arrow does not check strings of a Parquet file."""
     raw = array.cast(pa.binary())
     try:
         return TypedColumn(raw.cast(pa.string()), None)

@@ -1,7 +1,7 @@
-"""Iceberg tables: pinned by snapshot, read by field id, without whatever was deleted.
+"""Iceberg tables: pinned by snapshot, read by field id, without deleted rows.
 
 pyiceberg reads metadata, manifests and bounds; pyarrow reads Parquet; deletes are applied here. No
-Java takes part, so `datarecs compare` by the oracle and Spark see the same rows.
+Java is used, so the oracle of `datarecs compare` and Spark read the same rows.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from datarecs_core.resources.connection import IcebergConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTable:
-    """Port HeldPin: nothing is held, the catalog is asked again."""
+    """Port HeldPin: nothing is held, the catalog is read again."""
 
     connector: "IcebergConnector"
     pin: TableSnapshot
@@ -69,7 +69,7 @@ class IcebergConnector:
         return HeldTable(connector=self, pin=table_pin)
 
     def frozen(self, pin: TableSnapshot) -> FrozenTable:
-        """The table at a pin, as its catalog knows it now.
+        """The table at a pin, with the current metadata of its catalog.
 
         Raises SnapshotLostError when it can no longer be read at the pin.
         """
@@ -80,7 +80,7 @@ class IcebergConnector:
         return frozen(self.source, metadata, pin)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:  # noqa: ARG002  the pin names the table
-        """What cannot be compared is told, and refused where somebody names it."""
+        """Columns that cannot be compared are listed, and refused where a job names them."""
         table = self.frozen(_table_pin(pin))
         return SourceSchema(
             columns=table.columns(),
@@ -100,7 +100,7 @@ class IcebergConnector:
             return write_extract(scan, batches, directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
-        """Table, columns and files of the source; nothing of a catalog without one."""
+        """Probe table, columns and files of the source; no steps without a source."""
         if source is None:
             return ()
         held = []
@@ -124,7 +124,7 @@ class IcebergConnector:
         return steps(("table", table), ("columns", columns), ("files", files))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def batches(self, scan: Scan) -> Batches:
         return self._batches(scan)
@@ -141,7 +141,7 @@ class IcebergConnector:
     def _delivered(
         self, scan: Scan, scratch: str | None = None
     ) -> Iterator[tuple[int, list[TypedColumn]]]:
-        """Count of rows and columns of the scan, batch by batch: alive, and kept by the filter."""
+        """Row count and columns of the scan, batch by batch: live rows that match the filter."""
         wanted = filter_of(scan)
         table = self.frozen(_table_pin(scan.pin))
         reader = TableReader(table=table, files=TableFiles(self.catalog.places))
@@ -188,7 +188,7 @@ def _lost(source: str, pin: TableSnapshot) -> SnapshotLostError:
 
 
 def _counted(table: FrozenTable, what: str) -> int | None:
-    """A count of the snapshot's summary, which is text and may be absent."""
+    """A count of the snapshot's summary; it is text and may be missing."""
     summary = table.snapshot.summary if table.snapshot else None
     written = summary[what] if summary else None
     return int(written) if written and written.isdecimal() else None
@@ -198,7 +198,7 @@ def _physical(scan: Scan, column: ScanColumn) -> str:
     if column.physical is None:
         raise SourceUnsupportedError(
             scan.source,
-            f"{column.name!r} is an expression, and no engine reads the table itself; compute it "
+            f"{column.name!r} is an expression, which this source does not support; compute it "
             "in the table, or use a `query` of a database",
         )
     return column.physical

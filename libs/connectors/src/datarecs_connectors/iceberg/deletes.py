@@ -1,8 +1,8 @@
-"""Deleted rows as positions: whatever deletes, a data file has a sorted list of rows that are dead.
+"""Deleted rows as positions: each data file has a sorted list of its deleted rows.
 
-Position deletes and deletion vectors name positions already. An equality delete is joined with the
-key columns of the file, NULL being equal to NULL, which gives positions too; so there is one way to
-leave rows out, and a read of the other columns needs no keys.
+Position deletes and deletion vectors contain positions. An equality delete is joined with the key
+columns of the file, with NULL equal to NULL, which gives positions too. So there is one way to
+remove rows, and a read of the other columns needs no keys.
 """
 
 import zlib
@@ -36,7 +36,7 @@ from datarecs_connectors.iceberg.planning import PlannedFile
 from datarecs_connectors.iceberg.snapshots import FrozenTable
 
 MAX_EQUALITY_ROWS = 20_000_000
-"""Of all equality deletes of a snapshot: they stay in memory while the table is read."""
+"""Limit of all equality deletes of a snapshot: they are in memory while the table is read."""
 _PATH, _POSITION = "file_path", "pos"
 _SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -62,18 +62,18 @@ class DeadRows:
     opened: OpenParquet
     keys: KeyBatches
     scratch: str | None = None
-    """Folder where joins may spill; None for where the system has temporary files."""
+    """Folder where joins may spill; None: the system's folder for temporary files."""
     _positions: dict[str, Mapping[str, Positions]] = field(default_factory=dict)
     _equalities: dict[str, pa.Table] = field(default_factory=dict)
     _database: duckdb.DuckDBPyConnection | None = None
-    """Made for the first join; to make one costs more than most joins."""
+    """Created for the first join; to create one takes longer than most joins."""
     _closing: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
         self._closing.close()
 
     def of(self, planned: PlannedFile) -> Positions:
-        """Positions of dead rows in the file, sorted, each once."""
+        """Positions of deleted rows in the file, sorted and distinct."""
         path = planned.file.file_path
         positions = [self._named(one).get(path, _none()) for one in planned.positions]
         by_keys: dict[tuple[int, ...], list[DataFile]] = defaultdict(list)
@@ -84,7 +84,7 @@ class DeadRows:
         return np.unique(np.concatenate(positions)) if positions else _none()
 
     def _named(self, file: DataFile) -> Mapping[str, Positions]:
-        """What one delete file says, by data file."""
+        """The positions in one delete file, by data file."""
         if file.file_path not in self._positions:
             puffin = file.file_format == FileFormat.PUFFIN
             read = self._vectors if puffin else self._position_file
@@ -102,7 +102,7 @@ class DeadRows:
                 one.referenced_data_file: np.asarray(one.to_vector().to_numpy(), np.int64)
                 for one in deletion_vectors_from_puffin_file(puffin)
             }
-        except Exception as cause:  # bitmaps of others, parsed without error classes
+        except Exception as cause:  # external bitmaps; the parser defines no error classes
             raise self._broken(file, cause) from cause
 
     def _position_file(self, file: DataFile) -> Mapping[str, Positions]:
@@ -126,7 +126,7 @@ class DeadRows:
     def _equal(
         self, planned: PlannedFile, ids: tuple[int, ...], deletes: Sequence[DataFile]
     ) -> Positions:
-        """Rows of the data file whose keys some delete file holds."""
+        """Rows of the data file with a key that a delete file contains."""
         fields = [self._key(one) for one in ids]
         if not fields:
             raise CorruptSourceError(self.table.source, "an equality delete names no column")
@@ -144,7 +144,7 @@ class DeadRows:
                 raise
             raise SourceLimitError(
                 self.table.source,
-                "the equality deletes need more memory than there is; rewrite "
+                "the equality deletes need more memory than is available; rewrite "
                 "the table's deletes (rewrite_data_files) and run again",
             ) from cause
 
@@ -202,7 +202,7 @@ class DeadRows:
 
 
 def _check_sum(vector: bytes) -> None:
-    """Raises ValueError; pyiceberg takes a vector as it finds it."""
+    """Raises ValueError; pyiceberg does not check a vector."""
     length = int.from_bytes(vector[:4], "big")
     framed, checksum = vector[4 : 4 + length], vector[4 + length : 8 + length]
     if zlib.crc32(framed) != int.from_bytes(checksum, "big"):
@@ -214,13 +214,13 @@ def _none() -> Positions:
 
 
 def _as_keys(columns: Sequence[pa.Array], keys: int) -> pa.Table:
-    """Key columns, and the rows' numbers where they follow."""
+    """Key columns, and the row numbers if they follow."""
     labels = [f"k{number}" for number in range(keys)]
     return pa.table(list(columns), names=[*labels, *(["n"] if len(columns) > keys else [])])
 
 
 def alive(batch: pa.RecordBatch, start: int, dead: Positions) -> pa.RecordBatch:
-    """The rows of a batch that begins at `start` without the dead ones."""
+    """The rows of a batch that begins at `start`, without deleted rows."""
     first, last = np.searchsorted(dead, (start, start + batch.num_rows))
     if first == last:
         return batch

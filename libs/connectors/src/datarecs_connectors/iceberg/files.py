@@ -1,7 +1,7 @@
-"""The files that a table names: every one is opened here, below an allowed folder, to be read only.
+"""Open every file that a table names: below an allowed folder and read-only.
 
-Metadata is written by others: a manifest can name any path. So pyiceberg gets this in place of its
-own file access, for metadata, manifests, delete files and data alike.
+Metadata is written by others: a manifest can name any path. So pyiceberg uses this instead
+of its file access, for metadata, manifests, delete files and data.
 """
 
 import os

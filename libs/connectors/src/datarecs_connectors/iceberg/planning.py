@@ -1,6 +1,6 @@
-"""Which data files a pinned table consists of, and which delete files touch each of them.
+"""Which data files a pinned table consists of, and which delete files apply to each of them.
 
-Read from the snapshot's own manifests by the rules of the format: a position delete touches files
+Read from the snapshot's manifests by the rules of the format: a position delete applies to files
 of its partition that are not newer, an equality delete those that are older, in its partition or,
 without one, everywhere. pyiceberg plans no snapshot with equality deletes, so this is done here.
 """
@@ -40,21 +40,21 @@ _Partition = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A data file with what is deleted from it."""
+    """A data file with its delete files."""
 
     file: DataFile
     positions: tuple[DataFile, ...] = ()
-    """Files of positions and Puffin files of deletion vectors; they may name other files too."""
+    """Position delete files and Puffin files with deletion vectors; they may name other files."""
     equalities: tuple[DataFile, ...] = ()
 
 
 def planned(
     table: FrozenTable, files: TableFiles, condition: Condition | None = None
 ) -> tuple[PlannedFile, ...]:
-    """The files that may hold a row of the condition, in the order of their paths.
+    """The files that may contain a row that meets the condition, sorted by path.
 
     Raises:
-        SnapshotLostError: a manifest is gone.
+        SnapshotLostError: a manifest no longer exists.
         SourceUnsupportedError: a file in another format than Parquet, or an encrypted one.
         CorruptSourceError: a manifest cannot be read.
     """
@@ -66,7 +66,7 @@ def planned(
         deletes = _Deletes.of(table, chain.from_iterable(_entries(files, manifests, deletes=True)))
     except SourceError:
         raise
-    except Exception as cause:  # Avro of others, read by a library that promises no error classes
+    except Exception as cause:  # external Avro, read by a library without documented error classes
         raise CorruptSourceError(
             table.source,
             f"the manifests of snapshot {table.snapshot.snapshot_id} cannot be read "
@@ -109,7 +109,7 @@ def _data_entries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Deletes:
-    """The delete files of a snapshot by what they may touch, each with its sequence number."""
+    """The delete files of a snapshot by where they apply, each with its sequence number."""
 
     positions: Mapping[_Partition, Sequence[tuple[int, DataFile]]]
     equalities: Mapping[_Partition, Sequence[tuple[int, DataFile]]]
@@ -156,5 +156,5 @@ def _check_readable(source: str, file: DataFile) -> None:
     formats = {FileFormat.PARQUET, FileFormat.PUFFIN} if puffin else {FileFormat.PARQUET}
     if file.file_format not in formats:
         raise SourceUnsupportedError(
-            source, f"{name} is of the format {file.file_format.value}; only Parquet can be read"
+            source, f"{name} has the format {file.file_format.value}; only Parquet can be read"
         )

@@ -1,8 +1,8 @@
-"""Which data files a filter cannot touch: partition values and column bounds against a condition.
+"""Skip data files without matching rows, by partition values and column bounds.
 
-A file is left out only when every row of it makes the condition FALSE or unknown; rows of the
-others are judged one by one afterwards. Bounds say nothing about NaN, so floats never leave a file
-out. What is not translated leaves nothing out.
+A file is skipped only if the condition is FALSE or unknown for each of its rows; the rows of other
+files are filtered one by one afterwards. Bounds do not cover NaN, so a condition on floats skips no
+file. A condition that is not translated skips no file either.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ _TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def may_hold(condition: tree.Condition, schema: Schema, *, truth: bool = True) -> BooleanExpression:
-    """What is true of every row for which the condition is TRUE (or FALSE, with `truth` False)."""
+    """What holds for every row where the condition is TRUE (or FALSE, with `truth` False)."""
     match condition:
         case tree.Negated(condition=inner):
             return may_hold(inner, schema, truth=not truth)
@@ -109,7 +109,7 @@ def _compared(condition: tree.Compared, schema: Schema, *, truth: bool) -> Boole
 
 
 def _literal(value: Value, kind: IcebergType) -> Literal[Any] | None:
-    """A constant in the column's own type; None where the two do not meet exactly."""
+    """A constant in the column's type; None if it has no exact value in that type."""
     literal: Literal[Any] | None = None
     match value.tag, value.content, kind:
         case Tag.TEXT, str() as text, StringType():
@@ -121,12 +121,12 @@ def _literal(value: Value, kind: IcebergType) -> Literal[Any] | None:
         case tag, Decimal() as amount, _ if amount.is_finite() and amount == int(amount):
             literal = _whole(tag, int(amount), kind)
         case _:
-            pass  # the file is read and every row judged
+            pass  # the file is read and every row is filtered
     return literal
 
 
 def _whole(tag: Tag, amount: int, kind: IcebergType) -> Literal[Any] | None:
-    """Integers, days, and microseconds, each for its own type alone."""
+    """An integer, day or microsecond constant, each only for its type."""
     if abs(amount) >= _INT64:
         return None
     match tag, kind:

@@ -1,7 +1,7 @@
-"""Rows of a table's data files, batch by batch: the columns that are asked for, the living rows.
+"""Rows of a table's data files, batch by batch: the requested columns, without deleted rows.
 
-A file is streamed, never held; its row count must be the one its manifest says, so that a file cut
-short is corrupt and never a shorter table.
+A file is streamed, never loaded whole; its row count must equal the count in its manifest, so a
+truncated file is an error and never a shorter table.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class TableReader:
     files: TableFiles
 
     def dead_rows(self, scratch: str | None) -> DeadRows:
-        """What knows the deleted rows; one for all files, since delete files are shared."""
+        """Finds the deleted rows; one for all files, because files share delete files."""
         return DeadRows(
             table=self.table,
             files=self.files,
@@ -53,7 +53,7 @@ class TableReader:
         """Count of rows and one column per field, batch by batch.
 
         Raises:
-            SnapshotLostError: the file is gone.
+            SnapshotLostError: the file no longer exists.
             CorruptSourceError: it cannot be read, or holds other types or another number of rows.
         """
         for start, batch, columns in self._raw(file, fields):
@@ -63,7 +63,7 @@ class TableReader:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[pq.ParquetFile]:
-        """A Parquet file of the table; with limits, since its footer is written by others."""
+        """A Parquet file of the table, opened with limits because its footer is external input."""
         place = ParquetPlace(source=self.table.source, path=path.rpartition("/")[2])
         with self.files.new_input(path).open() as file:
             try:
@@ -83,7 +83,7 @@ class TableReader:
     def _raw(
         self, file: PlannedFile, fields: Sequence[NestedField]
     ) -> Iterator[tuple[int, pa.RecordBatch, FileColumns]]:
-        """Position of the first row, the file's own columns, and how to take fields from them."""
+        """Position of the first row, the columns of the file, and their mapping to fields."""
         start = 0
         with self.opened(file.file.file_path) as opened:
             schema = opened.schema_arrow
@@ -99,12 +99,12 @@ class TableReader:
         if start != file.file.record_count:
             raise CorruptSourceError(
                 self.table.source,
-                f"{columns.name} holds {start} rows, its manifest says {file.file.record_count}",
+                f"{columns.name} has {start} rows, but {file.file.record_count} in its manifest",
             )
 
 
 def _key(column: TypedColumn) -> pa.Array:
-    """Texts as bytes, so that no collation counts, nor bad UTF-8, which is NULL elsewhere."""
+    """Texts as bytes, so collations have no effect; text that is not UTF-8 is NULL elsewhere."""
     if not pa.types.is_string(column.values.type):
         return column.values
     raw = column.values.cast(pa.binary())

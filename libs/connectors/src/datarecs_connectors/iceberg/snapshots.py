@@ -1,7 +1,7 @@
-"""Which snapshot and which schema of a table are read, and what its types mean here.
+"""Which snapshot and schema of a table are read, and the canonical types of its columns.
 
-A snapshot, a tag and a moment carry the schema of their time; a branch is read under the table's
-current one, as every engine does. Ids decide, never names: a renamed column is the same column.
+A snapshot, a tag or a time is read with the schema of that time; a branch with the table's current
+schema, as in every engine. Ids decide, never names: a renamed column is the same column.
 """
 
 from collections.abc import Callable
@@ -85,9 +85,9 @@ class FrozenTable:
         return self.metadata.schema()
 
     def columns(self) -> tuple[SourceColumn, ...]:
-        """In the table's order; nested ones, too, whose types schemas are told.
+        """Columns in the table's order, with nested columns and their types.
 
-        Raises SourceLimitError, and SourceUnsupportedError where no row could bring any of them.
+        Raises SourceLimitError, and SourceUnsupportedError if no column can be compared.
         """
         fields = self.schema.fields
         if len(fields) > MAX_COLUMNS:
@@ -106,7 +106,7 @@ class FrozenTable:
         )
 
     def undelivered(self) -> tuple[tuple[str, str], ...]:
-        """Columns that no row brings, and the table's word for their types."""
+        """Columns that are not read, and the names of their types in the table."""
         return tuple(
             (field.name, str(field.field_type))
             for field in self.schema.fields
@@ -115,14 +115,14 @@ class FrozenTable:
 
 
 def canonical_type(kind: IcebergType) -> CanonicalType | None:
-    """None for nested types and whatever later versions of the format add."""
+    """None for nested types and for types of later versions of the format."""
     if isinstance(kind, DecimalType):
         return types.decimal(kind.precision, kind.scale)
     return _TYPES.get(type(kind))
 
 
 def _column_type(kind: IcebergType) -> CanonicalType | None:
-    """Of nested columns, too: as for Parquet's, by names and never by ids."""
+    """Types, also of nested columns: by names as in Parquet files, never by ids."""
     match kind:
         case StructType():
             nested, parts = TypeKind.STRUCT, [(each.name, each.field_type) for each in kind.fields]
@@ -141,10 +141,10 @@ def _column_type(kind: IcebergType) -> CanonicalType | None:
 def pinned(
     source: Source, catalog: Catalog, metadata: TableMetadata, now: Callable[[], datetime]
 ) -> TableSnapshot:
-    """The pin of what the source asks for.
+    """The pin of the snapshot that the source declares.
 
     Raises:
-        QueryFailedError: no such snapshot, branch or tag, or the table is younger than `as_of`.
+        QueryFailedError: no such snapshot, branch or tag, or the table is newer than `as_of`.
     """
     snapshot, schema_id = _wanted(source, metadata)
     return TableSnapshot(
@@ -164,7 +164,7 @@ def frozen(source: str, metadata: TableMetadata, pin: TableSnapshot) -> FrozenTa
     """
     if str(metadata.table_uuid) != pin.table_uuid:
         raise SnapshotLostError(
-            source, f"the table {pin.table!r} was dropped and made again since it was pinned"
+            source, f"the table {pin.table!r} was dropped and created again after it was pinned"
         )
     snapshot = None if pin.snapshot_id is None else metadata.snapshot_by_id(pin.snapshot_id)
     if snapshot is None and pin.snapshot_id is not None:
@@ -182,10 +182,10 @@ def frozen(source: str, metadata: TableMetadata, pin: TableSnapshot) -> FrozenTa
 
 
 def _wanted(source: Source, metadata: TableMetadata) -> tuple[TableVersion | None, int]:
-    """The snapshot that is asked for, and the schema it is read under."""
+    """The declared snapshot, and the schema to read it with."""
     request = source.snapshot
     if sum(one is not None for one in (request.snapshot_id, request.ref, request.as_of)) > 1:
-        raise QueryFailedError(source.name, "give one of snapshot_id, ref and as_of")
+        raise QueryFailedError(source.name, "declare only one of snapshot_id, ref and as_of")
     if request.snapshot_id is not None:
         version = metadata.snapshot_by_id(request.snapshot_id)
         return _at(source, version, metadata, f"snapshot {request.snapshot_id}")
@@ -211,18 +211,18 @@ def _at(
 ) -> tuple[TableVersion, int]:
     if snapshot is None:
         raise QueryFailedError(
-            source.name, f"the table {source.relation!r} has no {what} (any more)"
+            source.name, f"the table {source.relation!r} has no {what}, or no longer has it"
         )
     schema_id = snapshot.schema_id
     return snapshot, metadata.current_schema_id if schema_id is None else schema_id
 
 
 def _as_of(source: Source, written: str, metadata: TableMetadata) -> TableVersion | None:
-    """The snapshot that was current at a moment, by the table's own log."""
+    """The snapshot that was current at a time, by the table's snapshot log."""
     moment = read_moment(written)
     if moment is None or not isinstance(moment.content, Decimal):
         raise QueryFailedError(
-            source.name, "snapshot.as_of is no time such as 2026-01-31T12:00:00Z"
+            source.name, "snapshot.as_of is not a time such as 2026-01-31T12:00:00Z"
         )
     if moment.tag is not Tag.INSTANT:
         raise QueryFailedError(

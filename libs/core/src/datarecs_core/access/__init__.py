@@ -1,1 +1,1 @@
-"""Who asks, on behalf of which tenant, and what they may."""
+"""Principals, their tenants and their permissions."""

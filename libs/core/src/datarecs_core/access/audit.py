@@ -1,7 +1,7 @@
 """The audit chain: how a row is hashed together with the row before it, and how that is checked.
 
-A rule of its own because the one who writes rows and the one who verifies them years later must
-compute the same bytes (spec security 14).
+A separate rule because the writer of rows and a verifier years later must compute the same bytes
+(spec security 14).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.values import TenantId, instant_text
 
 FIRST_PREV_HASH = bytes(32)
-"""What stands before the first row of a tenant."""
+"""The hash before the first row of a tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Which role may do what: the table of spec security 4 as data.
 
-Its own module because routes, key scopes and the role matrix test all read this one table. Routes
-name their permission in core-api; here stands only who holds it.
+A separate module because routes, key scopes and the role matrix test all read this one table.
+Routes name their permission in core-api; this table lists only the roles with each permission.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,5 +95,5 @@ def permissions_of(roles: Iterable[Role]) -> frozenset[Permission]:
 
 
 def refused_scopes(wanted: Iterable[str], *, creator: frozenset[str]) -> frozenset[str]:
-    """Those wanted scopes a key may not get: unknown, for no key, or beyond its creator's."""
+    """The requested scopes a key may not get: unknown, not for keys, or beyond its creator's."""
     return frozenset(wanted) - (KEY_SCOPES & creator)

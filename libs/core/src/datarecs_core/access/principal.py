@@ -1,4 +1,4 @@
-"""The authenticated person or program on whose behalf something happens."""
+"""The authenticated person or program that makes a request."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from datarecs_core.values import TenantId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. The tenant of everything that follows comes from here and from nowhere else."""
+    """The caller. The tenant of a request comes only from here."""
 
     tenant_id: TenantId
     subject: str
     """Of a key `key:<id>`; shown in events (`triggered_by`, `cancelled_by`) and in the audit."""
     owner: str = ""
-    """The person or program that answers for the key, and for every key made with it."""
+    """The person or program that is responsible for the key, and for every key created with it."""
     key_id: str | None = None
     permissions: frozenset[str] = frozenset()
 

@@ -1,7 +1,7 @@
 """Secret references: which a tenant may use, and where each may be sent.
 
-Its own module because a reference is refused when it is written and again when it is used, by the
-same rules; only `datarecs_runtime.secrets` reads what it leads to.
+A separate module because a reference is refused when it is written and again when it is used, by
+the same rules; only `datarecs_runtime.secrets` reads the secret.
 """
 
 import re
@@ -26,7 +26,7 @@ class SecretPurpose(StrEnum):
     """What a secret is sent as."""
 
     POSTGRES = "postgres"
-    """Password of a PostgreSQL login, also of the one that keeps an Iceberg catalog."""
+    """Password of a PostgreSQL login, also of an Iceberg catalog in PostgreSQL."""
     ICEBERG = "iceberg"
     """Token or credential of an Iceberg REST catalog."""
     WEBHOOK = "webhook"
@@ -57,7 +57,7 @@ def parse_use(text: str) -> SecretUse:
     """The use that an operator wrote.
 
     Raises:
-        ValueError: an unknown purpose, or a host that is missing or stands where none belongs.
+        ValueError: an unknown purpose, or a host that is missing or not allowed.
     """
     purpose_text, _, host = text.partition(":")
     try:
@@ -88,7 +88,7 @@ class ReferenceRules:
     env_prefix: str
     """Such as `DATARECS_CONN_DEFAULT_`; at least one more character must follow."""
     file_root: str | None
-    """The tenant's own folder; None when the operator set no secret root."""
+    """The tenant's folder; None when the operator set no secret root."""
     uses: Mapping[str, frozenset[SecretUse]] = field(default_factory=dict)
     """By reference, of all tenants: what the operator bound it to."""
     free: frozenset[SecretPurpose] = frozenset()
@@ -106,7 +106,7 @@ def check_reference(text: str, rules: ReferenceRules) -> SecretReference:
     """The reference, when its tenant may use it.
 
     Raises:
-        SecretRefusedError: an unknown kind, or a place outside the tenant's own.
+        SecretRefusedError: an unknown kind, or a place outside the tenant's.
     """
     kind_text, separator, place = text.partition(":")
     if not separator or kind_text not in set(ReferenceKind):
@@ -154,7 +154,7 @@ def _check_path(text: str, rules: ReferenceRules) -> None:
         raise SecretRefusedError(kind="file", rule="the path must be absolute and plain")
     root = PurePosixPath(rules.file_root)
     if path == root or not path.is_relative_to(root):
-        raise SecretRefusedError(kind="file", rule="the path must lie in the tenant's own folder")
+        raise SecretRefusedError(kind="file", rule="the path must be in the tenant's folder")
 
 
 def _shown(kind: str, separator: str) -> str:

@@ -1,6 +1,6 @@
-"""API keys: their shape, how one is made, how a presented one is compared.
+"""API keys: their form, how one is created, how a presented one is compared.
 
-Its own module because API and CLI make keys and the API checks them, all by one shape: `drk_`,
+A separate module because API and CLI create keys and the API checks them, all in one form: `drk_`,
 12 characters of id, `_`, 43 characters of secret. The secret has full entropy, so its plain SHA-256
 is what is stored; no slow hash is needed.
 """
@@ -21,7 +21,7 @@ _NOBODYS_SHA256 = bytes(32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key at its birth. `text` is shown once and kept nowhere."""
+    """A new key. `text` is shown once and stored nowhere."""
 
     key_id: str
     text: str = field(repr=False)
@@ -30,14 +30,14 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentedKey:
-    """A key as a request brings it: well formed, not yet known to be anybody's."""
+    """A key from a request: well formed, not yet verified."""
 
     key_id: str
     secret: str = field(repr=False)
 
 
 def new_key(*, id_bytes: bytes, secret_bytes: bytes) -> NewKey:
-    """The key made of these random bytes.
+    """The key from these random bytes.
 
     Args:
         id_bytes: 8 random bytes; their first 60 bits become the id.
@@ -56,7 +56,7 @@ def new_key(*, id_bytes: bytes, secret_bytes: bytes) -> NewKey:
 
 
 def parse_key(text: str) -> PresentedKey | None:
-    """The two parts of a key; None for anything of another shape."""
+    """The two parts of a key; None for any other form."""
     match = _KEY.fullmatch(text)
     return match and PresentedKey(key_id=match["key_id"], secret=match["secret"])
 
@@ -69,7 +69,7 @@ def secret_sha256(secret: str) -> bytes:
 def is_genuine(presented: PresentedKey, stored_sha256: bytes | None) -> bool:
     """Whether the secret is the stored one, in constant time.
 
-    An unknown id, told by None, costs the same hash and comparison and is never genuine.
+    An unknown id, passed as None, costs the same hash and comparison and is never genuine.
     """
     expected = _NOBODYS_SHA256 if stored_sha256 is None else stored_sha256
     same = hmac.compare_digest(secret_sha256(presented.secret), expected)

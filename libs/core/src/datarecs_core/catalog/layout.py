@@ -1,7 +1,7 @@
-"""Every key below `accounts/<tenant>/runs/<run>`, and what any key must look like.
+"""Every key below `accounts/<tenant>/runs/<run>`, and the form of every key.
 
-Its own module because a key is written by one process and read by another: they agree here and
-nowhere else. Source: spec catalogue-storage 3 and 14.
+A separate module because one process writes a key and another reads it: the form is defined only
+here. Source: spec catalogue-storage 3 and 14.
 """
 
 import re
@@ -68,7 +68,7 @@ def segment(text: str) -> str:
     """One variable part of a key: percent-encoded UTF-8, upper-case hexadecimal.
 
     Raises:
-        ValueError: empty text, which names nothing.
+        ValueError: empty text.
     """
     if not text:
         raise ValueError("a key has no empty segment")
@@ -85,7 +85,7 @@ def content_hash(key: str) -> str | None:
 
 
 def check_key(key: str, tenant_id: TenantId) -> None:
-    """Refuse what a store bound to this account may not touch, before the backend is asked.
+    """Refuse keys that a store of this account may not use, before the backend is called.
 
     Raises:
         BlobKeyRefusedError: another account's key, a dot segment however it is spelled, a spelling
@@ -103,7 +103,7 @@ def check_key(key: str, tenant_id: TenantId) -> None:
 
 
 def check_prefix(prefix: str, tenant_id: TenantId) -> None:
-    """The same for a prefix to list or delete; it ends with `/`, so siblings never leak in.
+    """The same for a prefix to list or delete; it ends with `/`, so it never includes siblings.
 
     Raises:
         BlobKeyRefusedError: see `check_key`, or the slash is missing.

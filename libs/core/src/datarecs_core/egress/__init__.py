@@ -1,1 +1,1 @@
-"""Which URLs are well formed and which addresses may be dialled; sockets live in the adapters."""
+"""Well-formed URLs and allowed addresses; sockets are in the adapters."""

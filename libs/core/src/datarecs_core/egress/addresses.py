@@ -1,8 +1,8 @@
-"""Which addresses may be dialled: one table as data, one function that judges by it.
+"""To which addresses connections are allowed: one table as data, one function that applies it.
 
-Its own module because webhooks, connections and everything else that leaves the platform must not
-differ in what they call inside. The standard library's `is_global` is not used: it calls NAT64,
-multicast, 192.0.0.192 and fec0:: global. Source: spec security 8.
+A separate module because webhooks, connections and everything else that leaves the platform must
+agree on which addresses are internal. The standard library's `is_global` is not used: it calls
+NAT64, multicast, 192.0.0.192 and fec0:: global. Source: spec security 8.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class Purpose(StrEnum):
 
 
 class AddressClass(StrEnum):
-    """What a tenant is told of a blocked address; also a metric label."""
+    """The class of a blocked address, shown to the tenant; also a metric label."""
 
     UNSPECIFIED = "unspecified"
     LOOPBACK = "loopback"
@@ -72,7 +72,7 @@ def _networks(*texts: str) -> tuple[Network, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One class of the table. The first row whose networks hold an address is its row."""
+    """One class of the table. The first row with a network of the address is its row."""
 
     address_class: AddressClass
     networks: tuple[Network, ...]
@@ -152,17 +152,17 @@ TABLE = (
         networks=_networks("0.0.0.0/0", "2000::/3"),
         open_to=frozenset(Purpose),
     ),
-    # What is named nowhere above lies outside 2000::/3.
+    # Anything not named above is outside 2000::/3.
     Row(address_class=AddressClass.DEPRECATED, networks=_networks("::/0")),
 )
 
 _LINK_LOCAL_ROW = TABLE[2]
 _EMBEDDED_ROW = next(row for row in TABLE if row.address_class is AddressClass.EMBEDDED)
 _ISATAP_IDS = frozenset({0x00005EFE, 0x02005EFE})
-"""Upper half of an interface id whose lower half is an IPv4 address (RFC 5214)."""
+"""Upper half of an interface id with an IPv4 address as lower half (RFC 5214)."""
 
 NAT64_LENGTHS = frozenset({32, 40, 48, 56, 64, 96})
-"""Prefix lengths for which RFC 6052 says where the IPv4 address stands."""
+"""Prefix lengths for which RFC 6052 defines the place of the IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class Policy:
     profile: Profile = Profile.SERVER
     allowed_cidrs: tuple[Network, ...] = ()
     denied_cidrs: tuple[Network, ...] = ()
-    """The platform's own addresses: database, broker, blob store, cluster networks."""
+    """The platform's addresses: database, broker, blob store, cluster networks."""
     nat64_prefixes: tuple[IPv6Network, ...] = ()
 
 
@@ -184,10 +184,10 @@ class Judgement:
 
 
 def judge(address: Address, policy: Policy) -> Judgement:
-    """Whether the address may be dialled.
+    """Whether connections to the address are allowed.
 
-    Order: NAT64 prefixes of the operator (the IPv4 address inside is judged), classes nobody can
-    open, `denied_cidrs`, `allowed_cidrs`, the class's default.
+    Order: NAT64 prefixes of the operator (the IPv4 address inside is judged), classes that cannot
+    be allowed, `denied_cidrs`, `allowed_cidrs`, the class's default.
     """
     if isinstance(address, IPv6Address) and not address.scope_id:
         for prefix in policy.nat64_prefixes:
@@ -202,10 +202,10 @@ def judge(address: Address, policy: Policy) -> Judgement:
 
 
 def admit(answers: Sequence[str], policy: Policy) -> tuple[Address, ...]:
-    """All answers of a name as addresses to dial, in their order, each once.
+    """All addresses of a name to connect to, in their order, each once.
 
     Raises:
-        AddressBlockedError: one of them may not be dialled, cannot be read, or there is none.
+        AddressBlockedError: one of them is not allowed, cannot be read, or there is none.
     """
     admitted: dict[Address, None] = {}
     for answer in answers:
@@ -232,14 +232,14 @@ def _row_of(address: Address) -> Row:
 
 
 def _is_shut(row: Row, policy: Policy) -> bool:
-    """Closed, and nothing an operator writes can open it in this profile."""
+    """Blocked, and no setting of the operator can allow it in this profile."""
     if row.open_to or row.opener is Opener.CIDR:
         return False
     return row.opener is Opener.NEVER or policy.profile is not Profile.LOCAL
 
 
 def _is_of_platform(address: Address, policy: Policy) -> bool:
-    # On one machine the demo's source is the platform's own database server.
+    # On one machine the demo's source is the database server of the platform.
     if policy.profile is Profile.LOCAL and policy.purpose is Purpose.CONNECTION:
         return False
     return _within(address, policy.denied_cidrs)
@@ -259,7 +259,7 @@ def _within(address: Address, networks: Iterable[Network]) -> bool:
 
 def _translated(address: IPv6Address, prefix: IPv6Network) -> IPv4Address:
     """The IPv4 address inside a NAT64 one; bits 64 to 71 are left out (RFC 6052, 2.2)."""
-    if prefix.prefixlen == 96:  # noqa: PLR2004  the one length whose address follows in one piece
+    if prefix.prefixlen == 96:  # noqa: PLR2004  the only length with the address in one piece
         return IPv4Address(int(address) & 0xFFFFFFFF)
     octets = address.packed[:8] + address.packed[9:]
     start = prefix.prefixlen // 8

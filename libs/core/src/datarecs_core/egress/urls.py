@@ -1,7 +1,7 @@
 """Which URLs and hosts are well formed for a call that leaves the platform.
 
-Its own module because the same check runs when an endpoint is written, for an early message, and
-again at send. Names stay names here: what they resolve to is judged by `addresses` at every dial.
+A separate module because the same check runs when an endpoint is written, for an early message, and
+again at send. Names stay names here: `addresses` judges what they resolve to at every connection.
 """
 
 import re
@@ -62,7 +62,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header spells them; a scheme's own port is left out."""
+        """Host and port as the Host header spells them; a default port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORT_BY_SCHEME[self.scheme] else f"{host}:{self.port}"
 
@@ -105,10 +105,10 @@ def check_url(text: str, rules: UrlRules) -> Target:
 def check_endpoint(host: str, port: int, rules: UrlRules) -> str:
     """The host to resolve for a connection (database, broker), lower case.
 
-    Unlike for URLs, single-label and internal names are ordinary here: sources live inside.
+    Unlike for URLs, single-label and internal names are allowed here: sources are often internal.
 
     Raises:
-        UrlRefusedError: the rule that is broken.
+        UrlRefusedError: with the broken rule.
     """
     check_source_port(port)
     return _ascii_host(host, rules)
@@ -120,9 +120,9 @@ def check_source_port(port: int) -> None:
     Raises:
         UrlRefusedError: the port is below 1024 and not 443, or one of CLOSED_PORTS.
     """
-    if (port != HTTPS_PORT and not 1024 <= port <= 65535) or port in CLOSED_PORTS:  # noqa: PLR2004  first and last port that is nobody's own
+    if (port != HTTPS_PORT and not 1024 <= port <= 65535) or port in CLOSED_PORTS:  # noqa: PLR2004  first and last unprivileged port
         raise UrlRefusedError(
-            reason=f"port {port} is not one a source may have; 443 and 1024 to 65535 are, without "
+            reason=f"port {port} is not allowed for a source; use 443 or 1024 to 65535, except "
             f"{', '.join(str(closed) for closed in sorted(CLOSED_PORTS))}"
         )
 
@@ -144,7 +144,7 @@ def names_loopback(host: str) -> bool:
 def _checked_port(port: int, rules: UrlRules) -> int:
     if rules.local or port in HTTPS_PORTS or port in rules.allowed_ports:
         return port
-    raise UrlRefusedError(reason=f"port {port} is not allowed; 443 and 8443 are")
+    raise UrlRefusedError(reason=f"port {port} is not allowed; use 443 or 8443")
 
 
 def _checked_host(raw: str, rules: UrlRules) -> str:
@@ -164,7 +164,7 @@ def _ascii_host(raw: str, rules: UrlRules) -> str:
     literal = _literal(host)
     if literal is not None:
         if not judge(literal, rules.policy).allowed:
-            raise UrlRefusedError(reason="this address may not be dialled")
+            raise UrlRefusedError(reason="connections to this address are not allowed")
         return str(literal)
     labels = host.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1]):

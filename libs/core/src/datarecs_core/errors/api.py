@@ -1,7 +1,7 @@
-"""DR4: what the REST API refuses and why. Its own module because the codes outlive any framework.
+"""DR4: what the REST API refuses and why. A separate module because no framework defines the codes.
 
-The member's name is the problem's `reason`, the docs id its `code`; the HTTP status stands in
-`core_api/problems.py` alone.
+The member's name is the problem's `reason`, the docs id its `code`; the HTTP status is only in
+`core_api/problems.py`.
 """
 
 from datarecs_core.errors.base import Entry, ErrorCode
@@ -13,19 +13,19 @@ class ApiCode(ErrorCode):
     MALFORMED_REQUEST = Entry(
         docs_id="DR4001",
         meaning="The request cannot be read.",
-        causes="Broken JSON, bytes that are not UTF-8, a byte order mark, a key given twice, NaN, "
+        causes="Broken JSON, bytes that are not UTF-8, a byte order mark, a repeated key, NaN, "
         "an integer of more than 19 digits, more than 64 levels of nesting.",
         remedy="Send one JSON document in UTF-8 with unique keys and plain numbers.",
     )
     UNSUPPORTED_MEDIA_TYPE = Entry(
         docs_id="DR4002",
-        meaning="The body is of a type this route does not take.",
+        meaning="The route does not accept a body of this type.",
         causes="No Content-Type, text or form data, a compressed body.",
         remedy="Send `application/json`; declarations also as `application/yaml`.",
     )
     BODY_TOO_LARGE = Entry(
         docs_id="DR4003",
-        meaning="The body is larger than this route takes.",
+        meaning="The body is larger than the route allows.",
         causes="More than 1 MiB, or more than 256 KiB for a declaration.",
         remedy="Send less; split a file of many declarations.",
     )
@@ -33,44 +33,44 @@ class ApiCode(ErrorCode):
         docs_id="DR4004",
         meaning="Not found, or you have no access to it.",
         causes="A misspelt name or id, another namespace, something already deleted.",
-        remedy="List what there is, for instance with `datarecs get jobs`.",
+        remedy="List the existing objects, for instance with `datarecs get jobs`.",
     )
     METHOD_NOT_ALLOWED = Entry(
         docs_id="DR4005",
-        meaning="The path exists and does not take this method.",
-        causes="A wrong method for the path.",
-        remedy="Use one of the methods of the answer's Allow header.",
+        meaning="The path exists but does not support this method.",
+        causes="A method that the path does not have.",
+        remedy="Use a method of the Allow header of the response.",
     )
     INVALID_CURSOR = Entry(
         docs_id="DR4006",
-        meaning="The page cursor is not one this list can go on from.",
-        causes="A cursor that was altered, is older than 24 hours, belongs to another filter or "
-        "to another tenant.",
-        remedy="Ask for the first page again with the same filter.",
+        meaning="The page cursor is not valid for this list.",
+        causes="A cursor that was altered, is older than 24 hours, or belongs to another filter "
+        "or tenant.",
+        remedy="Request the first page again with the same filter.",
     )
     NOT_ACCEPTABLE = Entry(
         docs_id="DR4007",
-        meaning="No answer of the wanted media type exists here.",
-        causes="An Accept header that names none of the types of the route.",
-        remedy="Accept `application/json`, or a type the route documents.",
+        meaning="The route has no response of the requested media type.",
+        causes="An Accept header without any type of the route.",
+        remedy="Accept `application/json`, or a type in the documentation of the route.",
     )
     ALREADY_EXISTS = Entry(
         docs_id="DR4009",
         meaning="The name is taken.",
-        causes="A create for something that exists.",
+        causes="A request to create an object that exists.",
         remedy="Choose another name, or replace the existing one with PUT and its ETag.",
     )
     BEING_DELETED = Entry(
         docs_id="DR4010",
-        meaning="The name belongs to something that is being deleted.",
+        meaning="The name belongs to an object that is being deleted.",
         causes="A finalizer has not ended its work yet.",
-        remedy="Wait until the old one is gone, then create it again.",
+        remedy="Wait until the object is deleted, then create it again.",
         retryable=True,
     )
     WRITE_CONFLICT = Entry(
         docs_id="DR4011",
-        meaning="Other writes came first several times in a row.",
-        causes="Many writers of one object at the same moment.",
+        meaning="Other requests changed the object first, several times in a row.",
+        causes="Many requests that change one object at the same time.",
         remedy="Repeat the request.",
         retryable=True,
     )
@@ -82,35 +82,41 @@ class ApiCode(ErrorCode):
     )
     PRECONDITION_REQUIRED = Entry(
         docs_id="DR4013",
-        meaning="A change must say which version it changes.",
+        meaning="The request does not name the version that it changes.",
         causes="PUT, PATCH or DELETE without If-Match.",
-        remedy="Send If-Match with the object's ETag; `*` overwrites whatever stands there.",
+        remedy="Send If-Match with the object's ETag; `*` overwrites any version.",
     )
     RUN_ALREADY_TERMINAL = Entry(
         docs_id="DR4014",
         meaning="The run has ended and cannot be cancelled.",
         causes="The run finished before the request arrived.",
-        remedy="Read the run; its outcome stands.",
+        remedy="Read the run; its outcome does not change.",
+    )
+    RUN_NOT_TERMINAL = Entry(
+        docs_id="DR4024",
+        meaning="The run has not ended, so it cannot be retried.",
+        causes="A retry of a run that waits or runs.",
+        remedy="Wait for its end with `datarecs watch RUN`, or cancel it first.",
     )
     IDEMPOTENCY_KEY_BUSY = Entry(
         docs_id="DR4015",
-        meaning="Another request with this Idempotency-Key is still being worked on.",
-        causes="Two requests with one key at the same moment.",
-        remedy="Wait a second and repeat; the answer of the first is given again.",
+        meaning="Another request with this Idempotency-Key is still in progress.",
+        causes="Two requests with one key at the same time.",
+        remedy="Wait a second and repeat; the response of the first request is returned.",
         retryable=True,
     )
     TOO_MANY_REQUESTS = Entry(
         docs_id="DR4016",
         meaning="A limit on requests or streams is reached.",
-        causes="More of them than the tenant, the principal or the address may have.",
-        remedy="Wait as long as Retry-After says.",
+        causes="More requests or streams than the tenant, the principal or the address may have.",
+        remedy="Wait for the seconds in Retry-After.",
         retryable=True,
     )
     IN_USE = Entry(
         docs_id="DR4017",
-        meaning="The object is used by others and stays.",
-        causes="A connection that jobs read from was to be deleted; the message names them.",
-        remedy="Delete these jobs or let them read from another connection, then delete again.",
+        meaning="Other objects use this object, so it is not deleted.",
+        causes="A request to delete a connection that jobs use; the message names the jobs.",
+        remedy="Delete these jobs or change their connection, then delete again.",
     )
     ACTION_OPEN = Entry(
         docs_id="DR4018",
@@ -121,7 +127,7 @@ class ApiCode(ErrorCode):
     )
     TOO_MANY_SECRETS = Entry(
         docs_id="DR4019",
-        meaning="The webhook endpoint already signs with as many secrets as it may have.",
+        meaning="The webhook endpoint already has the maximum number of signing secrets.",
         causes="Several rotations with a grace period that has not ended.",
         remedy="Wait until one expires, or rotate with a grace period of PT0S, which ends all.",
     )
@@ -130,7 +136,7 @@ class ApiCode(ErrorCode):
         meaning="The request or command holds a value that is not allowed.",
         causes="An unknown field, parameter or filter, a wrong type, a value out of range, a "
         "finalizer added to an object that is being deleted.",
-        remedy="Correct what the message names; an answer of the API lists each in `errors`.",
+        remedy="Correct what the message names; a response of the API lists each in `errors`.",
     )
     INVALID_SPEC = Entry(
         docs_id="DR4021",
@@ -146,14 +152,14 @@ class ApiCode(ErrorCode):
     )
     INVALID_IDEMPOTENCY_KEY = Entry(
         docs_id="DR4023",
-        meaning="The Idempotency-Key is not of the allowed form.",
+        meaning="The Idempotency-Key does not have the allowed form.",
         causes="An empty key, more than 255 characters, characters that are not printable ASCII.",
         remedy="Use 1 to 255 printable ASCII characters, for instance a UUID.",
     )
     INTERNAL_ERROR = Entry(
         docs_id="DR4090",
-        meaning="The server failed in a way it did not foresee.",
-        causes="A defect; the trace id of the answer finds it in the log.",
+        meaning="The server failed unexpectedly.",
+        causes="A defect; the log has an entry with the trace id of the response.",
         remedy="Repeat the request with the same Idempotency-Key; report the trace id.",
         retryable=True,
     )
@@ -161,6 +167,6 @@ class ApiCode(ErrorCode):
         docs_id="DR4091",
         meaning="The server cannot do this now.",
         causes="The database cannot be reached, or the server is starting or stopping.",
-        remedy="Wait as long as Retry-After says, then repeat.",
+        remedy="Wait for the seconds in Retry-After, then repeat.",
         retryable=True,
     )

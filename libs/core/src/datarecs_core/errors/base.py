@@ -1,6 +1,6 @@
 """The root exception, the shape of a catalogue entry, and the four run-level codes.
 
-A family of codes is an enum in a module of its own (`spec`, `connection`, `run`, `api`, `platform`,
+A family of codes is an enum in a separate module (`spec`, `connection`, `run`, `api`, `platform`,
 `security`); the member's name is the wire name, its value the catalogue entry.
 """
 
@@ -47,9 +47,9 @@ class ErrorCode(Enum):
 
 
 class DatarecsError(Exception):
-    """Root of everything the product raises on purpose.
+    """Root of all exceptions that the product defines.
 
-    A subclass sets `code`, keeps its facts as attributes and builds its own message, which names
+    A subclass sets `code`, keeps its facts as attributes and builds its message, which names
     what, where, why and the fix, and holds no secret and no measured value.
     """
 

@@ -1,7 +1,7 @@
 """A fault of a declaration as a value: which rule, where in the document, what to write instead.
 
-Apart from the exceptions because all faults of a document are told at once, and because the rules
-know paths while only the reader of the text knows lines and columns.
+Separate from the exceptions because all faults of a document are reported at once, and because the
+rules use paths while only the reader of the text has lines and columns.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,36 +17,36 @@ Path = tuple[Step, ...]
 """From the document's root: keys of mappings and indices of lists, in canonical field names."""
 
 _NEAR = 2
-"""Edits at which a known word still counts as meant."""
+"""Edits up to which a known word is suggested."""
 _SHOWN = 64
 """Characters of a foreign key that a message repeats."""
 
 
 class Place(StrEnum):
-    """What of the thing at the path is pointed at."""
+    """The part at the path that is marked."""
 
     VALUE = "value"
     KEY = "key"
     """The key itself: it is unknown, repeated, or in the wrong place."""
     MISSING = "missing"
-    """It is absent, so the mapping that lacks it is pointed at."""
+    """It is absent, so the mapping without it is marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Stands in a decoded list or field for a part with a fault, so that the rest can be judged."""
+    """Replaces a part with a fault in a decoded list or field, so that the rest can be checked."""
 
     name: str | None = None
     """Of the broken part, if it could be read: other parts may refer to it."""
 
 
 def is_gap(item: object) -> bool:
-    """Whether a broken part stood here. Drafts hold Gaps where their types promise parts."""
+    """Whether a broken part was here. Drafts hold Gaps where their types declare parts."""
     return isinstance(item, Gap)
 
 
 def usable(items: Iterable[T]) -> Iterator[tuple[int, T]]:
-    """Index and item of everything that is no Gap."""
+    """Index and item of all parts that are not a Gap."""
     return ((index, item) for index, item in enumerate(items) if not is_gap(item))
 
 
@@ -58,7 +58,7 @@ def name_of(item: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One broken rule. Messages repeat no value of the document, only keys and our own words."""
+    """One broken rule. Messages repeat no value of the document, only keys and fixed words."""
 
     code: SpecCode
     path: Path
@@ -67,11 +67,11 @@ class Fault:
     """What to do, such as "did you mean 'tolerances'?"."""
     place: Place = Place.VALUE
     others: tuple[Path, ...] = ()
-    """Paths that make the fault together with `path`; the later one in the text is pointed at."""
+    """Paths that cause the fault together with `path`; the later one in the text is marked."""
     warning: bool = False
-    """Said, and the document is accepted all the same."""
+    """A warning: the document is still accepted."""
     note: bool = False
-    """A warning about another place, where the same words are a refusal: nothing is wrong here."""
+    """A warning about another place, where the same message is a refusal: nothing is wrong here."""
 
     @property
     def shown_path(self) -> Path:
@@ -115,13 +115,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The hint for a misspelt word, empty when nothing is near."""
+    """The hint for a misspelt word, empty when no word is close."""
     guess = nearest(word, known)
     return f"did you mean {guess!r}?" if guess else ""
 
 
 def distance(one: str, other: str) -> int:
-    """Letters to insert, drop or replace to turn one word into the other; 3 stands for more."""
+    """Letters to insert, drop or replace to turn one word into the other; 3 means more."""
     if abs(len(one) - len(other)) > _NEAR:
         return _NEAR + 1
     row = list(range(len(other) + 1))

@@ -1,7 +1,7 @@
-"""Codes and exceptions of the event log: reaching it, being allowed, trusting what it delivers.
+"""Codes and exceptions of the event log: no connection, no access, unreadable records.
 
-A family of its own because broker, memory twin, relay and consumer raise and meet the same ones,
-and none of those may import another.
+A separate family because broker, memory twin, relay and consumer raise and handle the same ones,
+and none of them may import another.
 """
 
 from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
@@ -13,33 +13,33 @@ class MessagingCode(ErrorCode):
         meaning="The event log (Kafka) cannot be reached or does not answer in time.",
         causes="Broker down or restarting, wrong address, wrong password, certificate not trusted.",
         remedy="Read the cause in the message; check DATARECS_KAFKA__BOOTSTRAP and the broker's "
-        "log. Work resumes by itself, nothing is lost meanwhile.",
+        "log. Work resumes automatically; nothing is lost.",
         retryable=True,
     )
     LOG_ACCESS_DENIED = Entry(
         docs_id="DR5702",
-        meaning="The broker does not show or open a topic or group to this principal.",
-        causes="Topics or access rules not applied, or a service wired to a foreign topic.",
+        meaning="The principal has no access to a topic or group, or it does not exist.",
+        causes="Topics or access rules not applied, or a service on the topic of another one.",
         remedy="Run `datarecs admin topics apply`; compare the service with the event catalogue.",
     )
     SUBSCRIPTION_REFUSED = Entry(
         docs_id="DR5703",
-        meaning="A service registered a handler for a topic or type the catalogue denies it.",
-        causes="Wiring and `datarecs_events.catalogue` disagree.",
+        meaning="A service registered a handler that the event catalogue does not allow.",
+        causes="The wiring differs from `datarecs_events.catalogue` in a topic or event type.",
         remedy="Change the catalogue's subscription of the group, or the wiring.",
     )
     CONSUMER_STOPPED = Entry(
         docs_id="DR5704",
         meaning="A consumer stopped itself after too many records it could not handle.",
-        causes="A release that cannot read its events, or a producer that writes none of ours.",
+        causes="A release that cannot read the events, or a foreign producer on the topic.",
         remedy="Read the reasons in the dead letters, fix the code, restart, then `redrive`.",
     )
     OFFSET_GAP = Entry(
         docs_id="DR5705",
-        meaning="A group's committed offset is older than the first record the topic still holds.",
-        causes="The consumer was away longer than the topic's retention.",
-        remedy="Nothing by hand: what is missing is read again from the outbox. If it comes again,"
-        " keep the consumer running, or let the topic keep records longer.",
+        meaning="A group's committed offset is older than the first record of the topic.",
+        causes="The consumer was stopped for longer than the topic's retention.",
+        remedy="No action: the consumer reads the missing events from the outbox. If it repeats,"
+        " keep the consumer running, or raise the topic's retention.",
     )
     DEAD_LETTER_UNAVAILABLE = Entry(
         docs_id="DR5706",
@@ -49,33 +49,33 @@ class MessagingCode(ErrorCode):
     )
     OUTBOX_ROW_PARKED = Entry(
         docs_id="DR5707",
-        meaning="The broker can never take an event, so the relay set it aside.",
+        meaning="The broker refuses an event for good, so the relay parked it.",
         causes="Record larger than the topic allows, or refused as invalid.",
-        remedy="Repair the topic's limit, then `datarecs admin outbox unpark`.",
+        remedy="Correct the topic's limit, then `datarecs admin outbox unpark`.",
     )
     MEMORY_TOO_SHORT = Entry(
         docs_id="DR5709",
-        meaning="Marks of received events would go while the events can still come again.",
+        meaning="Inbox entries would be removed while their events can still arrive again.",
         causes="DATARECS_OUTBOX__RETENTION_DAYS, or a topic's retention, within a week of the 45 "
-        "days that marks are kept.",
+        "days of the inbox.",
         remedy="Set DATARECS_OUTBOX__RETENTION_DAYS to 38 at most.",
     )
     RECORD_UNREADABLE = Entry(
         docs_id="DR5708",
-        meaning="A record cannot be parsed at all; the consumer went past it.",
+        meaning="A record cannot be parsed; the consumer skipped it.",
         causes="Written by a foreign producer, or damaged on the broker's disk.",
         remedy="The message names topic, partition and offset; the bytes stay in the topic.",
     )
     CONSUMER_REFUSED = Entry(
         docs_id="DR5710",
-        meaning="A consumer outside the platform cannot be made or deleted as asked.",
-        causes="A name that is taken or belongs to the platform, a topic that is no event topic.",
-        remedy="The message names what is wrong; `datarecs admin consumer list` shows which exist.",
+        meaning="An external consumer cannot be created or deleted.",
+        causes="A name that is in use or reserved for the platform, or a topic without events.",
+        remedy="The message names the problem; `datarecs admin consumer list` lists the consumers.",
     )
 
 
 class ConsumerRefusedError(DatarecsError):
-    """The name or a topic of an outside consumer is not allowed; nothing was changed."""
+    """The name or a topic of an external consumer is not allowed; nothing was changed."""
 
     code = MessagingCode.CONSUMER_REFUSED
 
@@ -85,7 +85,7 @@ class ConsumerRefusedError(DatarecsError):
 
 
 class LogUnavailableError(DatarecsError):
-    """The log cannot be reached; nothing was read or written. Safe to repeat for ever."""
+    """The log cannot be reached; nothing was read or written. Safe to repeat."""
 
     code = MessagingCode.LOG_UNAVAILABLE
 
@@ -108,14 +108,14 @@ class LogAccessDeniedError(DatarecsError):
 
 
 class MemoryTooShortError(DatarecsError):
-    """An event could take effect twice, because its mark goes first; start-up ends here."""
+    """An event could take effect twice, because its inbox entry expires first; ends start-up."""
 
     code = MessagingCode.MEMORY_TOO_SHORT
 
     def __init__(self, *, inbox_days: int, events_days: int, margin_days: int) -> None:
         super().__init__(
-            f"marks of received events are kept {inbox_days} days and events {events_days}; "
-            f"marks have to be kept {margin_days} days longer"
+            f"the inbox keeps entries {inbox_days} days and events are kept {events_days} days; "
+            f"the inbox must keep them {margin_days} days longer"
         )
         self.inbox_days, self.events_days = inbox_days, events_days
 

@@ -1,6 +1,6 @@
 """DR584: why a process of the platform, or a worker's child, does not start; and its exceptions.
 
-A family of its own because settings and children exist in every service and in the local stack.
+A separate family because settings and children exist in every service and in the local stack.
 """
 
 from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
@@ -12,16 +12,16 @@ class ProcessCode(ErrorCode):
         meaning="The settings of a process are incomplete or wrong; it did not start.",
         causes="A name that does not exist, a missing or malformed value, a file that a `_FILE` "
         "setting names and that cannot be read.",
-        remedy="Correct every name the message lists; `datarecs config show --defaults` prints "
-        "all of them.",
+        remedy="Correct every name in the message; `datarecs config show --defaults` prints "
+        "all names.",
     )
     CHILD_NOT_STARTED = Entry(
         docs_id="DR5842",
         meaning="The worker cannot start the program that does its work.",
-        causes="The program is missing or not executable, the machine has no room for another "
+        causes="The program is missing or not executable, the machine cannot start another "
         "process, or the process ended before it was ready.",
-        remedy="Read the cause in the message and the worker's log; the run is tried again by "
-        "itself, until its attempts are used up.",
+        remedy="Read the cause in the message and the worker's log; the run is retried "
+        "automatically until its attempts are used up.",
         retryable=True,
     )
 
@@ -32,7 +32,7 @@ class SettingsError(DatarecsError):
     code = ProcessCode.SETTINGS_INVALID
 
     def __init__(self, faults: tuple[str, ...]) -> None:
-        super().__init__("the settings are not usable:\n" + "\n".join(f"  {f}" for f in faults))
+        super().__init__("the settings are not valid:\n" + "\n".join(f"  {f}" for f in faults))
         self.faults = faults
 
 

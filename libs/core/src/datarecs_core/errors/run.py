@@ -1,7 +1,7 @@
 """DR3: why a run has no verdict, finer than the four codes of the wire, and what runs refuse.
 
 A member of `RunDetail` travels as `detail_code` under its run-level code (D19); names and ids are
-published, they are added and never reused. Apart from the rules, so that a page can be printed.
+published, they are added and never reused. Separate from the rules, so that a page can be printed.
 """
 
 from datarecs_core.errors.base import Entry, ErrorCode, RunErrorCode
@@ -12,7 +12,7 @@ class RunDetail(ErrorCode):
 
     CONNECTION_FAILED = Entry(
         docs_id="DR3001",
-        meaning="A source could not be reached or refused the login, or its connection is gone.",
+        meaning="A source could not be reached, refused the login, or has no connection.",
         causes="Wrong address, port, password or certificate; the system is down; an egress rule; "
         "a connection that was deleted or never applied.",
         remedy="The message names the source or connection and the step; correct it with "
@@ -22,7 +22,7 @@ class RunDetail(ErrorCode):
     )
     PERMISSION_DENIED = Entry(
         docs_id="DR3002",
-        meaning="A source refused to let its login read what the job names.",
+        meaning="The login of a source may not read an object that the job names.",
         causes="A missing grant on the table, schema, bucket or file.",
         remedy="Grant the read right to the connection's login; the message names the object.",
         run_code=RunErrorCode.QUERY_FAILED,
@@ -31,29 +31,29 @@ class RunDetail(ErrorCode):
         docs_id="DR3003",
         meaning="A source could not execute the read.",
         causes="A table, filter or cast that the source does not accept.",
-        remedy="Read the source's own message and correct the filter, query or cast it names; "
-        "`datarecs plan` shows what each source is asked for.",
+        remedy="Read the message of the source and correct the filter, query or cast in it; "
+        "`datarecs plan` shows the read of each source.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     COLUMN_NOT_FOUND = Entry(
         docs_id="DR3004",
-        meaning="A source has no column of the name the job uses.",
+        meaning="A source has no column with the name in the job.",
         causes="A renamed column, a typing error, another case: names match exactly.",
-        remedy="The message lists the columns there are; correct the job or map the column.",
+        remedy="The message lists the existing columns; correct the job or map the column.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     AMBIGUOUS_COLUMN = Entry(
         docs_id="DR3005",
-        meaning="A name fits more than one column of a source.",
+        meaning="A name matches more than one column of a source.",
         causes="The same header twice in a file, the same name twice in a query.",
         remedy="Give the columns different names in the file, or aliases in the query.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SNAPSHOT_LOST = Entry(
         docs_id="DR3006",
-        meaning="What the run had pinned of a source changed or went away before it was read.",
+        meaning="Pinned data of a source changed or was removed before the run read it.",
         causes="A file was replaced or deleted, a snapshot of a table expired, a database session "
-        "was cut.",
+        "ended.",
         remedy="Run again; keep files unchanged while a run reads them, keep snapshots longer, or "
         "raise `snapshot.max_hold`.",
         retryable=True,
@@ -61,7 +61,7 @@ class RunDetail(ErrorCode):
     )
     OFFSET_OUT_OF_RANGE = Entry(
         docs_id="DR3007",
-        meaning="A topic no longer holds the pinned offsets.",
+        meaning="A topic no longer has the pinned offsets.",
         causes="The topic's retention is shorter than the run.",
         remedy="Raise the topic's retention or choose a later start.",
         run_code=RunErrorCode.QUERY_FAILED,
@@ -75,10 +75,10 @@ class RunDetail(ErrorCode):
     )
     CORRUPT_SOURCE = Entry(
         docs_id="DR3009",
-        meaning="A file of a source cannot be read as what it says it is.",
+        meaning="A file of a source cannot be read in its declared format.",
         causes="A broken upload, a wrong checksum, an unterminated quote, a NUL byte, another "
-        "encoding such as UTF-16, a name that ends in `.gz` or `.zst` on a file that is not "
-        "compressed so.",
+        "encoding such as UTF-16, a name that ends in `.gz` or `.zst` on a file without this "
+        "compression.",
         remedy="The message names file and line or row group, and how to convert the file; deliver "
         "it again.",
         run_code=RunErrorCode.QUERY_FAILED,
@@ -97,8 +97,8 @@ class RunDetail(ErrorCode):
         meaning="A source uses a type, version or feature that the connector cannot read.",
         causes="A column type that cannot be compared, an archive such as zip or tar, a format "
         "other than the one declared, an encrypted file, a pipe or device, a server that is too "
-        "old, a filter or query that the connector does not take.",
-        remedy="Do what the message says: leave the column out, cast it in the source, or unpack "
+        "old, a filter or query that the connector does not support.",
+        remedy="Follow the message: leave the column out, cast it in the source, or unpack "
         "or convert the file.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
@@ -106,15 +106,14 @@ class RunDetail(ErrorCode):
         docs_id="DR3012",
         meaning="A source's columns changed while it was read, or its files have different "
         "columns.",
-        causes="A migration ran while the run was under way; files with different headers under "
-        "one path.",
+        causes="A migration during the run; files with different headers under one path.",
         remedy="Write the files with the same columns or read them as separate sources; the "
         "message names two files and their columns. After a migration run again.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     STATEMENT_TIMEOUT = Entry(
         docs_id="DR3013",
-        meaning="A source did not answer a statement within the source's own time limit.",
+        meaning="A statement of a source took longer than the time limit of the source.",
         causes="A missing index, a lock, a busy server.",
         remedy="Raise `statement_timeout` of the connection, or make the read cheaper.",
         retryable=True,
@@ -149,13 +148,13 @@ class RunDetail(ErrorCode):
         docs_id="DR3017",
         meaning="A signal from outside ended the run's process.",
         causes="The operating system, an operator, a node that went down.",
-        remedy="Look at the machine's log at the time of the run's end, then run again.",
+        remedy="Check the machine's log at the end of the run, then run again.",
         retryable=True,
         run_code=RunErrorCode.CRASHED,
     )
     TERMINATED = Entry(
         docs_id="DR3018",
-        meaning="The run's process ended by itself without leaving a result.",
+        meaning="The run's process ended by itself without a result.",
         causes="A crash of the Java machine or of a native library, an eviction.",
         remedy="Read the worker's log of the attempt; report it if it repeats.",
         run_code=RunErrorCode.CRASHED,
@@ -163,41 +162,41 @@ class RunDetail(ErrorCode):
     DRIVER_LOST = Entry(
         docs_id="DR3019",
         meaning="Spark's Java process ended during the run, or did not start.",
-        causes="A signal to it, a crash of Java, a Java that does not fit.",
-        remedy="The message says how it ended; read the worker's log of the attempt, then run "
+        causes="A signal to it, a crash of Java, an unsupported Java version.",
+        remedy="The message describes the end; read the worker's log of the attempt, then run "
         "again.",
         retryable=True,
         run_code=RunErrorCode.CRASHED,
     )
     UNRESPONSIVE = Entry(
         docs_id="DR3020",
-        meaning="The run's process gave no sign of life for 120 s and was stopped.",
+        meaning="The run's process showed no activity for 120 s and was stopped.",
         causes="A frozen machine, swapping, a defect.",
-        remedy="Look at the machine's load at that time, then run again.",
+        remedy="Check the machine's load at that time, then run again.",
         retryable=True,
         run_code=RunErrorCode.CRASHED,
     )
     LEASE_EXPIRED = Entry(
         docs_id="DR3021",
-        meaning="Workers stopped answering in every attempt the run had.",
-        causes="Machines that died or lost their network, or a run that kills its worker.",
-        remedy="Look at the workers' logs; the run's history shows each attempt.",
+        meaning="Workers stopped responding in every attempt of the run.",
+        causes="Machines that failed or lost their network, or a run that ends its worker.",
+        remedy="Check the workers' logs; the run's history shows each attempt.",
         retryable=True,
         run_code=RunErrorCode.CRASHED,
     )
     COMPARISON_FAILED = Entry(
         docs_id="DR3022",
-        meaning="The comparison could not be carried out.",
-        causes="A part of the job that this engine does not carry out, no stage that was executed, "
+        meaning="The comparison could not be executed.",
+        causes="A part of the job that this engine does not support, no stage that was executed, "
         "or a cause for which there is no finer code.",
         remedy="Read the message, which names the stage or the cause; report it with the run's id "
-        "if it says too little.",
+        "if the message is not enough.",
         run_code=RunErrorCode.UNKNOWN,
     )
     TYPE_MISMATCH = Entry(
         docs_id="DR3023",
-        meaning="The type of a column does not fit: to that of another source, to its function or "
-        "to its tolerance.",
+        meaning="The type of a column does not fit its type in another source, its function or "
+        "its tolerance.",
         causes="A text against a number, a sum of texts, a DURATION on a number.",
         remedy="Cast the column in the job, or choose a function and tolerance of its type; the "
         "message names column and types.",
@@ -205,35 +204,35 @@ class RunDetail(ErrorCode):
     )
     ZONE_REQUIRED = Entry(
         docs_id="DR3024",
-        meaning="A time without a zone meets a time with one.",
+        meaning="A time without a zone is compared with a time with a zone.",
         causes="The source declares no `timezone`.",
         remedy="Set `timezone` on the source whose times have no zone.",
         run_code=RunErrorCode.UNKNOWN,
     )
     OVERFLOW = Entry(
         docs_id="DR3025",
-        meaning="A sum has more digits than an exact number may have.",
-        causes="Very large values, or a column that is no amount.",
+        meaning="A sum has more digits than an exact number allows.",
+        causes="Very large values, or a column that is not an amount.",
         remedy="Compare the values themselves, or scale them in the source.",
         run_code=RunErrorCode.UNKNOWN,
     )
     DUPLICATE_KEYS = Entry(
         docs_id="DR3026",
-        meaning="A stage that allows no duplicates met a key more than once.",
+        meaning="A stage that allows no duplicates found a key more than once.",
         causes="Dimensions that do not identify a row.",
         remedy="Add a dimension, or set `duplicates: multiset`.",
         run_code=RunErrorCode.UNKNOWN,
     )
     NULL_KEYS = Entry(
         docs_id="DR3027",
-        meaning="A stage that allows no NULL in its dimensions met one.",
+        meaning="A stage that allows no NULL in its dimensions found one.",
         causes="Rows without a key in a source.",
         remedy="Filter them, or set `null_keys` to group or exclude.",
         run_code=RunErrorCode.UNKNOWN,
     )
     EMPTY_SOURCE = Entry(
         docs_id="DR3028",
-        meaning="A source delivered no row and the job calls that an error.",
+        meaning="A source delivered no row, and the job declares this as an error.",
         causes="A load that has not happened, a filter that is too narrow.",
         remedy="Check the source; the run's report shows what was read.",
         run_code=RunErrorCode.UNKNOWN,
@@ -247,7 +246,7 @@ class RunDetail(ErrorCode):
     )
     SPILL_EXHAUSTED = Entry(
         docs_id="DR3030",
-        meaning="The run needed more disk for intermediate data than there is, or than its limit.",
+        meaning="The run needed more disk for intermediate data than is free, or than its limit.",
         causes="Very many groups, a small or full disk, or a folder for temporary files that "
         "cannot be written.",
         remedy="Free disk where the comparison runs, raise `execution.spill`, or set TMPDIR to "
@@ -257,7 +256,7 @@ class RunDetail(ErrorCode):
     RESULT_STORE_FAILED = Entry(
         docs_id="DR3031",
         meaning="The run's differences or report could not be stored.",
-        causes="The blob store is away or full; the folder of `--out` cannot be written.",
+        causes="The blob store is unavailable or full; the folder of `--out` cannot be written.",
         remedy="Repair the store or free disk, or name another folder with `--out`; then run "
         "again.",
         retryable=True,
@@ -265,7 +264,7 @@ class RunDetail(ErrorCode):
     )
     INCONSISTENT_COUNTS = Entry(
         docs_id="DR3032",
-        meaning="The counts of a stage contradict each other, so no verdict was given.",
+        meaning="The counts of a stage contradict each other, so there is no verdict.",
         causes="A defect of an engine.",
         remedy="Report it with the run's id; the run's log names the broken rule.",
         run_code=RunErrorCode.UNKNOWN,
@@ -273,23 +272,23 @@ class RunDetail(ErrorCode):
     SUBMIT_REJECTED = Entry(
         docs_id="DR3033",
         meaning="The execution backend refused the run.",
-        causes="A quota of the backend, or a definition it does not accept.",
+        causes="A quota of the backend, or a definition that it does not accept.",
         remedy="Read the reason in `run.queue_errored`.",
         run_code=RunErrorCode.UNKNOWN,
     )
     SUBMIT_TIMEOUT = Entry(
         docs_id="DR3034",
-        meaning="The execution backend did not take the run in time.",
-        causes="The backend is away or answers with errors.",
+        meaning="The execution backend did not accept the run in time.",
+        causes="The backend is unavailable or returns errors.",
         remedy="Repair the backend, then run again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
     )
     CANCEL_FORCED = Entry(
         docs_id="DR3035",
-        meaning="A cancelled run did not stop in time and was cut off.",
-        causes="A worker that ignores the stop, or that cannot be reached.",
-        remedy="Nothing; its late writes are refused.",
+        meaning="A cancelled run did not stop in time and was ended by force.",
+        causes="A worker that does not stop, or that cannot be reached.",
+        remedy="No action; late writes of the run are refused.",
         run_code=RunErrorCode.UNKNOWN,
     )
     RESULT_MISSING = Entry(
@@ -302,8 +301,8 @@ class RunDetail(ErrorCode):
     )
     RESULT_INVALID = Entry(
         docs_id="DR3037",
-        meaning="The execution left a result file that cannot be trusted.",
-        causes="A file that is cut, too large, or of another attempt.",
+        meaning="The execution left a result file that is not valid.",
+        causes="A file that is truncated, too large, or from another attempt.",
         remedy="Run again; report it with the run's id if it repeats.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
@@ -311,7 +310,7 @@ class RunDetail(ErrorCode):
     STOPPED = Entry(
         docs_id="DR3038",
         meaning="The execution was stopped on request, without another cause.",
-        causes="A stop that no cancel of the run explains.",
+        causes="A stop without a cancel request of the run.",
         remedy="Run again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
@@ -319,16 +318,16 @@ class RunDetail(ErrorCode):
     STOPPED_EXTERNALLY = Entry(
         docs_id="DR3039",
         meaning="The execution was stopped or removed outside datarecs.",
-        causes="Somebody stopped or deleted the workflow.",
+        causes="A person or program stopped or deleted the workflow.",
         remedy="Cancel runs through datarecs; run again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
     )
     PATH_REFUSED = Entry(
         docs_id="DR3042",
-        meaning="The path of a source leads where its tenant may not read.",
+        meaning="The path of a source is outside the folders that its tenant may read.",
         causes="A `..`, a drive letter, a network path or a URL in the path; a folder outside the "
-        "tenant's own below `DATARECS_FILES__ROOTS`; a link; a folder of the platform, such as "
+        "tenant's folder below `DATARECS_FILES__ROOTS`; a link; a folder of the platform, such as "
         "`.datarecs`; an Iceberg table whose metadata names such a file.",
         remedy="Name a file or folder below the connection's root without links, or ask the "
         "operator to make it available in the tenant's folder.",
@@ -348,25 +347,24 @@ class RunFault(ErrorCode):
         docs_id="DR3101",
         meaning="An event names a run that its tenant does not have.",
         causes="A forged or misdirected record, or a run that retention has deleted.",
-        remedy="Look at the dead letter; a run's row always commits before its events.",
+        remedy="Check the dead letter; a run's row is always committed before its events.",
     )
     ATTEMPT_AHEAD = Entry(
         docs_id="DR3102",
         meaning="An event belongs to an attempt that has not begun.",
         causes="A forged or misdirected record.",
-        remedy="Look at the dead letter; an attempt's start always commits before its events.",
+        remedy="Check the dead letter; an attempt's start is always committed before its events.",
     )
     EVENT_NOT_ENCODABLE = Entry(
         docs_id="DR3103",
-        meaning="An event breaks its own schema, so it was not written and nothing else was "
-        "either.",
-        causes="A defect of the service that made it.",
+        meaning="An event does not match its schema; nothing was written.",
+        causes="A defect of the service that created the event.",
         remedy="Report it with the trace id; the message names the field and the rule.",
     )
     NOT_REJUDGEABLE = Entry(
         docs_id="DR3104",
-        meaning="A finished run cannot be judged under what was asked.",
-        causes="Not every difference was stored; a key has several rows; a value is masked; a rule "
-        "ahead of judging, or what a later stage sees, would change.",
+        meaning="A finished run cannot be judged with the requested changes.",
+        causes="Not every difference was stored; a key has several rows; a value is masked; the "
+        "changes affect a rule before judging, or the rows of a later stage.",
         remedy="Change the job and run it again; the message names the stage and the reason.",
     )

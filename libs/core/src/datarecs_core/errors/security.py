@@ -1,6 +1,6 @@
-"""DR6: what security rules refuse, and the exceptions that tell it.
+"""DR6: what security rules refuse, and its exceptions.
 
-A family of its own because rule, adapter and REST border raise and map the same codes. Messages
+A separate family because rule, adapter and REST border raise and map the same codes. Messages
 name classes and rules, never an address a name resolved to and never a secret.
 """
 
@@ -12,33 +12,33 @@ class SecurityCode(ErrorCode):
 
     URL_REFUSED = Entry(
         docs_id="DR6001",
-        meaning="The URL or host may not be called by the platform.",
+        meaning="The platform may not call this URL or host.",
         causes="Another scheme than https, a port that is not allowed, user information, a "
         "fragment, odd characters, a number in place of a name, an internal name or address.",
-        remedy="Give a public https URL on port 443 or 8443; the operator can allow more ports, "
+        remedy="Use a public https URL on port 443 or 8443; the operator can allow more ports, "
         "hosts and private networks (DATARECS_EGRESS__…).",
     )
     BLOCKED_ADDRESS = Entry(
         docs_id="DR6002",
-        meaning="A name resolves to an address that may not be dialled.",
-        causes="The name points into a private, local or reserved network; one such answer among "
-        "several is enough.",
-        remedy="Correct the name's DNS entry, or let the operator allow its network by "
+        meaning="A name resolves to an address to which connections are not allowed.",
+        causes="The name points into a private, local or reserved network; one such address "
+        "among several is enough.",
+        remedy="Correct the name's DNS entry, or ask the operator to allow its network in "
         "DATARECS_EGRESS__ALLOWED_CIDRS__WEBHOOK or __CONNECTION.",
     )
     SECRET_REFUSED = Entry(
         docs_id="DR6003",
-        meaning="A secret reference points outside what the tenant may use, or would be sent where "
-        "the operator does not allow it.",
+        meaning="The tenant may not use a secret reference, or the operator does not allow sending "
+        "the secret to this destination.",
         causes="`env:` without the tenant's prefix, `file:` outside the tenant's secret folder, a "
         "kind of reference that does not exist, or no binding to this purpose and host.",
         remedy="Use `env:` with the tenant's prefix (DATARECS_CONN_<TENANT>_…) or `file:` below "
-        "the tenant's folder; let the operator bind it to purpose and host in "
+        "the tenant's folder; ask the operator to bind it to purpose and host in "
         "DATARECS_SECRETS__USES.",
     )
     SECRET_UNAVAILABLE = Entry(
         docs_id="DR6004",
-        meaning="A permitted secret reference leads to nothing.",
+        meaning="An allowed secret reference has no value.",
         causes="The variable is not set in the service that needs it, the file is missing, empty "
         "or unreadable, or no key-encryption key is configured.",
         remedy="Set the variable or file for the worker and the webhook-service, then repeat.",
@@ -46,33 +46,33 @@ class SecurityCode(ErrorCode):
     )
     SECRET_TAMPERED = Entry(
         docs_id="DR6005",
-        meaning="A stored secret does not open: it is not what was sealed here.",
+        meaning="A stored secret cannot be decrypted.",
         causes="Bytes were altered or moved to another tenant, resource or field, an older value "
-        "was put back, or the key-encryption key is another one.",
-        remedy="Restore the row or the key named by its id; else rotate the secret. Look at the "
+        "was restored, or the key-encryption key is a different one.",
+        remedy="Restore the row or the key with this id; otherwise rotate the secret. Check the "
         "audit log: this does not happen by accident.",
     )
     KEY_IN_URL = Entry(
         docs_id="DR6010",
-        meaning="An API key stands in a URL, where logs and histories keep it.",
+        meaning="An API key is in a URL, where logs and histories store it.",
         causes="A key sent as a query parameter.",
         remedy="Revoke that key, make a new one, send it as `Authorization: Bearer`.",
     )
     UNAUTHENTICATED = Entry(
         docs_id="DR6011",
-        meaning="The request carries no credential that is valid now.",
-        causes="No key, a wrong, expired or revoked one; the answer is the same for all.",
+        meaning="The request has no valid credential.",
+        causes="No key, a wrong, expired or revoked one; the response is the same for all.",
         remedy="Send a valid key as `Authorization: Bearer`; `datarecs key create` makes one.",
     )
     FORBIDDEN = Entry(
         docs_id="DR6012",
-        meaning="The principal may see this and lacks the permission for what it asked.",
+        meaning="The principal may see the object but has no permission for this operation.",
         causes="A role or key scope without the permission that the message names.",
         remedy="Ask an admin of the tenant for the role, or use a key with that scope.",
     )
     QUOTA_EXCEEDED = Entry(
         docs_id="DR6029",
-        meaning="The tenant has as many of these as are allowed.",
+        meaning="A limit of the tenant is reached.",
         causes="Runs of a job or of the tenant that wait for their start, or too many jobs, "
         "connections, webhook endpoints or notification rules.",
         remedy="Wait until runs have started, or delete what is not needed; the operator can raise "
@@ -82,12 +82,12 @@ class SecurityCode(ErrorCode):
 
 
 class QuotaExceededError(DatarecsError):
-    """One more would be beyond what the tenant may have; nothing was written."""
+    """One more would exceed the limit of the tenant; nothing was written."""
 
     code = SecurityCode.QUOTA_EXCEEDED
 
     def __init__(self, *, what: str, most: int) -> None:
-        super().__init__(f"there are {most} {what} already, and no more are allowed")
+        super().__init__(f"the limit of {most} {what} is reached")
         self.what, self.most = what, most
 
 
@@ -102,13 +102,14 @@ class UrlRefusedError(DatarecsError):
 
 
 class AddressBlockedError(DatarecsError):
-    """A name of which at least one answer may not be dialled; only the class is told."""
+    """A name with at least one address that is not allowed; only the class is shown."""
 
     code = SecurityCode.BLOCKED_ADDRESS
 
     def __init__(self, *, address_class: str) -> None:
         super().__init__(
-            f"the name resolves to an address of class {address_class}, which may not be dialled"
+            f"the name resolves to an address of class {address_class}; connections to it are not "
+            "allowed"
         )
         self.address_class = address_class
 
@@ -124,7 +125,7 @@ class SecretRefusedError(DatarecsError):
 
 
 class SecretUnavailableError(DatarecsError):
-    """A permitted reference without a value behind it. The name is told, it is no secret."""
+    """An allowed reference without a value. The name is shown, it is not a secret."""
 
     code = SecurityCode.SECRET_UNAVAILABLE
 
@@ -134,11 +135,11 @@ class SecretUnavailableError(DatarecsError):
 
 
 class SecretTamperedError(DatarecsError):
-    """An envelope that does not open under this context; raise an alert, do not retry."""
+    """An envelope that cannot be decrypted in this context; raise an alert, do not retry."""
 
     code = SecurityCode.SECRET_TAMPERED
 
     def __init__(self, *, key_id: str | None, cause: str) -> None:
         sealed_by = f"sealed under key {key_id!r}" if key_id else "not an envelope"
-        super().__init__(f"a stored secret does not open ({sealed_by}): {cause}")
+        super().__init__(f"a stored secret cannot be decrypted ({sealed_by}): {cause}")
         self.key_id, self.cause = key_id, cause

@@ -1,4 +1,4 @@
-"""DR1: every fault a declaration can have. Its own module because editors, REST and CLI share it.
+"""DR1: every fault of a declaration. A separate module because editors, REST and CLI share it.
 
 Numbers and meanings are those of the job file's rules; they serve every declared kind.
 """
@@ -14,7 +14,7 @@ class SpecCode(ErrorCode):
         meaning="The text is not YAML.",
         causes="A tab as indentation, a bracket, comma or quote that is expected, bytes that "
         "are not UTF-8.",
-        remedy="Correct the line named; what follows it could not be read.",
+        remedy="Correct the named line; the text after it could not be read.",
     )
     DUPLICATE_KEY = Entry(
         docs_id="DR1002",
@@ -24,7 +24,7 @@ class SpecCode(ErrorCode):
     )
     UNSAFE_YAML = Entry(
         docs_id="DR1003",
-        meaning="The document uses more of YAML than a declaration may.",
+        meaning="The document uses YAML that a declaration does not allow, or exceeds a limit.",
         causes="A tag such as `!!python/object`, more than 100 aliases or 10,000 nodes once they "
         "are expanded, an alias inside its own anchor, more than 50 levels, a file above 256 KiB, "
         "more than 100 documents.",
@@ -32,14 +32,14 @@ class SpecCode(ErrorCode):
     )
     UNKNOWN_FIELD = Entry(
         docs_id="DR1004",
-        meaning="There is no such field here.",
-        causes="A misspelt name, a field of another place, a field the server owns, such as "
+        meaning="The field does not exist here.",
+        causes="A misspelt name, a field of another place, a field that the server sets, such as "
         "`status`.",
-        remedy="Rename or remove the field; `datarecs schema KIND` lists what there is.",
+        remedy="Rename or remove the field; `datarecs schema KIND` lists the fields.",
     )
     FIELD_GIVEN_TWICE = Entry(
         docs_id="DR1005",
-        meaning="A field and its alias stand side by side.",
+        meaning="A field and its alias are both present.",
         causes="Both spellings of one field in one mapping.",
         remedy="Keep the canonical field.",
     )
@@ -47,33 +47,33 @@ class SpecCode(ErrorCode):
         docs_id="DR1006",
         meaning="The field belongs to another kind of source, stage or resource.",
         causes="An option of another connector, a schedule or a notification inside a job.",
-        remedy="Move it where the message says.",
+        remedy="Move it to the place in the message.",
     )
     FIELD_ALIAS = Entry(
         docs_id="DR1007",
-        meaning="A field stands under another name than its own; a warning.",
-        causes="A spelling taken over from another tool.",
-        remedy="Write the canonical name; the other one keeps working.",
+        meaning="A field has an accepted alias instead of its canonical name; a warning.",
+        causes="A spelling from another tool.",
+        remedy="Write the canonical name; the alias stays valid.",
     )
     BAD_PATH = Entry(
         docs_id="DR1008",
-        meaning="The path is not one that may be read.",
+        meaning="The path is not allowed.",
         causes="A `..`, a leading slash, a drive letter, a network path, a URL, percent-encoded "
         "dots or slashes, an invisible character.",
         remedy="Write a path below the connection's root, such as `exports/*.parquet`.",
     )
     WITHOUT_EFFECT = Entry(
         docs_id="DR1009",
-        meaning="The value would change nothing here.",
-        causes="A field that this kind of source or type of stage does not use, or a promise that "
-        "this release does not keep. A value that another place obeys is a warning.",
-        remedy="Leave the field out; the message says what happens instead.",
+        meaning="The value has no effect here.",
+        causes="A field that this kind of source or type of stage does not use, or a feature that "
+        "this release does not have. A value that has an effect elsewhere is a warning.",
+        remedy="Leave the field out; the message describes what happens instead.",
     )
     MISSING_FIELD = Entry(
         docs_id="DR1010",
-        meaning="A field that must be given is missing.",
+        meaning="A required field is missing.",
         causes="A mapping without it; a file that declares nothing.",
-        remedy="Add what the message names.",
+        remedy="Add the field in the message.",
     )
     WRONG_TYPE = Entry(
         docs_id="DR1011",
@@ -83,14 +83,14 @@ class SpecCode(ErrorCode):
     )
     NOT_IN_ENUM = Entry(
         docs_id="DR1012",
-        meaning="The value is none of the allowed ones, or outside the allowed range.",
-        causes="A misspelt word, such as a `type` or `kind` that there is not; a number too small "
-        "or too large.",
+        meaning="The value is not one of the allowed values, or outside the allowed range.",
+        causes="A misspelt word, such as an unknown `type` or `kind`; a number too small or too "
+        "large.",
         remedy="Choose one of the values the message lists.",
     )
     BAD_NAME = Entry(
         docs_id="DR1013",
-        meaning="The name is not of the allowed form.",
+        meaning="The name does not have the allowed form.",
         causes="Upper case, an underscore or a dot, more than 63 characters, an invisible "
         "character.",
         remedy="Use small letters, digits and hyphens; start and end with a letter or digit.",
@@ -99,13 +99,13 @@ class SpecCode(ErrorCode):
         docs_id="DR1014",
         meaning="A list or mapping is too short or too long.",
         causes="Fewer entries than needed, or more than allowed.",
-        remedy="Keep within the number the message names.",
+        remedy="Use a number of entries within the limits in the message.",
     )
     BAD_TEXT = Entry(
         docs_id="DR1015",
         meaning="A text is empty, too long, or holds a character that is not allowed.",
         causes="Control characters, invisible or unassigned characters, text that is not NFC.",
-        remedy="Shorten it, or write it with visible characters alone.",
+        remedy="Shorten it, or write it with visible characters only.",
     )
     UNKNOWN_KIND = Entry(
         docs_id="DR1016",
@@ -115,44 +115,44 @@ class SpecCode(ErrorCode):
     )
     BAD_URL = Entry(
         docs_id="DR1017",
-        meaning="The URL is not one that may be called.",
+        meaning="The URL is not allowed.",
         causes="Another scheme than https, a port that is not allowed, user or password in it, an "
         "address of this host or of a private network.",
         remedy="Write a public https URL on port 443 or 8443 without credentials.",
     )
     BAD_ADDRESS = Entry(
         docs_id="DR1018",
-        meaning="The mail address is not one.",
+        meaning="The mail address is not valid.",
         causes="A missing @, a line break, more than 254 characters.",
         remedy="Write one plain address, such as `finops@example.com`.",
     )
     INLINE_SECRET = Entry(
         docs_id="DR1019",
-        meaning="A secret stands where only a reference to one may stand.",
+        meaning="The value is a secret; only a reference to a secret is allowed.",
         causes="A password, key or token written into the declaration.",
         remedy="Store the secret and write its reference: `env:NAME` or `file:/path`. Change the "
         "secret, since it has been in a file.",
     )
     SECRET_FOR_ANOTHER_USE = Entry(
         docs_id="DR1081",
-        meaning="A secret reference stands where the operator does not allow it to be sent.",
-        causes="The host was changed, the reference belongs to another system, or nobody bound it "
-        "to this purpose and host yet.",
-        remedy="Use the reference that belongs to this host. Else let the operator bind it: "
+        meaning="The operator does not allow sending this secret to this destination.",
+        causes="The host was changed, the reference belongs to another system, or it is not "
+        "bound to this purpose and host yet.",
+        remedy="Use the reference that belongs to this host, or ask the operator to bind it: "
         "DATARECS_SECRETS__USES, or `[secrets.uses]` of datarecs.toml.",
     )
     UNENCRYPTED_TRANSPORT = Entry(
         docs_id="DR1080",
         meaning="A password and rows could travel over a network without encryption.",
         causes="`sslmode` is disable, allow or prefer, and the host is not this machine.",
-        remedy="Write `sslmode: verify-full`, with `ca` for an authority of your own. Where the "
+        remedy="Write `sslmode: verify-full`, with `ca` for a private authority. Where the "
         "network is trusted, write `transport: unencrypted-accepted`.",
     )
     DUPLICATE_NAME = Entry(
         docs_id="DR1020",
-        meaning="Two sources, stages, measures or dimensions have one name.",
+        meaning="Two sources, stages, measures or dimensions have the same name.",
         causes="A copied entry.",
-        remedy="Give each its own name.",
+        remedy="Give each a different name.",
     )
     UNKNOWN_SOURCE = Entry(
         docs_id="DR1021",
@@ -163,8 +163,8 @@ class SpecCode(ErrorCode):
     UNKNOWN_STAGE = Entry(
         docs_id="DR1022",
         meaning="No earlier stage has this name.",
-        causes="A misspelt stage, or one that comes later.",
-        remedy="Name a stage that stands above this one.",
+        causes="A misspelt stage, or a later one.",
+        remedy="Use the name of an earlier stage.",
     )
     UNKNOWN_CONNECTION = Entry(
         docs_id="DR1023",
@@ -174,39 +174,39 @@ class SpecCode(ErrorCode):
     )
     CONNECTION_MISMATCH = Entry(
         docs_id="DR1024",
-        meaning="The connection is of a kind that cannot serve this source.",
+        meaning="This source cannot use a connection of this type.",
         causes="A database source with a file connection, or the other way round.",
-        remedy="Name a connection of the type the message asks for.",
+        remedy="Use a connection of the type in the message.",
     )
     NOT_ONE_ORIGIN = Entry(
         docs_id="DR1030",
-        meaning="A source says in no way, or in two ways, what it reads.",
-        causes="None or several of relation, query, path, topic, extract.",
-        remedy="Give exactly one of them.",
+        meaning="A source has none, or more than one, of the fields for what it reads.",
+        causes="No field or several of relation, query, path, topic, extract.",
+        remedy="Set exactly one of them.",
     )
     NOT_ONE_EXPRESSION = Entry(
         docs_id="DR1031",
         meaning="The SQL is not one SELECT, or not one expression.",
         causes="A second statement, a syntax error, a query where an expression belongs.",
-        remedy="Write exactly one; a filter is what stands behind WHERE.",
+        remedy="Write exactly one; a filter is the condition after WHERE.",
     )
     FORBIDDEN_SQL = Entry(
         docs_id="DR1032",
-        meaning="The SQL does something a job may not do.",
+        meaning="The SQL contains something that a job may not use.",
         causes="Writing, locking, DDL; in a filter, column or condition a function or operator "
         "that is not on the list, a subquery, a comment.",
-        remedy="Write expressions with what docs/expressions.md lists and put a subquery into "
+        remedy="Use in expressions only what docs/expressions.md lists, and put a subquery into "
         "`query`, which may only read.",
     )
     UNDECLARED_PARAMETER = Entry(
         docs_id="DR1033",
-        meaning="A parameter is used or given that the job does not declare.",
+        meaning="A parameter is used or passed that the job does not declare.",
         causes="A misspelt `:name`, or a value for a name without an entry in `parameters`.",
         remedy="Declare it under `parameters`.",
     )
     VALUE_NOT_CONVERTIBLE = Entry(
         docs_id="DR1034",
-        meaning="A value is not of its parameter's type.",
+        meaning="A value does not have the type of its parameter.",
         causes="A date that does not exist, a number with a comma, a value outside `allowed`.",
         remedy="Write the value in the form the message names.",
     )
@@ -218,14 +218,14 @@ class SpecCode(ErrorCode):
     )
     BAD_TOLERANCE_VALUE = Entry(
         docs_id="DR1040",
-        meaning="The tolerance is not a decimal of zero or more that is held exactly.",
+        meaning="The tolerance is not an exact decimal of zero or more.",
         causes="A sign, an exponent, a comma, more than 38 digits, more than 18 after the point.",
         remedy="Write zero or more as digits with a point and without a sign, such as `0.01`.",
     )
     PERCENTAGE_ABOVE_100 = Entry(
         docs_id="DR1041",
         meaning="A percentage is above 100.",
-        causes="A ratio taken for a percentage, or a slip.",
+        causes="A ratio in place of a percentage, or a typing error.",
         remedy="Write 0 to 100; `0.1` is a tenth of a percent.",
     )
     TOLERANCE_KIND_MISMATCH = Entry(
@@ -236,21 +236,21 @@ class SpecCode(ErrorCode):
     )
     BASE_NOT_ALLOWED = Entry(
         docs_id="DR1043",
-        meaning="`base` stands on a tolerance that has none.",
-        causes="`base` beside another kind than PERCENTAGE.",
+        meaning="`base` is set on a tolerance that has no base.",
+        causes="`base` with another kind than PERCENTAGE.",
         remedy="Remove `base`.",
     )
     VALUE_ON_EXACT = Entry(
         docs_id="DR1044",
         meaning="EXACT takes no value.",
-        causes="A value beside EXACT.",
+        causes="A value with EXACT.",
         remedy="Remove the value, or use ABSOLUTE.",
     )
     EXACT_WITH_OTHERS = Entry(
         docs_id="DR1045",
-        meaning="EXACT stands beside another tolerance.",
-        causes="A list that holds EXACT and more.",
-        remedy="Keep EXACT alone, or the others.",
+        meaning="EXACT is combined with another tolerance.",
+        causes="A list with EXACT and another tolerance.",
+        remedy="Keep only EXACT, or only the others.",
     )
     BAD_DURATION = Entry(
         docs_id="DR1046",
@@ -284,7 +284,7 @@ class SpecCode(ErrorCode):
     )
     QUERY_MISSING = Entry(
         docs_id="DR1054",
-        meaning="A custom_sql stage lacks the query of a source.",
+        meaning="A custom_sql stage has no query for a source.",
         causes="Fewer queries than sources.",
         remedy="Write one query per source.",
     )
@@ -292,19 +292,19 @@ class SpecCode(ErrorCode):
         docs_id="DR1055",
         meaning="`duplicates: aggregate` needs a function on every measure.",
         causes="A measure without `function`.",
-        remedy="Say for each measure how its copies are joined, such as sum or max.",
+        remedy="Set a function that combines the copies for each measure, such as sum or max.",
     )
     SCOPE_DIMENSION_UNAVAILABLE = Entry(
         docs_id="DR1056",
-        meaning="The scope's stage groups by something this stage cannot see.",
-        causes="A scope from a counts or schema stage, or over queries of their own.",
+        meaning="The stage of the scope groups by columns that this stage does not have.",
+        causes="A scope from a counts, schema or custom_sql stage.",
         remedy="Take the scope from an aggregate, row or digest stage.",
     )
     CONFIRM_NOT_READABLE = Entry(
         docs_id="DR1057",
         meaning="`confirm` needs a source that can be read a second time at a newer pin.",
         causes="Every source is an extract of an earlier run, or fixed to one snapshot.",
-        remedy="Remove `confirm`, or let a source follow its newest snapshot.",
+        remedy="Remove `confirm`, or let a source use its newest snapshot.",
     )
     UNKNOWN_COLUMN = Entry(
         docs_id="DR1060",
@@ -320,28 +320,28 @@ class SpecCode(ErrorCode):
     )
     INCOMPATIBLE_TYPES = Entry(
         docs_id="DR1062",
-        meaning="The type of a column does not fit: to that of another source, to a cast or to the "
+        meaning="The type of a column does not fit its type in another source, a cast or the "
         "function over it.",
         causes="A number here and a text there, a cast that does not exist, a sum of texts.",
-        remedy="Declare a `cast` or a `map` that gives the type the message asks for, or choose "
+        remedy="Declare a `cast` or a `map` that gives the type in the message, or choose "
         "another function.",
     )
     ZONE_REQUIRED = Entry(
         docs_id="DR1063",
-        meaning="A time without a zone meets a time with one.",
+        meaning="A time without a zone is compared with a time with a zone.",
         causes="A naive timestamp column in one source.",
         remedy="Declare the source's `timezone`.",
     )
     FEATURE_NOT_INSTALLED = Entry(
         docs_id="DR1065",
-        meaning="The connector of this release does not have what the job asks of it.",
+        meaning="The connector of this release does not support something that the job uses.",
         causes="A filter, a query, an option or a kind of source that this release cannot read.",
-        remedy="Do what the message names instead; `datarecs schema ReconciliationJob` lists the "
+        remedy="Use what the message suggests; `datarecs schema ReconciliationJob` lists the "
         "kinds of sources and their options.",
     )
     TYPE_NOT_SUPPORTED = Entry(
         docs_id="DR1066",
-        meaning="The type of a column cannot be compared in this release, in whatever sources.",
+        meaning="The type of a column cannot be compared in this release, in any source.",
         causes="An array or composite of a database, a nested column of a lake table, INT96 of "
         "Parquet without a declared precision, or a type without a canonical type.",
         remedy="Leave the column out (`except`, `schema.ignore`), make it a plain column in the "
@@ -350,13 +350,13 @@ class SpecCode(ErrorCode):
     )
     UNKNOWN_ZONE = Entry(
         docs_id="DR1071",
-        meaning="There is no such time zone.",
-        causes="An abbreviation such as CET in place of a place, a slip.",
+        meaning="The time zone does not exist.",
+        causes="An abbreviation such as CET in place of a city, a typing error.",
         remedy="Use a name of the IANA list, such as Europe/Paris.",
     )
     UNKNOWN_MASK_COLUMN = Entry(
         docs_id="DR1072",
         meaning="A masked column occurs in no stage.",
-        causes="A misspelt column; its values would be shown in clear.",
+        causes="A misspelt column; its values would not be masked.",
         remedy="Name a dimension, measure or column of the job.",
     )

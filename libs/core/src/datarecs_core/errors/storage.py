@@ -1,6 +1,6 @@
-"""DR582: what a blob store refuses or cannot do, and the exceptions that tell it.
+"""DR582: what a blob store refuses or cannot do, and its exceptions.
 
-A family of its own because every store, on disk or in memory, raises the same ones.
+A separate family because every store, on disk or in memory, raises the same ones.
 """
 
 from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
@@ -9,37 +9,37 @@ from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 class StorageCode(ErrorCode):
     BLOB_NOT_FOUND = Entry(
         docs_id="DR5821",
-        meaning="There is no blob of this name.",
+        meaning="The blob does not exist.",
         causes="It was never written, was removed after its retention, or another store is "
         "configured than the one that was written to.",
-        remedy="Compare DATARECS_BLOB__URL of the services; run the job again to make it anew.",
+        remedy="Compare DATARECS_BLOB__URL of the services; run the job again to create it again.",
     )
     BLOB_CONFLICT = Entry(
         docs_id="DR5822",
         meaning="A blob that may be written once exists with other bytes.",
         causes="Two attempts of one run wrote the same name, or the name was reused.",
-        remedy="Nothing was overwritten; the first one stands. Report it, this is a defect.",
+        remedy="Nothing was overwritten; the first blob is unchanged. Report it; this is a defect.",
     )
     BLOB_CORRUPT = Entry(
         docs_id="DR5823",
-        meaning="A stored file is not what it must be: its bytes or its form are others.",
-        causes="A damaged disk, a truncated copy, somebody who edited the file, or a "
+        meaning="A stored file is damaged or does not have the expected format.",
+        causes="A damaged disk, a truncated copy, an edited file, or a "
         "run.json or Parquet file of another program or release.",
-        remedy="Restore the file that the message names from a backup, or run the job again; a "
-        "blob's name contains the SHA-256 it must have.",
+        remedy="Restore the file that the message names from a backup, or run the job again; the "
+        "name of a blob contains its expected SHA-256.",
     )
     BLOB_KEY_REFUSED = Entry(
         docs_id="DR5824",
-        meaning="The name of a blob is refused: it is not one this account's store may touch.",
+        meaning="The name of a blob is refused: the store of this account may not use it.",
         causes="A name of another account, with `..`, or not in its canonical spelling.",
-        remedy="Names come from `datarecs_core.catalog.layout`; a hand-made one is a defect.",
+        remedy="Names come from `datarecs_core.catalog.layout`; any other name is a defect.",
     )
     BLOB_STORE_UNAVAILABLE = Entry(
         docs_id="DR5825",
         meaning="The blob store cannot be used.",
         causes="A disk that is full or read-only, a folder without write permission, a volume "
-        "that does not tell upper from lower case, an address of an unknown kind.",
-        remedy="Free space or correct DATARECS_BLOB__URL; work resumes by itself.",
+        "that does not distinguish upper and lower case, an address of an unknown kind.",
+        remedy="Free space or correct DATARECS_BLOB__URL; work resumes automatically.",
         retryable=True,
     )
 
@@ -53,7 +53,7 @@ class BlobNotFoundError(DatarecsError):
 
 
 class BlobConflictError(DatarecsError):
-    """A create-only write met other bytes; nothing was changed."""
+    """A create-only write found other bytes; nothing was changed."""
 
     code = StorageCode.BLOB_CONFLICT
 
@@ -73,7 +73,7 @@ class BlobCorruptError(DatarecsError):
 
 
 class BlobKeyRefusedError(DatarecsError):
-    """A key this store may not touch; the backend was not asked."""
+    """A key that this store may not use; the backend was not called."""
 
     code = StorageCode.BLOB_KEY_REFUSED
 

@@ -1,7 +1,7 @@
-"""DR58: what the platform database answers instead of doing its work.
+"""DR58: why the platform database does not execute a statement.
 
-A family of its own because two adapters (PostgreSQL and its twin in memory) raise the same codes
-and every loop decides by them whether to wait, to repeat or to stop.
+A separate family because two adapters (PostgreSQL and its twin in memory) raise the same codes
+and every loop uses them to decide whether to wait, repeat or stop.
 """
 
 from datarecs_core.errors.base import Entry, ErrorCode
@@ -10,39 +10,39 @@ from datarecs_core.errors.base import Entry, ErrorCode
 class StoreCode(ErrorCode):
     STORE_UNAVAILABLE = Entry(
         docs_id="DR5801",
-        meaning="The platform database cannot be reached, or it went away during a transaction.",
+        meaning="The platform database cannot be reached, or it failed in a transaction.",
         causes="Server down or restarting, network cut, wrong password, no connection left.",
         remedy="Read the cause in the message; check DATARECS_DATABASE__URL and the server's log."
-        " Work resumes by itself, nothing is lost meanwhile.",
+        " Work resumes automatically; nothing is lost.",
         retryable=True,
     )
     STORE_BUSY = Entry(
         docs_id="DR5802",
-        meaning="Another transaction was in the way; nothing was written.",
+        meaning="Another transaction blocked this one; nothing was written.",
         causes="Deadlock, a lock held too long, a statement over its time limit, or a feed number"
-        " that a faster writer of the same run has overtaken.",
-        remedy="It is repeated by itself. If it persists, look for long transactions in the"
+        " that another writer of the same run has passed.",
+        remedy="It is repeated automatically. If it persists, look for long transactions in the"
         " database.",
         retryable=True,
     )
     RUN_EXISTS = Entry(
         docs_id="DR5803",
         meaning="A run with this id, or for this schedule and time, exists already.",
-        causes="The same trigger was carried out twice.",
+        causes="The same trigger was executed twice.",
         remedy="Read the existing run.",
     )
     FEED_NOT_DRAWN = Entry(
         docs_id="DR5804",
-        meaning="A transaction wrote to a change feed without having drawn numbers for it.",
-        causes="A defect: `begin` was called with too small a `feed`, or a number was drawn after a"
-        " write or a row lock.",
+        meaning="A transaction wrote to a change feed without reserved feed numbers.",
+        causes="A defect: the `feed` passed to `begin` was too small, or a number was reserved"
+        " after a write or a row lock.",
         remedy="Report it with the trace id; nothing was written.",
     )
     UNSAFE_LOGIN = Entry(
         docs_id="DR5805",
-        meaning="The service's database login can see past row-level security.",
+        meaning="The service's database login bypasses row-level security.",
         causes="The login is a superuser, has BYPASSRLS, or is a member of the schema's owner.",
-        remedy="Give the service the role made for it by `datarecs admin bootstrap-db`.",
+        remedy="Use the role that `datarecs admin bootstrap-db` created for the service.",
     )
     TENANT_EXISTS = Entry(
         docs_id="DR5806",

@@ -1,6 +1,6 @@
-"""The declared question: a ReconciliationJob and everything below it, as it stands in its YAML.
+"""The declaration of a comparison: a ReconciliationJob and everything below it, as in its YAML.
 
-Field names are the YAML keys (a key that Python reserves stands in the field's metadata as
+Field names are the YAML keys (a key that Python reserves is in the field's metadata as
 `yaml`), defaults are those of spec comparison 2.3. Nothing is validated here: `jobs.validation`
 and `datarecs_specs` do that, so that all faults are shown at once.
 """
@@ -69,7 +69,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """Where a logical column comes from: exactly one of the two is given."""
+    """The origin of a logical column: exactly one of the two is set."""
 
     column: str | None = None
     """Physical name."""
@@ -134,7 +134,7 @@ class Source:
     relation: str | None = None
     query: str | None = None
     path: str | None = None
-    """Exactly one of these three is given."""
+    """Exactly one of these three is set."""
     filter: str | None = None
     """A condition over the source's columns, with `:parameters`."""
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class NullRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRules:
-    """Rules of one column; None leaves what its type's rules say."""
+    """Rules of one column; None keeps the rules of its type."""
 
     trim: Trim | None = None
     case: Case | None = None
@@ -250,7 +250,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """In which units a measure counts: each is compared and added up by itself, never together."""
+    """In which units a measure counts: each is compared and added up separately."""
 
     column: str
     """Logical column that holds the unit or currency of a row; a text in every source."""
@@ -261,7 +261,7 @@ class Unit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every unit that is told apart, in the order of the job."""
+        """Every distinguished unit, in the order of the job."""
         return tuple(dict.fromkeys((*self.values, *self.tolerances)))
 
 
@@ -282,12 +282,12 @@ class Measure:
     unit: Unit | None = None
     """None: all rows count in one unit, and may be added up."""
     adds_up: bool | None = None
-    """Whether totals of the measure are shown; None = as `comparison.planning.additivity` says."""
+    """Whether totals of the measure are shown; None: `comparison.planning.additivity` decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureDefaults:
-    """What `"*"` gives to the columns of one canonical type."""
+    """Settings of `"*"` for the columns of one canonical type."""
 
     tolerances: tuple[Tolerance, ...] = EXACTLY
     combine: Combine = Combine.ALL
@@ -312,7 +312,7 @@ class WarnAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accept:
-    """Limits of `acceptance`; every one given must hold, each is inclusive. Never the verdict."""
+    """Limits of `acceptance`, all inclusive; every declared one must hold. Never the verdict."""
 
     max_outside: int | None = None
     """Matched groups with any measure outside."""
@@ -324,7 +324,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """Look again at differing keys after a while, for rows in flight."""
+    """Read differing keys again after a wait, for rows in flight."""
 
     after: timedelta
     attempts: int = 2
@@ -360,10 +360,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaks:
-    """How many differences are stored, shown and kept."""
+    """How many differences are stored and shown, and for how long."""
 
     max_rows: int = 1_000_000
-    """Per stage; 0 to 10,000,000. Counts are complete whatever is stored."""
+    """Per stage; 0 to 10,000,000. Counts are always complete."""
     sample_per_class: int = 50
     retention: timedelta = timedelta(days=30)
     mask: Mapping[str, MaskRule] = field(default_factory=dict)

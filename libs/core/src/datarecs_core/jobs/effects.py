@@ -1,8 +1,8 @@
-"""Which values of a job would change nothing, each refused by name.
+"""Which values of a job have no effect, each refused by name.
 
-Apart from validation because no rule between fields is broken: the value asks for something that
-its stage, its source or this release does not do, and an accepted field has an effect. A stored job
-that was accepted before a rule came is still run: its value changed nothing then, either.
+Separate from validation because no rule between fields is broken: the value sets something that its
+stage, its source or this release does not do, and an accepted field must have an effect. A stored
+job that was accepted before the rule existed still runs: its value had no effect then, either.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ Ineffective = tuple[Path, str, str]
 
 
 def faults_without_effect(job: ReconciliationJob) -> Iterator[Fault]:
-    """A fault for each value that would not do what it asks for; a default asks for nothing."""
+    """A fault for each value without effect; a default is never a fault."""
     yield from map(_refused, _of_job(job))
     if job.execution.memory != DEFAULT_EXECUTION.memory:
-        message = "a worker has the memory of its own settings; `datarecs compare` obeys it"
+        message = "a worker takes its memory from its settings; `datarecs compare` uses this value"
         at: Path = ("spec", "execution", "memory")
         yield Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True, note=True)
 
@@ -51,7 +51,7 @@ def _refused(ineffective: Ineffective) -> Fault:
 def _of_job(job: ReconciliationJob) -> Iterator[Ineffective]:
     leave_out = "leave it out"
     if job.execution.extract is not DEFAULT_EXECUTION.extract:
-        message = "sources are always copied as under `auto`"
+        message = "sources are always copied as with `auto`"
         yield ("execution", "extract"), message, leave_out
     if job.execution.resume is not DEFAULT_EXECUTION.resume:
         yield ("execution", "resume"), "a run always starts from its sources", leave_out
@@ -89,7 +89,7 @@ def _of_counts(stage: Stage) -> Iterator[Ineffective]:
     for below, measure in _measures(stage):
         for name in ("map", "map_strict"):
             if getattr(measure, name):
-                yield (*below, name), "a count does not look at values", hint
+                yield (*below, name), "a count does not read values", hint
 
 
 def _of_digest(stage: Stage) -> Iterator[Ineffective]:

@@ -1,8 +1,9 @@
 """Parameters written into expressions and queries as typed literals, by one writer.
 
-COPY and DuckDB's readers take no bind values, so a value becomes text here and nowhere else: quotes
+COPY and DuckDB's readers take no bind values, so a value becomes text only here: quotes
 are doubled, NUL is refused, and a `:name` inside a literal, a quoted name, a comment or a `::` cast
-is left alone. A backslash is a plain character, in job expressions and in both dialects of queries.
+is not changed. A backslash is a plain character, in job expressions and in both dialects of
+queries.
 """
 
 import re
@@ -55,7 +56,7 @@ def _plain(value: Value) -> str:
 
 
 def _spaced(number: str) -> str:
-    """A minus behind another one would begin a comment."""
+    """A minus after another one would start a comment."""
     return f" {number}" if number.startswith("-") else number
 
 

@@ -1,6 +1,6 @@
-"""The `{{ }}` expressions of parameter defaults: dates and times reckoned from a run's moment.
+"""The `{{ }}` expressions of parameter defaults: dates and times computed from a run's moment.
 
-A language of its own and no more than this: a base, offsets, the ends of a month. The moment is the
+A small language: a base, offsets, the ends of a month. The moment is the
 nominal slot of a scheduled run and the trigger of any other, so a repeated run gets the same value.
 """
 
@@ -25,7 +25,7 @@ class Base(StrEnum):
     """The day of the moment in the job's zone."""
     TIMESTAMP = "timestamp"
     SCHEDULED_AT = "scheduled_at"
-    """The same instant as `timestamp`; the word says what is meant."""
+    """The same instant as `timestamp`, with a clearer name."""
 
 
 class MonthEnd(StrEnum):
@@ -95,15 +95,15 @@ def _uses_clock(steps: tuple[Step, ...]) -> bool:
 
 
 def evaluate(expression: MomentExpression, moment: datetime, zone: tzinfo) -> date | datetime:
-    """The date, or the aware UTC time, that the expression means for a run of this moment.
+    """The date, or the aware UTC time, of the expression for a run of this moment.
 
     Args:
         expression: as parsed.
         moment: nominal slot or trigger, aware.
-        zone: the job's; decides which day it is and where a month begins.
+        zone: the job's; decides the day and the start of a month.
 
     Raises:
-        OverflowError: the result lies outside the years 1 to 9999.
+        OverflowError: the result is outside the years 1 to 9999.
     """
     if expression.is_date:
         day = moment.astimezone(zone).date()

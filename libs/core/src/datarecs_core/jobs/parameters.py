@@ -1,7 +1,7 @@
 """Parameters of a job: from written text to typed values, and which value a run gets.
 
-Their own module because the same rules serve the job file (defaults and allowed values), the
-trigger (values given) and the planner (typed literals): a value is parsed, never pasted.
+A separate module because the same rules serve the job file (defaults and allowed values), the
+trigger (values passed) and the planner (typed literals): a value is parsed, never pasted.
 """
 
 import re
@@ -159,7 +159,7 @@ def _not_convertible(at: Path, wanted: ParameterType) -> Fault:
 def convert(
     value: object, declared: Parameter, *, at: Path
 ) -> tuple[Value | tuple[Value, ...] | None, list[Fault]]:
-    """A given value as the parameter's type, or None and why not.
+    """A passed value as the parameter's type, or None and the reason.
 
     A single value is a list of one where the parameter is a list.
     """
@@ -193,7 +193,7 @@ def resolve_parameters(
     moment: datetime,
     zone: tzinfo,
 ) -> tuple[Mapping[str, Value | tuple[Value, ...]], tuple[Fault, ...]]:
-    """The value of every parameter for one run, or everything wrong with those given.
+    """The value of every parameter for one run, or all faults of the passed values.
 
     Args:
         declared: the job's parameters.
@@ -234,7 +234,7 @@ def _missing(name: str) -> Fault:
     return Fault(
         code=SpecCode.MISSING_FIELD,
         path=("parameters", name),
-        message=f"the parameter '{name}' has no default and was not given",
+        message=f"the parameter '{name}' has no default and no value was passed",
         place=Place.MISSING,
     )
 
@@ -249,13 +249,13 @@ def _default_value(
     try:
         default_moment = evaluate(expression, moment, zone)
     except OverflowError:
-        message = "the expression leaves the years 1 to 9999"
+        message = "the result is outside the years 1 to 9999"
         return None, [Fault(code=SpecCode.BAD_DATE_EXPRESSION, path=at, message=message)]
     return convert(literal_text(_fitted(default_moment, declared.type, zone)), declared, at=at)
 
 
 def _fitted(moment: date | datetime, wanted: ParameterType, zone: tzinfo) -> date | datetime:
-    """A date where a time is wanted is its first instant, a time where a date is wanted its day."""
+    """Converts a date to its first instant, or a time to its day, as the parameter needs."""
     if wanted is ParameterType.DATE and isinstance(moment, datetime):
         return moment.astimezone(zone).date()
     if wanted is ParameterType.TIMESTAMP and not isinstance(moment, datetime):

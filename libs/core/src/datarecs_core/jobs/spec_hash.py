@@ -1,8 +1,8 @@
-"""The spec hash: one number for the question a job asks, equal however it was written down.
+"""The spec hash: one hash of the comparison a job declares, independent of its notation.
 
-It covers the job with aliases resolved, without what changes no number (`description`, `owner`,
-`execution`, `results.reports`, the name) and without fields equal to their default, so that a
-later optional field changes no hash. Parameter values are hashed beside it, not in it.
+It covers the job with aliases resolved, without fields that change no number (`description`,
+`owner`, `execution`, `results.reports`, the name) and without fields equal to their default, so
+that a later optional field changes no hash. Parameter values are hashed beside it, not in it.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The rules of one stage: which functions, tolerances and duplicates its type allows.
 
-Apart from the references between parts because these rules grow with stage types and functions.
+Separate from the references between parts because these rules grow with stage types and functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ _NUMBER_FUNCTIONS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function
 
 
 def stage_faults(stage: Stage, job: ReconciliationJob, at: Path) -> Iterator[Fault]:
-    """Everything wrong within the stage."""
+    """All faults within the stage."""
     yield from _name_faults(stage, at)
     yield from _measure_set_faults(stage, at)
     yield from _duplicate_faults(stage, job, at)
@@ -155,7 +155,7 @@ def _function_faults(
     if measure.function is None or measure.function in allowed:
         return
     if collapses(stage, job):
-        return  # told as FUNCTION_REQUIRED
+        return  # reported as FUNCTION_REQUIRED
     words = ", ".join(one for one in Function if one in allowed)
     yield Fault(
         code=SpecCode.FUNCTION_NOT_ALLOWED,
@@ -178,7 +178,7 @@ def _tolerance_faults(tolerances: tuple[Tolerance, ...], at: Path) -> Iterator[F
 def _fit_faults(
     stage: Stage, job: ReconciliationJob, measure: Measure, path: Path
 ) -> Iterator[Fault]:
-    """Tolerances against what is known of the measure's type without a schema."""
+    """Tolerances against the measure's type, as far as it is known without a schema."""
     if stage.type is StageType.DIGEST and measure.tolerances != EXACTLY:
         yield Fault(
             code=SpecCode.TOLERANCE_IN_DIGEST,
@@ -194,7 +194,7 @@ def _fit_faults(
 def _unit_faults(
     stage: Stage, job: ReconciliationJob, measure: Measure, path: Path
 ) -> Iterator[Fault]:
-    """Where a unit may stand, and the tolerances of each."""
+    """Where a unit is allowed, and the tolerances of each."""
     if measure.unit is None:
         return
     if stage.type not in _UNIT_STAGES or measure.function in _COUNTING:
@@ -221,7 +221,7 @@ def _unit_faults(
 
 
 def _kinds_of(stage: Stage, job: ReconciliationJob, measure: Measure) -> frozenset[TypeKind]:
-    """The kinds the measure may have; empty when nothing is known."""
+    """The kinds the measure may have; empty when the type is unknown."""
     if stage.type is StageType.COUNTS or measure.function in _NUMBER_FUNCTIONS:
         return NUMBERS
     if measure.function is None and stage.type is StageType.AGGREGATE:

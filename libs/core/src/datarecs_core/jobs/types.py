@@ -1,6 +1,6 @@
-"""Canonical types: the one vocabulary into which every source's own types are translated.
+"""Canonical types: the common vocabulary for the types of all sources.
 
-They stand apart from the job definition because schemas, scans, plans and casts share them.
+Separate from the job definition because schemas, scans, plans and casts share them.
 """
 
 import re
@@ -131,7 +131,7 @@ def parse_type(text: str) -> CanonicalType:
     """Read a type as a job writes it: `int`, `decimal(20,4)`, `instant(3)`, `array<text>`.
 
     Raises:
-        ValueError: no such type, or digits out of range; the message lists what there is.
+        ValueError: no such type, or digits out of range; the message lists the types.
     """
     if text.startswith("array<") and text.endswith(">"):
         return array_of(parse_type(text[6:-1]))

@@ -1,8 +1,8 @@
 """Measures with a unit: one measure for each unit, and one for all others.
 
-Amounts in euros and yen are no sum and have no one tolerance. So a measure with a unit stands for
+Amounts in euros and yen have no common sum and tolerance. So a measure with a unit becomes
 several plain ones, each over a column that holds the amounts of one unit and NULL elsewhere; every
-engine, count, total and report takes them as any other measure.
+engine, count, total and report treats them like any other measure.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitMeasure:
-    """One of the measures that a measure with a unit stands for."""
+    """One of the plain measures of a measure with a unit."""
 
     declared: Measure
     unit: str | None
@@ -47,12 +47,12 @@ class UnitMeasure:
 
 
 def amount_column(measure: Measure) -> str:
-    """The logical column whose values a measure compares."""
+    """The logical column of the values that a measure compares."""
     return measure.column or measure.name
 
 
 def unit_measures(measure: Measure) -> tuple[UnitMeasure, ...]:
-    """What a measure with a unit stands for; nothing for one without."""
+    """The plain measures of a measure with a unit; empty without a unit."""
     if measure.unit is None:
         return ()
     units: tuple[str | None, ...] = (*measure.unit.names, None)

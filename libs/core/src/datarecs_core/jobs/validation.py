@@ -1,7 +1,7 @@
-"""Whole-job rules: what no single field can say, all faults at once.
+"""Rules over the whole job, beyond single fields, with all faults at once.
 
-Works on a draft: parts with a fault of their own are Gaps, so that the rest is judged in the same
-answer. Stage rules stand in `stage_rules`; here are the names and references between the parts.
+Works on a draft: broken parts are Gaps, so that the rest is checked at the same
+time. Stage rules are in `stage_rules`; here are the names and references between the parts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,13 +30,13 @@ from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType
 
 SPEC: Path = ("spec",)
 _CUT_BY_US = frozenset({SourceKind.POSTGRES})
-"""Whose rows are cut into ranges; files come in parts of their own."""
+"""Kinds with rows cut into ranges; files have parts already."""
 _ROWLESS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
-"""Stages whose groups are no dimension values of source rows: nothing can be limited by them."""
+"""Stages with groups that are not dimension values of source rows: a scope cannot use them."""
 
 
 def job_faults(job: ReconciliationJob) -> tuple[Fault, ...]:
-    """Everything wrong with the job as a whole, without a source's schema or a server.
+    """All faults of the job as a whole, without a source's schema or a server.
 
     `sources`, `stages`, `dimensions`, `measures` and `tolerances` may hold Gaps in place of broken
     items.
@@ -86,7 +86,7 @@ def _source_reference(
 
 
 def _partition_faults(job: ReconciliationJob) -> Iterator[Fault]:
-    """Other kinds have `auto` alone, which says nothing: stored specs spell it out."""
+    """Other kinds have only `auto`, which has no effect: stored specs contain it."""
     for index, source in usable(job.sources):
         if source.kind not in _CUT_BY_US and source.partition != DEFAULT_PARTITION:
             yield Fault(
@@ -199,7 +199,7 @@ def _availability(wanted: Stage, stage: Stage, at: Path) -> Iterator[Fault]:
         yield Fault(
             code=SpecCode.SCOPE_DIMENSION_UNAVAILABLE,
             path=at,
-            message=f"stages of type {unfit.type} have no groups of source rows to be limited by",
+            message=f"stages of type {unfit.type} have no groups of source rows for a scope",
         )
 
 
@@ -209,7 +209,7 @@ def _confirm_faults(job: ReconciliationJob, stage: Stage, at: Path) -> Iterator[
         yield Fault(
             code=SpecCode.CONFIRM_NOT_READABLE,
             path=(*at, "confirm"),
-            message="every source is fixed to one snapshot, so a second look sees the same",
+            message="every source is fixed to one snapshot; a second reading gives the same",
         )
 
 

@@ -1,6 +1,6 @@
 """The closed words of a job file: kinds, rules, policies, stage types, functions.
 
-They stand apart from the definition so that plans and engines share them without its records.
+Separate from the definition so that plans and engines share them without its records.
 """
 
 from enum import StrEnum
@@ -19,7 +19,7 @@ class SourceKind(StrEnum):
 
 
 READ_AS_FILES = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
-"""Kinds that no server answers for: their files are read here, and their queries run here."""
+"""Kinds without a server: their files are read here, and their queries run here."""
 
 
 class ParameterType(StrEnum):
@@ -212,9 +212,9 @@ class Strategy(StrEnum):
     NARROW = "narrow"
     """Row stages read every row once before, so that equal ones are not joined."""
     FINGERPRINT = "fingerprint"
-    """Nothing is stored to compare with yet, so stages are compared in full."""
+    """No stored fingerprints exist yet, so stages are compared in full."""
     PUSHDOWN = "pushdown"
-    """Databases give groups instead of rows, where these are exact."""
+    """Databases return groups instead of rows, where these are exact."""
 
 
 class ExtractMode(StrEnum):

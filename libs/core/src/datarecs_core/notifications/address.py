@@ -1,6 +1,6 @@
-"""Mail addresses: what is accepted as one, when two are the same person, which may be written to.
+"""Mail addresses: which are accepted, when two belong to one person, which may receive mail.
 
-Its own module because rules are checked with it at write time, runs at evaluation time, and both
+A separate module because rules are checked with it at write time, runs at evaluation time, and both
 must agree.
 """
 
@@ -16,11 +16,11 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def address_fault(address: str) -> str | None:
-    """What is wrong with the address, or None.
+    """The fault of the address, or None.
 
     Accepts `local@domain` with a dotted local part (letters of any script) and a domain name, no
-    display name, comment, quoting or address literal: nothing a header or an SMTP line could read
-    differently from us.
+    display name, comment, quoting or address literal: nothing that a header or an SMTP line could
+    interpret differently.
     """
     if len(address) > MAX_LENGTH:
         return f"{len(address)} characters; an address has at most {MAX_LENGTH}"

@@ -1,6 +1,6 @@
-"""What a mail says, before anybody decides how it looks: facts of the run, as data.
+"""The content of a mail, without layout: facts of the run, as data.
 
-Read from the run's row and its recorded events, which are ahead of `run.finalised` by contract. The
+Read from the run's row and its recorded events, which are committed before `run.finalised`. The
 renderer turns it into text and HTML that state the same facts.
 """
 
@@ -44,7 +44,7 @@ class StageFacts:
     rows_unmatched: int
     matched_groups: int
     missing: tuple[Count, ...]
-    """Per source the groups it lacks, in the sources' order."""
+    """Per source the groups that are missing in it, in the sources' order."""
     measures: tuple[MeasureFacts, ...]
 
 
@@ -182,7 +182,7 @@ def _source_names(run: Run) -> tuple[str, ...]:
 
 
 def _source_name(key: str, sources: tuple[str, ...]) -> str:
-    """The name behind `source_<n>`; the key itself where the job does not say."""
+    """The name of `source_<n>`; the key itself where the job has none."""
     index = key.removeprefix("source_")
     return sources[int(index)] if index.isdigit() and int(index) < len(sources) else key
 
@@ -228,7 +228,7 @@ def _failed_source(events: list[Recorded], sources: tuple[str, ...]) -> str | No
 
 
 def _open_stage(events: list[Recorded]) -> str | None:
-    """The stage last begun that has no end of its own."""
+    """The stage last begun that has no end."""
     still_open: str | None = None
     for event in events:
         if _is(event, "stage.started"):
@@ -254,6 +254,6 @@ def _mapping(data: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _mappings(value: object) -> tuple[Mapping[str, object], ...]:
-    """The mappings of a list that came as JSON."""
+    """The mappings of a list from JSON."""
     items = value if isinstance(value, (list, tuple)) else ()
     return tuple(item for item in items if isinstance(item, Mapping))

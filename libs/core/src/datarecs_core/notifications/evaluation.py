@@ -1,7 +1,7 @@
-"""Who is mailed about a finalised run, and why everybody else is not.
+"""Who receives a mail about a finalised run, and why others do not.
 
 The rules of a tenant against one run, with the state of each (rule, job): a pure function, run
-inside the transaction that holds those states locked. What a mail's row then goes through stands in
+inside the transaction that holds those states locked. The later states of a mail are in
 `mail`.
 """
 
@@ -24,12 +24,12 @@ from datarecs_core.runs.model import Run, RunMode, RunResult
 from datarecs_core.values import JobId, ResourceUid, RunId, TenantId
 
 STALE_AFTER = timedelta(hours=24)
-"""A consumer group made anew reads history, and nobody wants mail about it."""
+"""A new consumer group reads history, and old runs are not mailed."""
 MAX_RECIPIENTS_PER_RUN = 200
 
 
 class SkipReason(StrEnum):
-    """Why somebody was not mailed, in the order in which it is asked."""
+    """Why a recipient was not mailed, in the order of the checks."""
 
     STALE = "STALE"
     NO_MATCHING_RULE = "NO_MATCHING_RULE"
@@ -57,7 +57,7 @@ class MailKind(StrEnum):
     NOTICE = "NOTICE"
     """About no run: an alert of the platform."""
     TEST = "TEST"
-    """Sent on request, to see what a rule's mails are like."""
+    """Sent on request, as a sample of a rule's mails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +87,11 @@ class Audience:
     unsubscribed: Collection[tuple[str, str]] = ()
     """Pairs of recipient key and scope: a rule's uid, a job's uid, or `EVERYTHING`."""
     suppressed: Collection[str] = ()
-    """Recipient keys that refused mail, or whose owner did."""
+    """Recipient keys that refused mail, or with an owner who did."""
 
 
 EVERYTHING = "everything"
-"""Scope of a recipient who wants no mail about any run."""
+"""Scope of a recipient who unsubscribed from mails about all runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,11 @@ class RuleState:
     last_run_id: RunId | None = None
     last_finalised_at: datetime | None = None
     announced: str | None = None
-    """The outcome last mailed, or last seen while the rule does not name it."""
+    """The outcome last mailed, or last observed if the rule does not name it."""
     open_alert: bool = False
     """Set by a mailed outcome other than MATCHED, cleared by MATCHED; recovery needs it."""
     alert_outcome: str | None = None
-    """What the first mail of the open alert said."""
+    """The content of the first mail of the open alert."""
     consecutive: int = 0
     """Length of the current streak of other outcomes than MATCHED."""
     streak_since: datetime | None = None
@@ -124,7 +124,7 @@ class RuleState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """What came before, for the text of a mail."""
+    """The previous state, for the text of a mail."""
 
     since: datetime | None = None
     """When the streak of outcomes other than MATCHED began."""
@@ -158,7 +158,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A rule that matched and was held back; or, without a rule, the whole run was."""
+    """A rule that matched but sends no mail; or, without a rule, the whole run."""
 
     reason: SkipReason
     rule: str | None = None
@@ -188,12 +188,12 @@ def evaluate_rules(
     audience: Audience,
     now: datetime,
 ) -> Evaluation:
-    """Every recipient of the run once, every reason for silence, and the new states.
+    """Every recipient of the run once, every reason for no mail, and the new states.
 
     Args:
         rules: of the run's tenant; disabled ones are ignored.
         run: a run that ended MATCHED, UNMATCHED or errored.
-        states: by rule; a rule without one has seen nothing of this job.
+        states: by rule; a rule without one has no run of this job yet.
         audience: who may be written to.
         now: database time.
     """
@@ -246,7 +246,7 @@ def _names(match: Match, run: RunFacts) -> bool:
 
 
 def _reminds(rule: NotificationRule, before: RuleState, now: datetime) -> bool:
-    """The last mail is old enough to repeat an outcome that goes on."""
+    """The last mail is old enough to repeat an unchanged outcome."""
     mailed = before.last_mailed_at
     return bool(rule.remind_after) and mailed is not None and now - mailed >= rule.remind_after
 
@@ -260,7 +260,7 @@ def _is_muted(rule: NotificationRule, run: RunFacts, now: datetime) -> bool:
 def _judge(
     rule: StoredRule, run: RunFacts, before: RuleState, *, now: datetime
 ) -> tuple[_Firing | Held | None, RuleState]:
-    """What the rule says about the run, and its state afterwards.
+    """The decision of the rule about the run, and its state afterwards.
 
     A run older than the state changes no state: it was overtaken.
     """
@@ -399,7 +399,7 @@ def _is_named(outcome: str, names: Collection[str]) -> bool:
 
 _DETAILS = list(Detail)
 _KINDS = [MailKind.OUTCOME, MailKind.REMINDER, MailKind.RECOVERY]
-"""Of two rules the kind that stands first is the news."""
+"""Of two rules the kind that is first here wins."""
 
 
 def _joined(known: Intent, also: Intent) -> Intent:

@@ -23,7 +23,7 @@ class MailEvent:
     recipient_hash: str
     """Keyed hash of the recipient, never the address; empty where there is none."""
     detail_level: str
-    """How much the mail says."""
+    """How much the mail contains."""
     status: Annotated[str, Known(("sent", "failed", "unknown", "skipped"))]
     """How it ended."""
     delivery_id: UUID | None = None
@@ -49,7 +49,7 @@ class NotificationEmailSent(MailEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationEmailFailed(MailEvent):
-    """The mail was given up, or its fate is unknown."""
+    """The mail was given up, or its result is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""What identifies a mail: its dedupe key, its Message-ID, its thread, the hash told in events.
+"""What identifies a mail: its dedupe key, its Message-ID, its thread, the hash in events.
 
-All are functions of tenant, run, job and recipient alone, so a row rebuilt from nothing sends the
+All depend only on tenant, run, job and recipient, so a row that is created again sends the
 same Message-ID and mailboxes join the copies.
 """
 
@@ -35,12 +35,12 @@ def other_message_id(
 
 
 def thread_root(tenant: TenantId, job: JobId, recipient_key: str, *, mail_domain: str) -> str:
-    """The Message-ID that the mails of one job to one recipient answer; never sent itself."""
+    """The `In-Reply-To` of the mails of one job to one recipient; never sent itself."""
     return f"<job.{job}.{_tag(tenant, f'job:{job}', recipient_key)}@{mail_domain}>"
 
 
 def recipient_hash(tenant: TenantId, recipient_key: str) -> str:
-    """What events say instead of the address."""
+    """The value in events instead of the address."""
     return sha256_hex(f"{tenant}\n{recipient_key}".encode())
 
 

@@ -1,7 +1,7 @@
 """Signed links: the report of one run, and the end of mails to one recipient.
 
-A link is all that its reader has, so what it allows stands inside it and is signed: tenant, run or
-recipient, time. Nothing is looked up before the signature holds. Apart from the mails that carry
+The reader has only the link, so it contains what it allows, signed: tenant, run or recipient, time.
+Nothing is looked up before the signature is verified. Separate from the mails that carry
 links, because core-api reads what the email-notifier writes.
 """
 
@@ -19,7 +19,7 @@ from datarecs_core.values import JobId, ResourceUid, RunId, TenantId
 MAX_TOKEN = 8_192
 MAX_REPORT_AGE = timedelta(days=7)
 UNSUBSCRIBE_AGE = timedelta(days=400)
-"""Longer than anybody keeps a mail before unsubscribing by it."""
+"""Longer than the usual time between a mail and its unsubscribe link."""
 
 
 class Purpose(StrEnum):
@@ -135,7 +135,7 @@ def _signature(purpose: Purpose, payload: bytes, key: bytes) -> bytes:
 
 
 def _claims(purpose: Purpose, token: str, keys: Sequence[bytes]) -> dict[str, object] | None:
-    """The claims behind a signature that holds; we alone wrote them, so their form is known."""
+    """The claims of a verified signature; only the platform writes them, so their form is known."""
     payload, signature = map(_bytes, token.partition(".")[::2])
     if len(token) > MAX_TOKEN or payload is None or signature is None:
         return None

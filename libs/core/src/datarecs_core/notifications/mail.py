@@ -1,8 +1,8 @@
-"""What becomes of a mail: sent, tried again, given up, or unknown because the answer was lost.
+"""The states of a mail: sent, tried again, given up, or unknown because the reply was lost.
 
-One mail for one recipient and run. The phase in its row says whether the relay may already hold it:
-only after OPEN is behind may a lost connection mean "perhaps sent", so a second copy can exist in
-that window alone.
+One mail for one recipient and run. The phase in its row records whether the relay may already have
+it: only after OPEN can a lost connection mean "perhaps sent", so a second copy is possible only in
+that window.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class MailState(StrEnum):
 
 
 class Phase(StrEnum):
-    """How far a mail that is being sent has come, as committed before the next command."""
+    """The phase of a mail that is being sent, committed before the next command."""
 
     OPEN = "OPEN"
     """Provably not sent."""
@@ -71,7 +71,7 @@ FOLDS_AFTER = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """A mail whose place a digest took."""
+    """A mail that was replaced by a digest."""
 
     delivery_id: UUID
     run_id: RunId
@@ -80,7 +80,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What a mail about no run says; plain text, written by the platform alone."""
+    """The content of a mail without a run; plain text, written only by the platform."""
 
     subject: str
     headline: str
@@ -88,11 +88,11 @@ class Notice:
     facts: tuple[tuple[str, str], ...] = ()
     """Label and value."""
     is_good: bool = False
-    """The end of a trouble, so that its sign is another one."""
+    """The end of a problem, shown with another sign."""
 
 
 class OnUnknown(StrEnum):
-    """What to do when the relay's answer to the data was lost."""
+    """What to do when the relay's reply to the data was lost."""
 
     RESEND_ONCE = "resend_once"
     """A lost alert costs more than a second copy with the same Message-ID."""
@@ -122,14 +122,14 @@ class Mail:
     reason: MailReason | SkipReason | None = None
     phase: Phase | None = None
     due_at: datetime | None
-    """When to look at it; None once it is terminal."""
+    """When to process it; None once it is terminal."""
     expires_at: datetime
     finalised_at: datetime
     attempts: int = 0
-    """Replies of the relay about this mail that asked for another try, plus the one that ended
+    """Replies of the relay about this mail that allow another try, plus the one that ended
     it."""
     unknowns: int = 0
-    """How often the answer to the data was lost."""
+    """How often the reply to the data was lost."""
     lease_epoch: int = 0
     lease_owner: str | None = None
     lease_until: datetime | None = None
@@ -141,7 +141,7 @@ class Mail:
     folded: tuple[Folded, ...] = ()
     """Of a digest: the mails in it."""
     notice: Notice | None = None
-    """Of a NOTICE: what it says."""
+    """Of a NOTICE: its content."""
     opened_at: datetime | None = None
     """First lease; rate caps count by it."""
 
@@ -152,12 +152,12 @@ class Mail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipientAccepted:
-    """RCPT was answered with 250; the phase must be committed before DATA is said."""
+    """The reply to RCPT was 250; the phase must be committed before DATA is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replied:
-    """The relay answered: the final acceptance, or a refusal at some stage."""
+    """The relay replied: the final acceptance, or a refusal at some stage."""
 
     reply: Reply
     pause: timedelta
@@ -168,7 +168,7 @@ class Replied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportLost:
-    """No answer: refused connection, failed TLS, timeout, cut line."""
+    """No reply: refused connection, failed TLS, timeout, broken connection."""
 
     reason: str
     pause: timedelta
@@ -220,7 +220,7 @@ def decide_email(mail: Mail, fact: Fact, *, policy: OnUnknown, now: datetime) ->
         case NeedsSmtpUtf8():
             return _failed(mail, MailReason.SMTPUTF8_UNSUPPORTED)
         case Expired():
-            # A mail that may have arrived is not reported as expired: nobody knows.
+            # A mail that may have arrived is not reported as expired: it is unknown.
             return _close_unknown(mail) if mail.unknowns else _failed(mail, MailReason.EXPIRED)
     assert_never(fact)
 
@@ -257,7 +257,7 @@ def _replied(mail: Mail, fact: Replied, *, now: datetime) -> Decision[Mail]:
 
 
 def retry_delay(attempts: int, *, u: float) -> timedelta:
-    """The wait after so many temporary refusals, times 0.8 to 1.2."""
+    """The wait after this number of temporary refusals, times 0.8 to 1.2."""
     return timedelta(minutes=_MINUTES[attempts - 1]) * (0.8 + 0.4 * u)
 
 
@@ -292,6 +292,11 @@ def _closed(mail: Mail, state: MailState, reason: MailReason | SkipReason | None
         lease_owner=None,
         lease_until=None,
     )
+
+
+def skip_mail(mail: Mail, reason: SkipReason) -> Mail:
+    """The mail that nobody is sent, for this reason."""
+    return _closed(mail, MailState.SKIPPED, reason)
 
 
 def fold_mails(mails: Sequence[Mail], digest: Mail) -> tuple[Mail, tuple[Mail, ...]]:
@@ -340,21 +345,21 @@ def resent_mail(mail: Mail, delivery_id: UUID, *, now: datetime) -> Mail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecipient:
-    """To whom a notice goes, and what makes it unique."""
+    """The recipient of a notice, and what makes it unique."""
 
     tenant_id: TenantId
     address: str
-    """Without faults, sendable by the tenant."""
+    """Without faults; the email-notifier checks that the tenant may write to it."""
     scope: str
     """Such as `endpoint:<uid>:disabled:<episode>`; a second mail of the same scope and recipient
     is not added."""
 
 
 def notice_mail(notice: Notice, to: NoticeRecipient, *, delivery_id: UUID, now: datetime) -> Mail:
-    """A mail about no run, to be added to the queue by whoever has something to report.
+    """A mail without a run, to be added to the queue by its sender.
 
     Args:
-        notice: what it says.
+        notice: its content.
         to: recipient and scope.
         delivery_id: UUIDv7.
         now: database time.

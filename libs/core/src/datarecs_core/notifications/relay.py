@@ -1,4 +1,4 @@
-"""How long the relay rests after it failed us, so that a broken relay is asked rarely."""
+"""How long sending pauses after a failure of the relay, so that a broken relay is tried rarely."""
 
 from datetime import timedelta
 

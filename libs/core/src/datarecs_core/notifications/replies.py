@@ -1,6 +1,6 @@
-"""What an SMTP reply means for a mail: SMTP's own language, sorted into five classes.
+"""What an SMTP reply means for a mail: reply codes in five classes.
 
-Apart from the mail's state machine because the table is the protocol's and changes with it alone.
+Separate from the mail's state machine because the table changes only with the protocol.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """Which command a reply answers."""
+    """The command of a reply."""
 
     CONNECT = "CONNECT"
     """Banner, EHLO and STARTTLS."""
@@ -26,11 +26,11 @@ class ReplyClass(StrEnum):
     RETRY = "RETRY"
     """About this mail, for now."""
     PERMANENT = "PERMANENT"
-    """About this mail, for good."""
+    """About this mail, permanent."""
     TRANSPORT = "TRANSPORT"
-    """About the relay; says nothing about the mail."""
+    """About the relay, not about the mail."""
     CONFIGURATION = "CONFIGURATION"
-    """The relay refuses us: a person must change a setting."""
+    """The relay refuses the platform: a person must change a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

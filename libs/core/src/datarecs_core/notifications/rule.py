@@ -1,6 +1,6 @@
 """The declared NotificationRule and what makes one well formed.
 
-Which outcomes of which jobs are mailed to whom. Kept apart from its evaluation, so that YAML, REST
+Which outcomes of which jobs are mailed to whom. Separate from its evaluation, so that YAML, REST
 and the stored row decode into one shape.
 """
 
@@ -30,7 +30,7 @@ OUTCOMES = (
     ERRORED,
     *(f"{ERRORED}:{code}" for code in RunErrorCode),
 )
-"""What `match.outcomes` may name; plain ERRORED stands for every code."""
+"""What `match.outcomes` may name; plain ERRORED means every code."""
 
 
 class Channel(StrEnum):
@@ -39,12 +39,12 @@ class Channel(StrEnum):
 
 class Notify(StrEnum):
     ON_CHANGE = "on_change"
-    """When the outcome differs from the one last told."""
+    """When the outcome differs from the one last mailed."""
     EVERY_RUN = "every_run"
 
 
 class Detail(StrEnum):
-    """How much a mail says, least first."""
+    """How much a mail contains, least first."""
 
     MINIMAL = "minimal"
     """Verdict and link."""
@@ -55,7 +55,7 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Which runs; every part that is given must hold."""
+    """Which runs; every declared part must hold."""
 
     jobs: tuple[str, ...] = ()
     """Names of reconciliation jobs; none means all."""
@@ -83,7 +83,7 @@ class Mute:
     until: datetime
     """The first instant at which mails leave again."""
     reason: str = ""
-    """Why, for whoever reads the rule."""
+    """The reason, for readers of the rule."""
 
 
 class QuietBehaviour(StrEnum):
@@ -95,7 +95,7 @@ class QuietBehaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """When nobody is to be disturbed."""
+    """When mails are held or skipped."""
 
     periods: tuple[Period, ...]
     timezone: str = "UTC"
@@ -125,7 +125,7 @@ class NotificationRule:
     channel: Channel = Channel.EMAIL
     notify: Notify = Notify.ON_CHANGE
     recovery: bool = True
-    """Whether MATCHED after a mailed other outcome is mailed, even when `outcomes` lacks it."""
+    """Whether MATCHED after a mailed other outcome is mailed, even if it is not in `outcomes`."""
     remind_after: timedelta = timedelta()
     """With `on_change`: the same outcome is mailed again when the last mail is this old; zero:
     never."""
@@ -141,7 +141,7 @@ class NotificationRule:
 
 
 def rule_faults(rule: NotificationRule) -> tuple[Fault, ...]:
-    """Everything wrong with the rule at once."""
+    """All faults of the rule at once."""
     return (*_match_faults(rule.match), *_recipient_faults(rule.to), *_timing_faults(rule))
 
 
@@ -173,7 +173,7 @@ def _recipient_faults(recipients: tuple[Recipient, ...]) -> Iterator[Fault]:
 
 def _timing_faults(rule: NotificationRule) -> Iterator[Fault]:
     if rule.remind_after and rule.notify is Notify.EVERY_RUN:
-        message = "every run is mailed, so nothing is left to remind of; use notify: on_change"
+        message = "every run is mailed, so a reminder has no effect; use notify: on_change"
         yield _fault(SpecCode.WITHOUT_EFFECT, message, "remind_after")
     quiet = rule.quiet_hours
     for index, period in enumerate(quiet.periods if quiet else ()):

@@ -1,4 +1,4 @@
-"""What is told about those who were not mailed, so that every finalised run leaves a trace."""
+"""The report about recipients without a mail, so that every finalised run leaves a trace."""
 
 from datarecs_core.notifications.evaluation import Evaluation, Held, Intent, RunFacts
 from datarecs_core.notifications.events import NotificationEmailSkipped

@@ -1,8 +1,8 @@
 """Wall-clock times of a zone as instants: when quiet hours end, when a digest is due.
 
-Apart from the rules that use them, because daylight saving makes every second line of this a case:
-a time that a change of clocks skips is the next valid instant, and a time that occurs twice begins
-at the first occurrence and ends at the second.
+Separate from the rules that use them, because daylight saving makes every second line of this a
+case: a time that a change of clocks skips is the next valid instant, and a time that occurs twice
+begins at the first occurrence and ends at the second.
 """
 
 from collections.abc import Iterator, Sequence

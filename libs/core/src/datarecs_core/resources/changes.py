@@ -1,7 +1,7 @@
-"""What a write does to a resource: which parts differ, which number grows, which event tells it.
+"""What a write does to a resource: which parts differ, which number grows, which event is sent.
 
-Pure: the new state, its record in the change feed and its event come back as one value, or None
-when nothing differs, because a write without effect leaves no trace.
+Pure: returns the new state, its record in the change feed and its event as one value, or None when
+nothing differs, because a write without effect leaves no trace.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from datarecs_core.values import ResourceUid, TenantId
 
 
 class Op(StrEnum):
-    """What a record of the change feed says."""
+    """The kind of a record of the change feed."""
 
     CREATED = "CREATED"
     UPDATED = "UPDATED"
@@ -42,7 +42,7 @@ _EVENTS: Mapping[Op, type[ResourceEvent]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One effective write: the object as it stands (for DELETED: as it last stood)."""
+    """One effective write: the object after it (for DELETED: its last state)."""
 
     resource: Resource
     op: Op
@@ -100,10 +100,10 @@ def create(
 
 
 def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> Write | None:
-    """The stored object with what is declared now; None when it says the same.
+    """The stored object with the new declaration; None when it is equal.
 
     Generation grows when the spec differs. When the last finalizer of an object that is being
-    deleted is taken away, the object goes.
+    deleted is removed, the object is deleted.
 
     Raises:
         FinalizerAddedError: a finalizer is new although the object is being deleted.
@@ -131,9 +131,19 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
     return _write(after, Op.UPDATED, changed, now=now, before=stored)
 
 
-def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
-    """Gone at once, or marked while finalizers remain; None when it is marked already."""
-    if not stored.finalizers:
+def delete(
+    stored: Resource, *, rv: int, now: datetime, held_by: tuple[str, ...] = ()
+) -> Write | None:
+    """Deleted at once, or marked while finalizers remain; None when it is marked already.
+
+    Args:
+        stored: the current resource.
+        rv: resource version of the write.
+        now: database time.
+        held_by: finalizers that the platform adds, because something of the object is open.
+    """
+    finalizers = tuple(dict.fromkeys((*stored.finalizers, *held_by)))
+    if not finalizers:
         gone = replace(stored, rv=rv, version=stored.version + 1)
         return _write(gone, Op.DELETED, (), now=now, before=stored)
     if stored.deletion_at is not None:
@@ -142,10 +152,26 @@ def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
         stored,
         rv=rv,
         version=stored.version + 1,
+        finalizers=finalizers,
         deletion_at=now,
         generation=stored.generation + 1,
     )
     return _write(marked, Op.UPDATED, changed_parts(stored, marked), now=now, before=stored)
+
+
+def release(stored: Resource, finalizer: str, *, rv: int, now: datetime) -> Write | None:
+    """The object without this finalizer, gone where it was the last; None where it has none."""
+    if finalizer not in stored.finalizers:
+        return None
+    after = replace(
+        stored,
+        rv=rv,
+        version=stored.version + 1,
+        finalizers=tuple(one for one in stored.finalizers if one != finalizer),
+    )
+    is_last = after.deletion_at is not None and not after.finalizers
+    op = Op.DELETED if is_last else Op.UPDATED
+    return _write(after, op, ("finalizers",), now=now, before=stored)
 
 
 def observe(

@@ -1,7 +1,7 @@
-"""The declared Connection: where a system is and which secret reference opens it.
+"""The declared Connection: the address of a system and the reference to its secret.
 
-Its own concept because jobs name connections, connectors open them, and neither may hold a secret:
-`auth` maps a field to a reference, never to a value.
+A separate concept because jobs name connections, connectors open them, and neither may have a
+secret: `auth` maps a field to a reference, never to a value.
 """
 
 import re
@@ -22,17 +22,17 @@ class ConnectionType(StrEnum):
     FILES = "files"
     """A folder below the roots that the operator allows."""
     ICEBERG = "iceberg"
-    """A catalog of Iceberg tables, whose files lie below the roots that the operator allows."""
+    """A catalog of Iceberg tables, with files below the roots that the operator allows."""
 
 
 class CatalogType(StrEnum):
-    """Who knows where the current metadata of a table lies."""
+    """What stores the place of the current metadata of a table."""
 
     SQL = "sql"
     """A table `iceberg_tables` in PostgreSQL or SQLite, as JdbcCatalog and pyiceberg keep it."""
     REST = "rest"
     HADOOP = "hadoop"
-    """No catalog at all: the newest metadata file in the table's own folder."""
+    """No catalog at all: the newest metadata file in the table's folder."""
 
 
 class SslMode(StrEnum):
@@ -47,7 +47,7 @@ class SslMode(StrEnum):
 
 
 UNENCRYPTED_MODES = frozenset({SslMode.DISABLE, SslMode.ALLOW, SslMode.PREFER})
-"""Under which libpq may speak without TLS."""
+"""Values with which libpq may connect without TLS."""
 
 
 class Transport(StrEnum):
@@ -72,7 +72,7 @@ class PostgresConfig:
 
     @property
     def may_be_unencrypted(self) -> bool:
-        """Whether libpq would speak without TLS under this `sslmode`."""
+        """Whether libpq would connect without TLS under this `sslmode`."""
         return self.sslmode in UNENCRYPTED_MODES
 
 
@@ -84,7 +84,7 @@ class FilesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCatalog:
-    """Exactly one of `postgres` and `sqlite` is given."""
+    """Exactly one of `postgres` and `sqlite` is set."""
 
     type: CatalogType
     name: str
@@ -99,7 +99,7 @@ class RestCatalog:
     type: CatalogType
     uri: str
     warehouse: str | None = None
-    """What the server is asked for, where it serves several."""
+    """The warehouse, where the server has several."""
     token_uri: str | None = None
     """Where a `credential` is exchanged for a token; None: `v1/oauth/tokens` of the catalog."""
     scope: str = "catalog"
@@ -132,9 +132,9 @@ class Connection:
 
 
 def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
-    """Where the secret of an `auth` field goes; none when this configuration sends it nowhere.
+    """Where the secret of an `auth` field is sent; none when this configuration does not send it.
 
-    A credential is exchanged at one host for a token that goes to another, so it counts for both.
+    A credential is exchanged at one host for a token for another, so it counts for both.
     """
     match config, name:
         case (PostgresConfig() as server, "password") | (
@@ -192,9 +192,9 @@ def path_fault(path: str, *, absolute: bool = False) -> str | None:
 def connection_faults(
     job: ReconciliationJob, known: Mapping[str, ConnectionType]
 ) -> tuple[Fault, ...]:
-    """What is wrong between a job and the connections of its namespace, by name.
+    """The faults between a job and the connections of its namespace, by name.
 
-    Checked where connections are at hand: by the server's planning, never by `validate`.
+    Checked where connections are available: by the server's planning, never by `validate`.
     """
     return tuple(
         fault
@@ -213,7 +213,7 @@ def _connection_faults(
         yield Fault(
             code=SpecCode.UNKNOWN_CONNECTION,
             path=path,
-            message="no connection of this name is known here",
+            message="no connection has this name",
             hint=did_you_mean(name, known) or "declare it in the same file, or apply it first",
         )
     elif known[name] is not SERVES.get(source.kind):

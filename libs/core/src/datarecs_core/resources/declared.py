@@ -1,7 +1,7 @@
 """What a person declares, read and free of faults: the input of apply.
 
-Apart from the stored `Resource`, since a declaration has no uid, generation or status; it is what
-`datarecs_specs` makes and `datarecs_application.resources` takes.
+Separate from the stored `Resource`, since a declaration has no uid, generation or status; it is
+what `datarecs_specs` makes and `datarecs_application.resources` takes.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """One declaration. Two that say the same are equal, however they were written."""
+    """One declaration. Two with the same meaning are equal in any notation."""
 
     kind: Kind
     name: str

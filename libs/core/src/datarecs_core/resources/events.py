@@ -46,7 +46,7 @@ class ResourceEvent:
     timestamp: datetime | None = None
     """Commit time of the write."""
     error: str | None = None
-    """What went wrong, redacted, where the status says so."""
+    """The fault, redacted, where the status has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ class ResourceUpdated(ResourceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceStatusUpdated(ResourceEvent):
-    """Its controller observed something new."""
+    """Its controller wrote a new status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDeleted(ResourceEvent):
-    """It is gone, finalizers included."""
+    """It is deleted, finalizers included."""

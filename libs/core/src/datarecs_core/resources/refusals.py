@@ -8,7 +8,7 @@ from datarecs_core.resources.resource import Kind, Resource
 
 
 class ResourceNotFoundError(DatarecsError):
-    """No such object, as far as this tenant may know."""
+    """No such object, or the tenant has no access to it."""
 
     code = ApiCode.NOT_FOUND
 
@@ -18,7 +18,7 @@ class ResourceNotFoundError(DatarecsError):
 
 
 class BeingDeletedError(DatarecsError):
-    """The name belongs to an object whose finalizers have not ended."""
+    """The name belongs to an object with unfinished finalizers."""
 
     code = ApiCode.BEING_DELETED
 
@@ -40,7 +40,7 @@ class PreconditionFailedError(DatarecsError):
             f"{resource.kind} {resource.name} has changed; read it again and apply your change"
         )
         self.etag = resource.etag
-        """The current one, for the answer."""
+        """The current one, for the response."""
 
 
 class ConnectionInUseError(DatarecsError):
@@ -74,5 +74,5 @@ class WriteConflictError(DatarecsError):
     code = ApiCode.WRITE_CONFLICT
 
     def __init__(self, *, kind: Kind, name: str, tries: int) -> None:
-        super().__init__(f"{kind} {name} was written by others {tries} times meanwhile; repeat")
+        super().__init__(f"other requests changed {kind} {name} {tries} times meanwhile; repeat")
         self.tries = tries

@@ -12,7 +12,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 class Kind(StrEnum):
-    """The kinds that exist. A Run is shaped alike but has its own table and state machine."""
+    """The kinds. A Run has a similar form but a separate table and state machine."""
 
     CONNECTION = "Connection"
     RECONCILIATION_JOB = "ReconciliationJob"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One declared object as it stands in its row. Users own `spec`, one controller `status`."""
+    """One declared object as stored in its row. Users write `spec`, one controller `status`."""
 
     tenant_id: TenantId
     uid: ResourceUid
@@ -35,7 +35,7 @@ class Resource:
     rv: int
     """Feed number of the newest write, unique in the database; never published."""
     version: int = 1
-    """resourceVersion: counts the writes of this object, so that it tells nothing of others."""
+    """resourceVersion: counts the writes of this object, and reveals nothing about others."""
     spec: Mapping[str, object]
     """Canonical, defaults materialised; snake_case keys."""
     spec_hash: str

@@ -1,1 +1,1 @@
-"""A run: one asking of a job's question, from trigger to one authoritative end."""
+"""A run: one execution of a job, from trigger to one authoritative end."""

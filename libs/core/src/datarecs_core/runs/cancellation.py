@@ -23,10 +23,10 @@ DEFAULT_REASON = "User requested cancellation"
 
 
 def request(run: Run, fact: CancelRequested, *, now: datetime, timing: Timing) -> RunDecision:
-    """Flag the run (rows 4, 8); the first request stands (17), an end stays what it is (18).
+    """Flag the run (rows 4, 8); the first request is kept (17), an end does not change (18).
 
-    The request's id becomes the id of its event. A CANCELLED run answers as if asked for the first
-    time, any other end refuses.
+    The request's id becomes the id of its event. A CANCELLED run accepts a repeated request,
+    any other end refuses.
     """
     if run.status.is_terminal:
         if run.status is RunStatus.CANCELLED:
@@ -58,7 +58,7 @@ def request(run: Run, fact: CancelRequested, *, now: datetime, timing: Timing) -
 def confirm(run: Run, *, now: datetime) -> RunDecision:
     """The controller reaches a flagged run (row 5): before RUNNING that is the end.
 
-    A RUNNING one is asked to stop and its end decides; nothing changes here.
+    A RUNNING one gets a stop request and its end decides; nothing changes here.
     """
     if run.cancel_requested and run.status in {RunStatus.TRIGGERED, RunStatus.QUEUED}:
         return cancelled(run, Cause.by_request(run, now=now))
@@ -71,7 +71,7 @@ def force(run: Run, *, fact_id: EventId, now: datetime) -> RunDecision:
         return unchanged(run)
     error = RunError(
         code=RunErrorCode.UNKNOWN,
-        message="The execution did not stop in time after the cancel and was cut off.",
+        message="The execution did not stop in time after the cancel and was ended by force.",
         detail_code=RunDetail.CANCEL_FORCED.name,
     )
     record = Record(

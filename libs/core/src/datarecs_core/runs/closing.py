@@ -1,7 +1,7 @@
-"""How a run takes its terminal state: what every end has in common, whatever caused it.
+"""How a run gets its terminal state: the common part of every end.
 
-One place for the promise that a run ends with exactly one `run.finalised` or `run.cancelled`, that
-its timers fall silent and its lease is over. The rules that choose the end are in `completion`,
+One place for the guarantee that a run ends with exactly one `run.finalised` or `run.cancelled`,
+that its timers are removed and its lease ends. The rules that choose the end are in `completion`,
 `start` and `cancellation`.
 """
 
@@ -32,15 +32,15 @@ class Cause:
     fact_id: EventId | None
     now: datetime
     ended_at: datetime
-    """When the execution ended, as far as anybody knows."""
+    """When the execution ended, if known."""
     record: Record | None = None
     """Set where the fact never was an event."""
     execution_over: bool = False
-    """The execution reported its own end, so that nothing is left to stop."""
+    """The execution reported its end, so nothing has to be stopped."""
 
     @classmethod
     def by_request(cls, run: Run, *, now: datetime) -> Self:
-        """The cancel request itself, where no execution has a say."""
+        """The cancel request itself, where no execution exists."""
         return cls(fact_id=run.cancel_requested_id, now=now, ended_at=now)
 
 

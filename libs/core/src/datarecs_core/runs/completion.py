@@ -1,4 +1,4 @@
-"""How a run's end is chosen: by what its execution reported, or by what nobody reports any more.
+"""How a run's end is chosen: from the report of its execution, or from a missing report.
 
 Rows 7 (its second half), 9 to 15 and 19. The first end wins and terminal states absorb the rest; an
 error ends a flagged run CANCELLED and never finalised, a completion wins over the flag.
@@ -48,7 +48,7 @@ def fail(run: Run, error: RunError, cause: Cause) -> RunDecision:
 def lose(run: Run, fact: AttemptLost, *, now: datetime) -> RunDecision:
     """An attempt ended without an outcome: try again (row 12) or close the run (row 13).
 
-    Past the deadline the run is TIMED_OUT, whatever else fits (D19).
+    Past the deadline the run is always TIMED_OUT (D19).
     """
     if run.status is not RunStatus.RUNNING:
         return unchanged(run)
@@ -71,15 +71,15 @@ def lose(run: Run, fact: AttemptLost, *, now: datetime) -> RunDecision:
 
 
 def time_out(run: Run, detail: RunDetail, *, fact_id: EventId, now: datetime) -> RunDecision:
-    """A timer closes the run (row 14) because nobody else did."""
+    """A timer closes the run (row 14) because no end was reported."""
     record = Record(fact_id=fact_id, name=detail.name.lower(), data={"detail_code": detail.name})
     return _synthesised(run, detail, record=record, now=now)
 
 
 def repair(run: Run, fact: BackendEnded, *, now: datetime, timing: Timing) -> RunDecision:
-    """The execution is over and its end was never handled (row 15).
+    """The execution has ended and its end was never handled (row 15).
 
-    Too early, or before QUEUED, nothing happens: the end may still be on its way.
+    Too early, or before QUEUED, nothing happens: the end may still arrive.
     """
     if run.status not in {RunStatus.QUEUED, RunStatus.RUNNING}:
         return unchanged(run)
@@ -103,7 +103,7 @@ def repair(run: Run, fact: BackendEnded, *, now: datetime, timing: Timing) -> Ru
 _MESSAGES = {
     RunDetail.DEADLINE_EXCEEDED: "The run did not end before its deadline.",
     RunDetail.QUEUE_TIMEOUT: "No worker took the run in time.",
-    RunDetail.LEASE_EXPIRED: "The worker stopped answering and no attempt is left.",
+    RunDetail.LEASE_EXPIRED: "The worker stopped responding and no attempt is left.",
 }
 
 
@@ -114,7 +114,7 @@ def _synthesised(run: Run, detail: RunDetail, *, record: Record, now: datetime) 
 
 
 def _after_the_end(run: Run, end: RunEnd) -> Disposition:
-    """CONFLICT, which alerts, when the late end says the opposite of the one that stands."""
+    """CONFLICT, which raises an alert, when the late end contradicts the recorded one."""
     if isinstance(end, RunCompleted):
         opposite = run.status in {RunStatus.ERRORED, RunStatus.QUEUE_ERRORED} or (
             run.status is RunStatus.COMPLETED and run.result is not end.result

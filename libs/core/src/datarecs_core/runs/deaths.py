@@ -1,6 +1,6 @@
-"""Why the processes of a run are gone: one answer from exit codes, signals and kernel counters.
+"""Why the processes of a run ended: one cause from exit codes, signals and kernel counters.
 
-Supervisor, child and `datarecs compare` ask the same function, so that the same evidence gives the
+Supervisor, child and `datarecs compare` call the same function, so that the same evidence gives the
 same code. An error such as "connection refused" is a symptom: its cause is the process that ended.
 No message is read here (D19).
 """
@@ -12,7 +12,7 @@ from datarecs_core.errors.run import RunDetail
 KILL_SIGNAL = 9
 """What the kernel sends when memory runs out, and `kill -9`."""
 JAVA_OUT_OF_MEMORY = frozenset({3, 52})
-"""Exit codes of `-XX:+ExitOnOutOfMemoryError` and of Spark's own handler of that error."""
+"""Exit codes of `-XX:+ExitOnOutOfMemoryError` and of Spark's handler of that error."""
 EXIT_STOPPED = 75
 """The child's exit code after a stop on request."""
 _SHELL_SIGNAL = 128
@@ -29,7 +29,7 @@ class Exits:
     java_exit: int | None = None
     """Exit code of the Java process, negative for a signal; None while it runs or is unknown."""
     java_lost: bool = False
-    """Java does not answer any more, and its exit is unknown."""
+    """Java does not respond any more, and its exit is unknown."""
     oom_kills: bool = False
     """The kernel's count of processes killed for lack of memory rose."""
     memory_limit: bool = False
@@ -39,7 +39,7 @@ class Exits:
     unresponsive: bool = False
     """The supervisor stopped the child because it sent no ping."""
     stopped: bool = False
-    """The supervisor asked it to stop, so later signals are its own."""
+    """The supervisor requested a stop, so later signals come from it."""
     has_result: bool = False
     """The child left a result file that can be read."""
 
@@ -65,7 +65,7 @@ def cause_of_death(exits: Exits) -> RunDetail | None:
 
 
 _KILLED_BY_KERNEL = (RunDetail.KILLED, RunDetail.DRIVER_LOST, RunDetail.TERMINATED)
-"""What a kill for lack of memory looks like without the kernel's count."""
+"""Exits that mean a kill for lack of memory, without the kernel's count."""
 
 
 def _by_exits(exits: Exits) -> RunDetail | None:

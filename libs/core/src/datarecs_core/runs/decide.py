@@ -1,8 +1,8 @@
 """`decide`: the whole state machine of a run, as one pure function.
 
-Called under the lock of the run's row; ids, time and randomness come with the fact. Each arm hands
-over to the module that owns the rows of the table (spec run-lifecycle 7); this page only knows
-which fact belongs to whom, and that an attempt is checked before the state.
+Called under the lock of the run's row; ids, time and randomness come with the fact. Each arm calls
+the module with the rows of the table (spec run-lifecycle 7); this module only selects the module
+for a fact, and checks the attempt before the state.
 """
 
 from dataclasses import replace
@@ -32,11 +32,11 @@ from datarecs_core.runs.timers import DEFAULT_TIMING, PutTimer, TimerReason, Tim
 
 
 def decide(run: Run, fact: Fact, *, now: datetime, timing: Timing = DEFAULT_TIMING) -> RunDecision:
-    """What a fact makes of a run. Nothing has happened when it returns.
+    """The effect of a fact on a run. Nothing has happened when it returns.
 
     Args:
         run: the row, locked.
-        fact: what happened; the same fact again changes nothing more, wherever the run stands.
+        fact: what happened; a repeated fact changes nothing more, in any state of the run.
         now: database time of the transaction.
         timing: delays; the defaults are the published ones.
     """
@@ -122,12 +122,12 @@ def _ended(
 
 
 def _fired(run: Run, fact: TimerFired, *, now: datetime, timing: Timing) -> RunDecision:
-    """A timer that has nothing to say any more is dropped; `observe` repeats while it may."""
+    """A timer without effect is dropped; `observe` repeats while it may."""
     if run.status.is_terminal:
         return replace(unchanged(run), drop_timers=tuple(TimerReason))
     match fact.reason:
         case TimerReason.SUBMIT:
-            why = "The execution backend did not take the run in time."
+            why = "The execution backend did not accept the run in time."
             detail = RunDetail.SUBMIT_TIMEOUT
             decision = start.reject(run, detail, reason=why, fact_id=fact.fact_id, now=now)
         case TimerReason.CANCEL_FORCE:
@@ -146,7 +146,7 @@ def _fired(run: Run, fact: TimerFired, *, now: datetime, timing: Timing) -> RunD
 
 
 def _observe_again(run: Run, fact: TimerFired, *, now: datetime, timing: Timing) -> RunDecision:
-    """While a run is RUNNING its deadline is watched too, whoever started it."""
+    """While a run is RUNNING its deadline is watched too, for every kind of start."""
     again = PutTimer(reason=TimerReason.OBSERVE, due_at=now + timing.observe * fact.jitter)
     if run.status is not RunStatus.RUNNING:
         return replace(unchanged(run), put_timers=(again,))

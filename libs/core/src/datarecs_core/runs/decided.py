@@ -1,7 +1,7 @@
 """What a rule about runs returns: the run after the fact, and everything the commit must do.
 
-Timers, leases and the record of the fact are data here, so that a use case carries them out without
-a rule of its own. Apart from the rules, which all return this.
+Timers, leases and the record of the fact are data here, so that a use case executes them without
+further rules. Separate from the rules, which all return this.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseLease:
-    """Give the run back to the queue under a raised epoch, leasable from `due_at`."""
+    """Return the run to the queue with a raised epoch, leasable from `due_at`."""
 
     due_at: datetime
     consume: bool
@@ -34,7 +34,7 @@ LeaseWish = EndLease | ReleaseLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A fact that never was an event: goes into `run_event` before the decision's events."""
+    """A fact that is not an event: written to `run_event` before the decision's events."""
 
     fact_id: EventId
     name: str
@@ -46,15 +46,15 @@ class Record:
 class RunDecision(Decision[Run]):
     """Save `state`; store `record`; put and drop timers; end or release the lease; then append.
 
-    For a fact that came as an event, `disposition` belongs to that event's line in `run_event`;
-    for a `record` it is the record's own.
+    For a fact from an event, `disposition` belongs to that event's line in `run_event`;
+    for a `record` it belongs to the record.
     """
 
     disposition: Disposition = field(default=Disposition.APPLIED, kw_only=True)
     event_ids: tuple[EventId, ...] | None = field(default=None, kw_only=True)
     """Ids that the events must have, one each; None leaves them to the outbox."""
     caused_by: EventId | None = field(default=None, kw_only=True)
-    """Goes into the envelope of every event of this decision."""
+    """Part of the envelope of every event of this decision."""
     record: Record | None = field(default=None, kw_only=True)
     refusal: Refusal | None = field(default=None, kw_only=True)
     put_timers: tuple[PutTimer, ...] = field(default=(), kw_only=True)
@@ -63,7 +63,7 @@ class RunDecision(Decision[Run]):
 
 
 def unchanged(run: Run, disposition: Disposition = Disposition.HISTORY) -> RunDecision:
-    """The fact is noted and nothing follows."""
+    """The fact is recorded and has no effect."""
     return RunDecision(run, disposition=disposition)
 
 

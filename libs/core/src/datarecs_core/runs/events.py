@@ -1,8 +1,8 @@
-"""Every fact that a run tells the world, with the field names of Source 001.
+"""Every event of a run, with the field names of Source 001.
 
 An event is what happened and nothing about its transport: id, time, sequence and topic belong to
-the envelope (`datarecs_events`). Fields stand in the order of the wire. A field without default is
-required there; None is left out. Its own module because readers outside hold us to these names.
+the envelope (`datarecs_events`). Fields are in the order of the wire. A field without default is
+required there; None is left out. A separate module because external readers depend on these names.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from datarecs_core.runs.model import RunError, RunMode, RunResult, RunSummary
 from datarecs_core.values import JobId, RunId, TenantId
 
 SCHEDULED = "scheduled"
-"""Stands for a user id where a schedule triggered or cancelled."""
+"""The user id where a schedule triggered or cancelled."""
 
 ToleranceType = Annotated[str, Known(("ABSOLUTE", "PERCENTAGE", "DURATION", "EXACT"))]
 ConnectionType = Annotated[str, Known(("postgres", "parquet", "csv", "json", "iceberg"))]
@@ -51,13 +51,13 @@ class ToleranceCount:
     """How one declared tolerance of a measure fared over the matched groups."""
 
     measure_name: str
-    """The measure as the job names it; `$rows` stands for multiplicity."""
+    """The measure as the job names it; `$rows` means multiplicity."""
     tolerance_type: ToleranceType
     """The kind of tolerance."""
     tolerance_value: Decimal
     """The bound, digit for digit: seconds for DURATION, percent for PERCENTAGE, 0 for EXACT."""
     tolerance_value_exact: str | None = None
-    """The same bound as text, for readers whose numbers are floats."""
+    """The same bound as text, for readers that use floats for numbers."""
     within_tolerance_count: int
     """Matched groups inside all tolerances of the measure, combined as it declares."""
     outside_tolerance_count: int
@@ -72,12 +72,12 @@ class ToleranceCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinStats:
-    """How the sources' groups meet."""
+    """Matched and unmatched groups of the sources."""
 
     matched_groups: int
     """Groups that every source has."""
     unmatched_by_source: Counts
-    """Per source the groups it has and at least one other lacks."""
+    """Per source the groups that it has and that are missing in at least one other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class RunEvent:
     run_id: RunId
     """The run."""
     job_id: JobId
-    """The uid of the reconciliation job that was asked."""
+    """The uid of the reconciliation job."""
     tenant_id: TenantId
     """The owner, equal to the envelope's `tenantid`."""
 
@@ -102,14 +102,14 @@ class AttemptEvent(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTriggered(RunEvent):
-    """A user, a program or a schedule asked the job's question."""
+    """A user, a program or a schedule triggered a run of the job."""
 
     mode: RunMode
-    """IMMEDIATE: a user or program asked; SCHEDULED: a cron slot fired."""
+    """IMMEDIATE: by a user or program; SCHEDULED: by a cron slot."""
     triggered_by: str
     """User id, or the literal `scheduled`."""
     reason: str | None = None
-    """What the user wrote; absent when nothing."""
+    """The text of the user; absent without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,12 @@ class RunQueued(RunEvent):
     """The execution backend accepted the run."""
 
     argo_workflow_name: str
-    """The execution name, under every backend (Source 001 keeps the field's name)."""
+    """The execution name, in every backend (the field name is from Source 001)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQueueErrored(RunEvent):
-    """The execution backend did not take the run; `run.finalised` follows in the same commit."""
+    """The execution backend did not accept the run; `run.finalised` follows in the same commit."""
 
     reason: str
     """Why, for people."""
@@ -130,7 +130,7 @@ class RunQueueErrored(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinalised(AttemptEvent):
-    """The authoritative end, after the database says the same: the one notification trigger.
+    """The authoritative end, after the commit in the database: the only notification trigger.
 
     Exactly one of `result` and `error` is present. A cancelled run never has one.
     """
@@ -145,7 +145,7 @@ class RunFinalised(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCancelRequested(RunEvent):
-    """Somebody asked to cancel: audit only, no status changes by it."""
+    """A cancel was requested: for the audit only, it changes no status."""
 
     cancelled_by: str
     """User id, or the literal `scheduled`."""
@@ -170,7 +170,7 @@ class RunCompleted(AttemptEvent):
     workflow_name: str
     """The execution name."""
     result: RunResult
-    """What the comparison found; UNMATCHED is a business result, never an error."""
+    """The result of the comparison; UNMATCHED is a business result, never an error."""
     summary: RunSummary | None = None
     """The numbers of the result file, which `run.finalised` repeats."""
 
@@ -194,7 +194,7 @@ class RunRowsProcessed(AttemptEvent):
     row_count: int
     """Rows read so far."""
     mismatch_count: int
-    """Mismatches found so far; 0 until the stage's last frame."""
+    """Mismatches so far; 0 until the stage's last frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ class RunExtractionErrored(AttemptEvent):
     extraction_index: int
     """The source's position in the job."""
     error: RunError
-    """Why, as far as the source or the connector can say."""
+    """The reason, as far as the source or the connector reports it."""
     stage_name: str | None = None
     """The stage for which a scoped re-read happened."""
 
@@ -250,25 +250,25 @@ class RunComparisonCompleted(AttemptEvent):
     stage_name: str | None = None
     """The stage."""
     source_row_counts: Counts
-    """Rows of each source that the stage sees."""
+    """Rows of each source in the stage."""
     join_stats: JoinStats
-    """How the sources' groups meet."""
+    """Matched and unmatched groups of the sources."""
     tolerances: tuple[ToleranceCount, ...]
     """One entry per declared tolerance; failing ones first where the list was cut."""
     result: RunResult
     """MATCHED when no group is unmatched and every tolerance passed."""
     rows_compared: int
-    """Groups in the union of all sources (groups, whatever the name says)."""
+    """Groups in the union of all sources (groups, despite the name)."""
     rows_matched: int
     """Matched groups with every measure within tolerance."""
     rows_unmatched: int
     """The other groups of the union."""
     source_names: Names | None = None
-    """The names behind `source_<n>`."""
+    """The names of `source_<n>`."""
     missing_by_source: Counts | None = None
-    """Per source the groups it lacks."""
+    """Per source the groups that are missing in it."""
     unmatched_groups: int | None = None
-    """Groups that at least one source lacks."""
+    """Groups that are missing in at least one source."""
     in_flight_resolved: int | None = None
     """Groups that agreed when they were read again."""
     tolerances_total: int | None = None
@@ -336,4 +336,4 @@ ProgressEvent = (
     | RunStageCompleted
     | RunStageErrored
 )
-"""What a worker tells while it works; never decides an end."""
+"""Events of a worker during the work; they never decide an end."""

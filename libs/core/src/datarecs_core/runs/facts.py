@@ -1,7 +1,7 @@
 """What can happen to a run that exists: the inputs of `decide`.
 
-A fact is data that somebody brings: the launching loop, a lease, a timer, a consumer, a user. Each
-carries its id, under which it is recorded and named as a cause. Apart from `events`, because most
+A fact is data from the launching loop, a lease, a timer, a consumer or a user. Each has an
+id, under which it is recorded and named as a cause. Separate from `events`, because most
 facts never leave the platform.
 """
 
@@ -15,14 +15,14 @@ from datarecs_core.values import EventId
 
 
 class Loss(StrEnum):
-    """Why a lease came back without an end."""
+    """Why a lease was returned without an end."""
 
     EXPIRED = "EXPIRED"
-    """No renewal within ttl and grace: the worker is dead or cut off."""
+    """No renewal within ttl and grace: the worker ended or lost its connection."""
     DRAINED = "DRAINED"
     """The worker gave it back while stopping; consumes no attempt, five times at most."""
     RETRIED = "RETRIED"
-    """The supervisor gave it back because the job wants this error retried."""
+    """The supervisor returned it because the job retries this error."""
     NOT_STARTED = "NOT_STARTED"
     """The worker's child never became ready, so nothing of the run was begun."""
 
@@ -32,7 +32,7 @@ class FactOfRun:
     """Common to all facts."""
 
     fact_id: EventId
-    """UUIDv7: of the event that brought it, else new; redelivery repeats it."""
+    """UUIDv7: of its event, else new; redelivery repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,14 @@ class SubmitAccepted(FactOfRun):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitRejected(FactOfRun):
-    """The backend will never take it; what may have been created was asked to stop."""
+    """The backend will never accept it; anything it may have created got a stop request."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(FactOfRun):
-    """Somebody asked to cancel; `fact_id` becomes the id of `run.cancel_requested`."""
+    """A cancel was requested; `fact_id` becomes the id of `run.cancel_requested`."""
 
     by: str
     """User id, or the literal `scheduled`."""
@@ -75,14 +75,14 @@ class AttemptLost(FactOfRun):
     attempt: int
     loss: Loss = Loss.EXPIRED
     releases: int = 0
-    """How often the run was given back by drains before this one."""
+    """How often drains returned the run before this one."""
     jitter: float = 1.0
     """Share of the back-off to wait, in [0.5, 1.0]; the caller draws it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendEnded(FactOfRun):
-    """The execution is over and nobody handled an end: repair.
+    """The execution has ended and its end was not handled: repair.
 
     `outcome` comes from the recorded raw outcome, else the result file, else the backend's status
     (`repairing.outcome_of_repair`).
@@ -91,7 +91,7 @@ class BackendEnded(FactOfRun):
     outcome: RunEnd
     ended_at: datetime
     recorded: bool = False
-    """The outcome stands in `run_event` already, and `fact_id` is its id."""
+    """The outcome is in `run_event` already, and `fact_id` is its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

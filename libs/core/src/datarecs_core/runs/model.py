@@ -1,4 +1,4 @@
-"""The run record as the rules see it: status, cancel flag, wish, attempt, outcome.
+"""The run record for the rules: status, cancel flag, desired state, attempt, outcome.
 
 Field names are the columns of `run` (spec run-lifecycle 6), so that row, REST and rule share one
 vocabulary. Times come from the database clock.
@@ -46,7 +46,7 @@ class RunMode(StrEnum):
 
 
 class Wish(StrEnum):
-    """What the row says should be true of the execution; the launching loop makes it true."""
+    """The desired state of the execution; the launching loop brings it about."""
 
     RUN = "RUN"
     STOP = "STOP"
@@ -97,7 +97,7 @@ class MeasureGap:
     gap: str | None = None
     """Total of the source minus total of the reference; absent where a total is unknown, for what
     does not add up (averages, extremes, prices, rates), and for a measure of several currencies or
-    units, whose amounts stand in an entry of each."""
+    units, which has one entry for each."""
     missing_in_source: str | None = None
     """Amount of the reference in groups that are missing in the source."""
     missing_in_reference: str | None = None
@@ -105,7 +105,7 @@ class MeasureGap:
     changed: str | None = None
     """Source minus reference over the groups that both have."""
     outside_tolerance_count: int | None = None
-    """Groups in every source whose values are outside the measure's tolerance; absent in an entry
+    """Groups in every source with values outside the measure's tolerance; absent in an entry
     of one unit."""
 
 
@@ -132,7 +132,7 @@ class LikelyCause:
     source: str
     """The source that is compared with the reference."""
     pattern: str
-    """A word such as SIGN_FLIP; new ones may come."""
+    """A word such as SIGN_FLIP; new ones may be added."""
     explained: int
     """Differences that follow it."""
     of: int
@@ -160,7 +160,7 @@ class RunSummary:
     open_breaks: int | None = None
     """Differences that are not settled: open, assigned or explained."""
     waived_breaks: int | None = None
-    """Differences that somebody waived."""
+    """Waived differences."""
     acceptance: str | None = None
     """ACCEPTED or REJECTED, absent without declared limits; never changes the result."""
     report_path: str | None = None
@@ -174,7 +174,7 @@ class RunSummary:
     missing: tuple[MissingGroups, ...] | None = None
     """Per stage and source the groups that are missing there, at most 20."""
     likely_cause: LikelyCause | None = None
-    """What most differences have in common, where they have something in common."""
+    """The common pattern of most differences, where there is one."""
     report_url: str | None = None
     """The report as an absolute URL, which needs an API key; absent without a base URL."""
 
@@ -197,12 +197,14 @@ class Run:
     triggered_by: str
     trigger_reason: str | None = None
     """What the request of the trigger gave."""
+    retry_of: RunId | None = None
+    """The ended run whose question is asked again."""
     idempotency_key: str | None = None
     status: RunStatus = RunStatus.TRIGGERED
     result: RunResult | None = None
     error: RunError | None = None
     raw_error: RunError | None = None
-    """What the execution reported, kept also when the run ends CANCELLED."""
+    """The report of the execution, stored also when the run ends CANCELLED."""
     terminal_fact_id: EventId | None = None
     row_version: int = 1
     """Raised by every save; the ETag of REST."""
@@ -221,7 +223,7 @@ class Run:
     submit_intent_at: datetime | None = None
     submit_attempts: int = 0
     next_reconcile_at: datetime | None = None
-    """When the launching loop looks again; None when nothing is to be done."""
+    """When the launching loop checks again; None when nothing is to be done."""
     stop_sent_at: datetime | None = None
     attempt: int = 0
     """Attempts started so far; the first lease makes it 1."""
@@ -245,5 +247,5 @@ class Run:
 
     @property
     def cancelling(self) -> bool:
-        """A cancel was asked for and the end has not decided yet."""
+        """A cancel was requested and the end has not decided yet."""
         return self.cancel_requested and not self.status.is_terminal

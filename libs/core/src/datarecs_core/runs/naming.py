@@ -1,7 +1,7 @@
-"""The name of a run's execution, the same in every backend and for ever.
+"""The name of a run's execution, the same in every backend and fixed.
 
 Two hyphenated UUIDs would make 79 characters and Argo refuses names over 63, so both ids are
-written in Crockford's base 32. Its own module because submission, stop, observation and orphan
+written in Crockford's base 32. A separate module because submission, stop, observation and orphan
 sweep rely on computing the same name.
 """
 

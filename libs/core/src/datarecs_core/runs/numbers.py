@@ -1,7 +1,8 @@
-"""Whether the counts of a comparison or stage agree with each other; a verdict rests on them.
+"""Whether the counts of a comparison or stage agree with each other; a verdict depends on them.
 
-The rules are promised to readers of the events, so a payload that breaks one is never written: the
-run ends UNKNOWN / INCONSISTENT_COUNTS instead. Apart from the engines, whose work this judges.
+The rules are guaranteed to readers of the events, so a payload that breaks one is never written:
+the run ends UNKNOWN / INCONSISTENT_COUNTS instead. Separate from the engines, whose counts it
+checks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ class InconsistentCountsError(DatarecsError):
 
 
 def check_numbers(event: RunComparisonCompleted | RunStageCompleted) -> None:
-    """Nothing, when every rule holds.
+    """Return if every rule holds.
 
     Raises:
         InconsistentCountsError: names the broken rules.
@@ -53,7 +54,7 @@ def _of_union(event: RunComparisonCompleted) -> Iterator[str]:
     if union != event.rows_matched + event.rows_unmatched:
         yield "rows_compared is not rows_matched + rows_unmatched"
     if not max(counts, default=0) <= unmatched <= sum(counts):
-        yield "rows_compared - matched_groups does not lie between unmatched_by_source and its sum"
+        yield "rows_compared - matched_groups is not between unmatched_by_source and its sum"
     if len(counts) == 2 and unmatched != sum(counts):  # noqa: PLR2004 - the case of two sources
         yield "with two sources, unmatched_by_source does not add up to the unmatched groups"
     if event.unmatched_groups not in {None, unmatched}:
@@ -72,7 +73,7 @@ def _of_sources(event: RunComparisonCompleted) -> Iterator[str]:
         if held > max(rows[source], int(event.rows_compared == 1)):
             yield f"{source} has more groups than rows"
         if missing is not None and held + missing.get(source, 0) != event.rows_compared:
-            yield f"groups that {source} has and lacks do not make up rows_compared"
+            yield f"groups present and missing in {source} do not add up to rows_compared"
 
 
 def _of_tolerances(items: Sequence[ToleranceCount], matched: int | None) -> Iterator[str]:
@@ -82,17 +83,17 @@ def _of_tolerances(items: Sequence[ToleranceCount], matched: int | None) -> Iter
         if total != matched:
             yield f"within and outside of {item.measure_name} are not the matched groups"
         if item.passed is not (item.outside_tolerance_count == 0):
-            yield f"passed of {item.measure_name} does not say whether a group is outside"
+            yield f"passed of {item.measure_name} contradicts the count of groups outside"
 
 
 def _of_rows_matched(event: RunComparisonCompleted) -> Iterator[str]:
     outside = {item.measure_name: item.outside_tolerance_count for item in event.tolerances}
     matched = event.join_stats.matched_groups
     if event.rows_matched > matched - max(outside.values(), default=0):
-        yield "rows_matched counts groups that a measure puts outside"
+        yield "rows_matched counts groups with a measure outside its tolerance"
     cut = event.tolerances_truncated is True
     if not cut and event.rows_matched < matched - sum(outside.values()):
-        yield "rows_matched leaves out groups that no measure puts outside"
+        yield "rows_matched leaves out groups with every measure within its tolerance"
 
 
 def _of_result(event: RunComparisonCompleted) -> Iterator[str]:

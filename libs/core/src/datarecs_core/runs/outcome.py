@@ -1,8 +1,8 @@
-"""What the supervisor knows of an attempt that is over, to run.completed or run.errored.
+"""From the evidence of the supervisor about an ended attempt to run.completed or run.errored.
 
 A valid COMPLETED file decides alone while the deadline has not fired; otherwise every piece of
 evidence names one suspect and D19's precedence chooses (spec run-lifecycle 10). Argo's evidence has
-a module of its own, `workflow_end`.
+a separate module, `workflow_end`.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Evidence:
     signal: int | None = None
     """The signal that ended it."""
     stopped: bool = False
-    """The supervisor asked it to stop, whatever for; its signals are then ours."""
+    """The supervisor requested a stop, for any reason; later signals come from the platform."""
     deadline_fired: bool = False
     """The supervisor stopped it because the run's deadline had passed."""
     out_of_memory: bool = False
@@ -43,7 +43,7 @@ class Evidence:
     jvm_exit: int | None = None
     """Exit code of the Java process from the child's last frame, negative for a signal."""
     gateway_lost: bool = False
-    """The child reported that Java does not answer, or it never became ready."""
+    """The child reported that Java does not respond, or it never became ready."""
     start_error: str | None = None
     """Why the child never became ready; nothing of the run was begun then."""
     unresponsive: bool = False
@@ -53,7 +53,7 @@ class Evidence:
 def classify(run: Run, evidence: Evidence) -> RunEnd:
     """The raw outcome of the run's current attempt.
 
-    UNMATCHED is a result like MATCHED; nothing here is decided by text.
+    UNMATCHED is a result like MATCHED; no text decides here.
     """
     file = evidence.file
     if isinstance(file, ResultFile) and file.result is not None and not evidence.deadline_fired:
@@ -106,7 +106,7 @@ def _exits(evidence: Evidence, file: ResultFile | None) -> Exits:
 
 
 def _words(cause: RunDetail, exits: Exits, evidence: Evidence) -> str:
-    """The message of a cause, with what is known of the process that ended."""
+    """The message of a cause, with the known facts about the process that ended."""
     match cause:
         case RunDetail.DRIVER_LOST if evidence.start_error is not None:
             return f"The run's process did not start: {evidence.start_error}"
@@ -140,12 +140,12 @@ _LAST = 99
 _MESSAGES = {
     RunDetail.DEADLINE_EXCEEDED: "The run did not end before its deadline and was stopped.",
     RunDetail.OUT_OF_MEMORY: "The run needed more memory than its limit.",
-    RunDetail.UNRESPONSIVE: "The run's process gave no sign of life for 120 s and was stopped.",
+    RunDetail.UNRESPONSIVE: "The run's process showed no activity for 120 s and was stopped.",
     RunDetail.TERMINATED: "The run's process ended by itself and left no result.",
     RunDetail.STOPPED: "The execution was stopped on request.",
     RunDetail.RESULT_MISSING: "The execution ended without a result file.",
-    RunDetail.RESULT_INVALID: "The execution left a result file that cannot be trusted.",
-    RunDetail.COMPARISON_FAILED: "The comparison failed without saying why.",
+    RunDetail.RESULT_INVALID: "The execution left a result file that is not valid.",
+    RunDetail.COMPARISON_FAILED: "The comparison failed without a message.",
 }
 
 
@@ -160,5 +160,5 @@ def _suspect(detail: RunDetail, rank: int, message: str | None = None) -> Suspec
 
 
 def _order(rank: int) -> int:
-    """Seen evidence stands before what nodes report (0), except the last resort."""
+    """Direct evidence precedes reports of nodes (0), except the fallback."""
     return rank if rank == _LAST else rank - _LAST

@@ -1,6 +1,6 @@
 """Which of several causes becomes the run's one code: TIMED_OUT > CRASHED > QUERY_FAILED > UNKNOWN.
 
-D19, over all that failed, independent of its order. Its own module because supervisor and exit
+D19, over all that failed, independent of its order. A separate module because supervisor and exit
 handler gather different evidence and must agree on the winner.
 """
 
@@ -47,9 +47,9 @@ def convict(suspects: Iterable[Suspect]) -> RunError:
 
 
 def reported(node: ReportedNode) -> Suspect:
-    """What a failed step says about itself; text patterns are never applied to its message (D19).
+    """The report of a failed step; text patterns are never applied to its message (D19).
 
-    A step's own limits are no deadline of the run, so it cannot be TIMED_OUT by saying so.
+    Limits of a step are not the deadline of the run, so a step cannot report TIMED_OUT.
     """
     code = _reported_code(node)
     fallback = {

@@ -1,4 +1,4 @@
-"""How a run comes to be RUNNING, and what later signs of life mean.
+"""How a run becomes RUNNING, and the meaning of later progress.
 
 Rows 6, 7 (its first half), 12's next attempt and 21. The lease is the usual start; under Argo it is
 the first progress, which may overtake the submit reply.
@@ -19,9 +19,9 @@ _WAITING = (*NOT_STARTED, TimerReason.QUEUE_WAIT, TimerReason.QUEUE_TTL)
 
 
 def lease(run: Run, fact: AttemptStarted, *, now: datetime, timing: Timing) -> RunDecision:
-    """A worker took the run (row 6), or its next attempt after a lost one (row 12).
+    """A worker leased the run (row 6), or its next attempt after a lost one (row 12).
 
-    The same number again is the same attempt, given back by a drain. A flagged run never starts.
+    The same number again is the same attempt, returned by a drain. A flagged run never starts.
     """
     if run.status.is_terminal:
         return _stopped(run, now=now)
@@ -38,7 +38,7 @@ def lease(run: Run, fact: AttemptStarted, *, now: datetime, timing: Timing) -> R
 
 
 def sign_of_life(run: Run, fact: ProgressSeen, *, now: datetime, timing: Timing) -> RunDecision:
-    """A progress event: the first one starts a run that nobody flagged, all others are history."""
+    """A progress event: the first one starts a run without cancel flag, all others are history."""
     if run.status.is_terminal:
         return unchanged(run, Disposition.LATE)
     seen = replace(run, last_progress_at=now)
@@ -57,7 +57,7 @@ def sign_of_life(run: Run, fact: ProgressSeen, *, now: datetime, timing: Timing)
 
 
 def queued_first(run: Run, *, now: datetime) -> tuple[Run, tuple[RunEvent, ...]]:
-    """Row 7: the submit reply was overtaken, so QUEUED and its event come now."""
+    """Row 7: the submit reply was overtaken, so QUEUED and its event are added now."""
     if run.status is not RunStatus.TRIGGERED:
         return run, ()
     queued, event = queue(run, now=now)
@@ -65,7 +65,7 @@ def queued_first(run: Run, *, now: datetime) -> tuple[Run, tuple[RunEvent, ...]]
 
 
 def running_timers(run: Run, *, now: datetime, timing: Timing) -> tuple[PutTimer, ...]:
-    """What watches a running run; putting them again moves nothing that matters."""
+    """The timers of a running run; setting them again has no effect."""
     deadline = run.deadline_at or now + timedelta(seconds=run.deadline_seconds)
     return (
         PutTimer(reason=TimerReason.DEADLINE, due_at=deadline + timing.deadline_grace),
@@ -79,7 +79,7 @@ def accepted_late(run: Run, *, now: datetime) -> RunDecision:
 
 
 def _running(run: Run, *, now: datetime, timing: Timing) -> RunDecision:
-    """No wire event says RUNNING: Source 001 has none."""
+    """No wire event reports RUNNING: Source 001 has none."""
     running = replace(
         run,
         status=RunStatus.RUNNING,

@@ -1,7 +1,7 @@
-"""What to believe about an execution that is over while nobody handled its end (row 15).
+"""The outcome of an ended execution without a handled end (row 15).
 
-The recorded raw outcome, else the result file, else what the backend says. Apart from `completion`,
-which judges the outcome that this finds.
+The recorded raw outcome, else the result file, else the status of the backend. Separate from
+`completion`, which judges the outcome found here.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ _ERRORED = ".run.errored"
 
 
 def recorded_end(run: Run, *, wire_type: str, data: Mapping[str, object]) -> RunEnd | None:
-    """The raw outcome that stands in a line of `run_event`; None for a line of another type.
+    """The raw outcome in a line of `run_event`; None for a line of another type.
 
-    Only the platform writes these lines, through the codec, so their fields are sound.
+    Only the platform writes these lines, through the codec, so their fields are valid.
     """
     if wire_type.endswith(_COMPLETED):
         summary = data.get("summary")
@@ -49,13 +49,13 @@ def recorded_end(run: Run, *, wire_type: str, data: Mapping[str, object]) -> Run
 def outcome_of_repair(
     run: Run, *, recorded: RunEnd | None, file: ResultFile | NoResult, status: str | None
 ) -> RunEnd:
-    """The end of an execution that is over.
+    """The end of an execution that has ended.
 
     Args:
         run: the row.
         recorded: what `recorded_end` found in the run's history.
-        file: the result file, as far as it can be reached.
-        status: how the backend says the execution ended; None when it does not know it any more.
+        file: the result file, if it can be reached.
+        status: the end according to the backend; None when the backend no longer has the execution.
     """
     if recorded is not None:
         return recorded

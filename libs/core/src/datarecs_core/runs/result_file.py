@@ -1,7 +1,8 @@
-"""The result file of an attempt, the child's last act: what a valid one says, and what is none.
+"""The result file of an attempt, the last file of the child: its content and its validity.
 
-`comparator-result.json` decides an end, so it is believed only when every field fits and it belongs
-to this run, attempt and lease. Apart from the classification, because both backends read it.
+`comparator-result.json` decides an end, so it is accepted only when every field is valid and it
+belongs to this run, attempt and lease. Separate from the classification, because both backends
+read it.
 """
 
 import json
@@ -32,7 +33,7 @@ SCHEMA = 1
 W = TypeVar("W", bound=StrEnum)
 
 MAX_ENTRIES = 20
-"""Of each list of a summary: the event stays below 64 KiB whatever the names are."""
+"""Of each list of a summary: the event stays below 64 KiB for any names."""
 MAX_NAME = 256
 _AMOUNTS = frozenset({"gap", "missing_in_source", "missing_in_reference", "changed"})
 _AMOUNT = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
@@ -66,21 +67,21 @@ class ResultFile:
     summary: RunSummary | None
     pins: Mapping[str, object] | None
     jvm_exit: int | None
-    """Exit code of the Java machine, which only the child can see."""
+    """Exit code of the Java machine, which only the child knows."""
 
     @property
     def spares_the_child(self) -> bool:
-        """Whether the child can serve the next run: it found an answer, or a source at fault.
+        """Whether the child can serve the next run: it has a result, or a source failed.
 
-        A source that cannot be read says nothing against the session, and a new one would cost
-        the next run its start.
+        A source that cannot be read does not affect the session, and a new session would delay
+        the next run.
         """
         return all(node.code == RunErrorCode.QUERY_FAILED for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class NoResult:
-    """There is no file to believe: RESULT_MISSING or RESULT_INVALID, and why."""
+    """There is no valid file: RESULT_MISSING or RESULT_INVALID, and why."""
 
     detail: RunDetail
     why: str
@@ -111,7 +112,7 @@ def read_result(data: bytes | None, *, of: Attempt) -> ResultFile | NoResult:
 
 
 class _InvalidError(Exception):
-    """Says which rule the file breaks."""
+    """Names the rule that the file breaks."""
 
 
 def _read(data: bytes, of: Attempt) -> ResultFile:
@@ -140,7 +141,7 @@ def _parsed(data: bytes) -> Mapping[str, object]:
     try:
         document = _object(json.loads(data, parse_float=Decimal))
     except (ValueError, ArithmeticError, RecursionError) as cause:
-        raise _InvalidError("it is no JSON") from cause
+        raise _InvalidError("it is not JSON") from cause
     if document.get("schema") != SCHEMA:
         raise _InvalidError(f"its schema is not {SCHEMA}")
     if not storable(document):
@@ -184,7 +185,7 @@ def _summary(document: Mapping[str, object]) -> RunSummary:
     try:
         return RunSummary(**values)  # type: ignore[arg-type]  # each value was read by its field's kind
     except TypeError as cause:
-        raise _InvalidError("its summary lacks a number") from cause
+        raise _InvalidError("a number is missing in its summary") from cause
 
 
 def _entries(value: object) -> list[object]:

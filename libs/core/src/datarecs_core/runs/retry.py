@@ -1,7 +1,7 @@
 """When a lost attempt is tried again, and how long submission and retries wait.
 
-Randomness is an argument. Apart from the state machine because the numbers are published settings
-and the same arithmetic serves both backends.
+Randomness is an argument. Separate from the state machine because the numbers are published
+settings and the same arithmetic serves both backends.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from datarecs_core.runs.model import Run
 
 MAX_RELEASES = 5
-"""How often a drain may give a run back without using up an attempt."""
+"""How often a drain may return a run without using up an attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ ATTEMPTS = BackOff(first=timedelta(seconds=10), cap=timedelta(seconds=120))
 """Between attempts; jitter in [0.5, 1.0]."""
 
 SUBMISSIONS = BackOff(first=timedelta(seconds=1), cap=timedelta(seconds=60))
-"""Between submissions to a backend that did not answer; full jitter, [0.0, 1.0]."""
+"""Between submissions to a backend that did not respond; full jitter, [0.0, 1.0]."""
 
 
 def may_try_again(run: Run, *, now: datetime, free: bool = False) -> bool:
-    """Whether a lost attempt is followed by another: one is left, nobody cancels, time remains.
+    """Whether a lost attempt is repeated: one is left, no cancel is requested, time remains.
 
-    `free` says that the lost one uses none up.
+    With `free` the lost one uses none up.
     """
     left = free or run.attempt < run.max_attempts
     return left and not run.cancel_requested and not overdue(run, now=now)

@@ -1,6 +1,6 @@
 """How a run begins: triggered, submitted, queued, or not taken by the backend.
 
-Rows 1 to 3 of the state machine. Apart from the rest because core-api and the scheduler run the
+Rows 1 to 3 of the state machine. Separate from the rest because core-api and the scheduler run the
 first row and the launching loop the others.
 """
 
@@ -26,7 +26,7 @@ NOT_STARTED = (TimerReason.SUBMIT, TimerReason.LATE_START)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerRun:
-    """The wish of a principal or a schedule that a job's question be asked now."""
+    """The request of a principal or a schedule for a run of a job."""
 
     tenant_id: TenantId
     run_id: RunId
@@ -35,11 +35,13 @@ class TriggerRun:
     job_generation: int
     spec_hash: str
     spec: Mapping[str, object]
-    """The job as it stands now; frozen into the run."""
+    """The current job; stored with the run."""
     triggered_by: str
     """User id, or the literal `scheduled`."""
     reason: str | None = None
     """Why, for people."""
+    retry_of: RunId | None = None
+    """The ended run whose question is asked again."""
     mode: RunMode = RunMode.IMMEDIATE
     parameters: Mapping[str, object] = field(default_factory=dict)
     idempotency_key: str | None = None
@@ -54,7 +56,7 @@ class TriggerRun:
 
 
 def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMING) -> RunDecision:
-    """A new run (row 1). Whether the same trigger was asked before is decided by its key."""
+    """A new run (row 1). The key decides whether the same trigger was requested before."""
     run = Run(
         tenant_id=command.tenant_id,
         run_id=command.run_id,
@@ -67,6 +69,7 @@ def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMI
         mode=command.mode,
         triggered_by=command.triggered_by,
         trigger_reason=None if command.reason is None else storable_text(command.reason),
+        retry_of=command.retry_of,
         idempotency_key=command.idempotency_key,
         backend=command.backend,
         execution_name=execution_name(command.job_id, command.run_id),
@@ -111,13 +114,13 @@ def intend(run: Run, *, now: datetime) -> Run:
 
 
 def defer(run: Run, *, now: datetime, jitter: float) -> Run:
-    """The backend did not answer: look again later, until the submit timer fires."""
+    """The backend did not respond: check again later, until the submit timer fires."""
     wait = SUBMISSIONS.wait(run.submit_attempts, jitter=jitter)
     return replace(run, next_reconcile_at=now + wait)
 
 
 def accept(run: Run, *, now: datetime, timing: Timing) -> RunDecision:
-    """The backend has the execution (row 2); on a run that is past that point it says nothing."""
+    """The backend has the execution (row 2); no effect on a run that is past that point."""
     if run.status is not RunStatus.TRIGGERED:
         return unchanged(run)
     if run.cancel_requested:
@@ -129,7 +132,7 @@ def accept(run: Run, *, now: datetime, timing: Timing) -> RunDecision:
 
 
 def queue(run: Run, *, now: datetime) -> tuple[Run, RunQueued]:
-    """The run QUEUED, and the event that says so."""
+    """The run QUEUED, with its event."""
     queued = replace(run, status=RunStatus.QUEUED, queued_at=now, next_reconcile_at=None)
     return queued, RunQueued(
         run_id=run.run_id,

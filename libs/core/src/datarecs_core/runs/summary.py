@@ -29,7 +29,7 @@ def summary_of(
 ) -> RunSummary:
     """Row numbers are those of the executed stage that compared the most groups.
 
-    Adding the stages up would count one key once per stage; the widest one says how much of the
+    Adding the stages up would count one key once per stage; the widest one shows how much of the
     data agrees. Ties go to the later stage.
     """
     executed = [(stage.plan, stage.results) for stage in outcome.stages if stage.results]
@@ -61,7 +61,7 @@ def summary_of(
 
 
 def _gaps(plan: StagePlan, results: StageResults) -> Iterator[MeasureGap]:
-    """Every measure and source whose total is off, or with a group outside tolerance."""
+    """Every measure and source with a different total, or with a group outside tolerance."""
     plans = {measure.name: measure for measure in plan.measures}
     is_by_unit = any(map(is_unit, map(_names, plan.dimensions)))
     for measure in results.measures:
@@ -144,7 +144,7 @@ def likely_cause(hints: Mapping[str, JsonValue]) -> LikelyCause | None:
     """The pattern with the most differences; of equal ones the first.
 
     Args:
-        hints: by stage, as they stand in a run.json.
+        hints: by stage, as in a run.json.
     """
     causes = [
         LikelyCause(

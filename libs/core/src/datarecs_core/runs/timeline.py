@@ -1,7 +1,7 @@
-"""When a run waited, tried, read and compared, told from its history alone.
+"""When a run waited, tried, read and compared, from its history alone.
 
-A pure function of `run_event`: it invents nothing. What the history does not say stays open, and
-numbers that are missing from it are named. Apart from `decide`, because nothing is decided here.
+A pure function of `run_event`. Times that are not in the history stay open, and numbers that are
+missing in it are listed. Separate from `decide`, because nothing is decided here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Something that had a beginning."""
+    """A part of the run with a start."""
 
     kind: LaneKind
     name: str
@@ -62,9 +62,9 @@ class Timeline:
     gaps: tuple[int, ...]
     """Sequence numbers that are missing before the last one."""
     late: tuple[int, ...]
-    """Of facts that came after the end or from an attempt that was over; they made no lane."""
+    """Of facts after the end or from an ended attempt; they have no lane."""
     synthesised: tuple[int, ...]
-    """Of facts that nobody reported and the platform concluded."""
+    """Of facts that were not reported but concluded by the platform."""
 
 
 _LATE = {Disposition.LATE, Disposition.CONFLICT, Disposition.STALE_ATTEMPT}
@@ -138,7 +138,7 @@ class _Lanes:
             self._end(LaneKind(kind), name, moment, _ENDS[what])
 
     def _tried(self, moment: Moment) -> None:
-        """The first word of an attempt ends the waiting."""
+        """The first event of an attempt ends the waiting."""
         said = moment.data.get("attempt")
         attempt = said if isinstance(said, int) else self.attempt or 1
         if attempt != self.attempt:

@@ -1,7 +1,7 @@
 """Which timers a run has and when they fire; a timer only ever produces a fact.
 
-Times are compared with the database clock. Apart from the rules that start and stop timers, so that
-an operator finds every delay of a run's life in one place.
+Times are compared with the database clock. Separate from the rules that start and stop timers, so
+that an operator finds every delay of a run's life in one place.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Timing:
     late_start: timedelta = timedelta(seconds=15)
     """After this a run that is still TRIGGERED is counted as late; nothing else happens."""
     queue_wait: timedelta = timedelta(seconds=600)
-    """After this a QUEUED run is looked at: asked for under Argo, reported in the queue."""
+    """After this a QUEUED run is checked: observed in Argo, reported in the queue."""
     queue_ttl_queue: timedelta = timedelta(seconds=86_400)
     """How long a run may wait in the queue for a worker."""
     queue_ttl_argo: timedelta = timedelta(seconds=3_600)
@@ -48,11 +48,11 @@ class Timing:
     deadline_grace: timedelta = timedelta(seconds=60)
     """The supervisor acts at the deadline; the platform this much later, if it did not."""
     observe: timedelta = timedelta(seconds=60)
-    """How often the backend is asked about a running execution, ± 10 %."""
+    """How often a running execution is observed in the backend, ± 10 %."""
     end_unhandled: timedelta = timedelta(seconds=120)
     """How long an end may be on its way before repair closes the run itself."""
     cancel_force: timedelta = timedelta(seconds=300)
-    """After a cancel request: the execution is cut off, whatever it does."""
+    """After a cancel request: the execution is ended by force."""
 
     def queue_ttl(self, backend: Backend) -> timedelta:
         return self.queue_ttl_queue if backend is Backend.QUEUE else self.queue_ttl_argo

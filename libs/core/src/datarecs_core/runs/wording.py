@@ -1,7 +1,7 @@
-"""Free text as events and rows may hold it: bounded, and storable in every place it goes to.
+"""Free text for events and rows: bounded, and valid in every store.
 
-Apart from the rules that write messages because one NUL in a driver's error text would otherwise
-make the end of a run unwritable for ever.
+Separate from the rules that write messages because one NUL in a driver's error text would otherwise
+prevent the end of a run from being stored.
 """
 
 MAX_TEXT = 2_000

@@ -1,8 +1,8 @@
-"""How an Argo workflow ended, to run.completed or run.errored: the exit handler's whole knowledge.
+"""From the end of an Argo workflow to run.completed or run.errored, for the exit handler.
 
-Every failed node yields one code and D19's precedence chooses, in whatever order Argo lists them.
-Text patterns are applied to Argo's own messages alone; what a step reports in the result file
-carries its own code. Apart from `outcome`, whose evidence comes from a process and not from texts.
+Every failed node has one code and D19's precedence chooses, in any order of the nodes. Text
+patterns are applied only to messages of Argo; a report of a step in the result file has its code
+already. Separate from `outcome`, where the evidence comes from a process and not from texts.
 """
 
 import re
@@ -46,7 +46,7 @@ def end_of_workflow(
     """The raw outcome of a workflow.
 
     Args:
-        run: whose workflow it is.
+        run: of the workflow.
         status: `{{workflow.status}}`; anything but `Succeeded` is a failure.
         failures: `read_failures` of `{{workflow.failures}}`.
         file: `read_result` of the uploaded result file.
@@ -74,7 +74,7 @@ def end_of_workflow(
 def suspect_of(node: FailedNode) -> Suspect:
     """The one code of a failed node.
 
-    A node that was stopped says so itself, whatever it is called and wherever it stood.
+    A stopped node reports this itself, independent of its name and place.
     """
     detail = next((why for pattern, why in _PATTERNS if pattern.search(node.message)), None)
     code = RunErrorCode.UNKNOWN if detail is None else detail.run_code

@@ -1,8 +1,8 @@
 """Argo's `{{workflow.failures}}` as the exit handler receives it, to the nodes that failed.
 
-The text is a JSON list that has passed through Go's `strconv.Quote` once or twice, or nothing of
-the sort. Whatever cannot be read is no node, because the end must be told in any case. Apart from
-the classification, which sees nodes only.
+The text is a JSON list that has passed through Go's `strconv.Quote` once or twice, or
+another text. Unreadable text gives no node, because the end must be reported in any case. Separate
+from the classification, which uses only nodes.
 """
 
 import json
@@ -32,7 +32,7 @@ class FailedNode:
 def read_failures(text: str) -> tuple[FailedNode, ...]:
     """The nodes of the template variable, in its order, which is random.
 
-    `null`, an empty text, an unresolved variable and garbage give none.
+    `null`, an empty text, an unresolved variable and invalid text give none.
     """
     content: object = text
     for _ in range(_UNWRAPPINGS):
@@ -45,7 +45,7 @@ def read_failures(text: str) -> tuple[FailedNode, ...]:
 
 
 def _unwrapped(text: str) -> object:
-    """One layer less: the JSON value, or what Go would have read, or nothing."""
+    """One layer less: the JSON value, or the text that Go would read, or None."""
     for candidate in (text, go_unquoted(text)):
         try:
             return json.loads(candidate, strict=False)
@@ -55,9 +55,9 @@ def _unwrapped(text: str) -> object:
 
 
 def go_unquoted(text: str) -> str:
-    r"""The text behind a Go string literal, with or without its quotes.
+    r"""The text of a Go string literal, with or without its quotes.
 
-    Go escapes bytes as `\x7f` and code points as `\U0001f600`, which JSON does not know.
+    Go escapes bytes as `\x7f` and code points as `\U0001f600`, which JSON does not have.
     """
     inner = text.strip()
     if len(inner) > 1 and inner[0] == inner[-1] == '"':

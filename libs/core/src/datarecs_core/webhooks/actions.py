@@ -1,7 +1,7 @@
-"""What a user asks of an endpoint's deliveries: test, resend, recover, replay, and its limits.
+"""Actions of a user on an endpoint's deliveries: test, resend, recover, replay, and their limits.
 
 An action is a row that the REST API writes and the webhook-service expands into deliveries, a chunk
-at a time; where it stands is part of the row, so a lost process delays and loses nothing.
+at a time; its progress is part of the row, so a lost process loses nothing.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class ActionState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Events that came in within [since, until)."""
+    """Events received within [since, until)."""
 
     since: datetime
     until: datetime
@@ -87,7 +87,7 @@ class WebhookAction:
     deliveries: tuple[UUID, ...] = ()
     """Of a resend: which ones."""
     example: str | None = None
-    """Of a test: the type whose example is sent."""
+    """Of a test: the event type of the example that is sent."""
     position: Position | None = None
     """How far the window was read."""
     expected: int
@@ -153,7 +153,7 @@ def is_in_window(
 
 
 def event_facts(message: Message, *, job: JobFacts | None = None) -> EventFacts:
-    """What matching reads of a stored event; its data is not needed."""
+    """The parts of a stored event for matching, without its data."""
     attributes = message.attributes
     event_type = attributes["type"]
     about = None

@@ -1,4 +1,4 @@
-"""How long a delivery waits before its next attempt: schedule, jitter, the receiver's own wish."""
+"""How long a delivery waits before its next attempt: schedule, jitter, Retry-After."""
 
 from collections.abc import Sequence
 from datetime import timedelta

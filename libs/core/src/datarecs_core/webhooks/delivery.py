@@ -1,7 +1,7 @@
-"""What becomes of a delivery: leased, succeeded, tried again at a time, or set aside for good.
+"""The states of a delivery: leased, succeeded, tried again at a time, or dead-lettered.
 
 One event for one endpoint, from PENDING to a terminal state. Every change of its row is decided
-here, from facts and database time; the endpoint's own health stands in `health`.
+here, from facts and database time; the health of the endpoint is in `health`.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, re
 LEASE_TTL = timedelta(seconds=60)
 """Longer than any attempt (30 s), so a lease is never renewed."""
 WARN_AFTER = 4
-"""Failed attempts after which `webhook.delivery.failed` is told, once."""
+"""Failed attempts after which `webhook.delivery.failed` is sent, once."""
 FREE_LOSSES = 3
 """Lost workers that cost no delay of the schedule; later ones count as failures."""
 SECRET_PAUSE = timedelta(seconds=60)
@@ -50,7 +50,7 @@ class Origin(StrEnum):
 
     @property
     def priority(self) -> int:
-        """Within one endpoint: tests first, then live events, then what is sent again."""
+        """Within one endpoint: tests first, then live events, then resent events."""
         return {Origin.TEST: 0, Origin.EVENT: 1}.get(self, 2)
 
 
@@ -71,7 +71,7 @@ class DeliveryReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A row of `webhook_delivery` as the rules see it."""
+    """A row of `webhook_delivery` for the rules."""
 
     tenant_id: TenantId
     received_on: date
@@ -93,7 +93,7 @@ class Delivery:
     schedule_index: int = 0
     """Delays of the schedule used up."""
     losses: int = 0
-    """Attempts whose worker was lost."""
+    """Attempts with a lost worker."""
     failing_since: datetime | None = None
     """First failure that used up a delay of the schedule."""
     due_at: datetime
@@ -101,7 +101,7 @@ class Delivery:
     created_at: datetime
     origin: Origin = Origin.EVENT
     priority: int = Origin.EVENT.priority
-    """Of the origin, as a column of its own for the order of sending."""
+    """Of the origin, as a separate column for the order of sending."""
     action_id: UUID = NO_ACTION
     """The user's action that made it."""
     event_on: date | None = None
@@ -135,7 +135,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseExpired:
-    """Nobody reported an end in time."""
+    """No end was reported in time."""
 
     u: float
 
@@ -207,7 +207,7 @@ def _ended(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> D
 
 
 def _failed(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> Decision[Delivery]:
-    """The next delay of the schedule, or the receiver's own wish where that is longer."""
+    """The next delay of the schedule, or the receiver's Retry-After where that is longer."""
     delay = next_delay(retry.delays, delivery.schedule_index, u=fact.u)
     if delay is None:
         return _dead(delivery, DeliveryReason.EXHAUSTED, fact.end)
@@ -223,7 +223,7 @@ def _failed(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> 
 
 
 def _lost(delivery: Delivery, u: float, *, retry: Retry, now: datetime) -> Decision[Delivery]:
-    """Tried again at once: the request may never have left, and the receiver knows the id."""
+    """Tried again at once: the request may not have been sent, and receivers recognise the id."""
     end = AttemptEnd(outcome=Outcome.WORKER_LOST)
     lost = replace(delivery, last_outcome=end.outcome, last_status=None, losses=delivery.losses + 1)
     if lost.losses <= FREE_LOSSES:

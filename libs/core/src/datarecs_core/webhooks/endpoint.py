@@ -1,6 +1,6 @@
 """The declared WebhookEndpoint and what makes one well formed.
 
-A receiver's URL with filter, secrets, limits and retry schedule. Kept apart from the rules that use
+A receiver's URL with filter, secrets, limits and retry schedule. Separate from the rules that use
 it, so that YAML, REST and the stored row decode into one shape.
 """
 
@@ -13,6 +13,7 @@ from enum import StrEnum
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.faults import Fault, Step
 from datarecs_core.errors.spec import SpecCode
+from datarecs_core.notifications.address import address_fault, recipient_key
 from datarecs_core.runs.model import RunResult
 from datarecs_core.webhooks.dialects import MAX_DEPTH, MAX_NODES, Expression
 from datarecs_core.webhooks.globs import glob_fault
@@ -22,6 +23,9 @@ MAX_HEADERS = 20
 MAX_SECRET_REFS = 4
 MAX_DELAYS = 20
 MAX_JOBS = 200
+MAX_ALERT_EMAILS = 10
+DRAIN = "datarecs.io/webhook-drain"
+"""Finalizer of a deleted endpoint, until its open deliveries have ended."""
 
 DEFAULT_DELAYS = (
     timedelta(seconds=5),
@@ -47,7 +51,7 @@ class Format(StrEnum):
 
 class SigningMode(StrEnum):
     MANAGED = "managed"
-    """The platform generates the secret and keeps it sealed."""
+    """The platform generates the secret and stores it sealed."""
     REFERENCE = "reference"
 
 
@@ -68,7 +72,7 @@ class Ordering(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
-    """A value that is looked up at the moment of use: `env:NAME` or `file:/path`."""
+    """A value that is looked up at use: `env:NAME` or `file:/path`."""
 
     secret_ref: str
 
@@ -104,7 +108,7 @@ class Filter:
     """Over attributes; all must hold."""
     data: DataFilter | None = None
     operational: bool = False
-    """Whether events about deliveries and tests of other endpoints come too."""
+    """Whether events about deliveries and tests of other endpoints are sent too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,8 @@ class Limits:
     """1 to 6,000 attempts."""
     max_concurrent: int = 4
     """1 to 32 open requests, over all replicas."""
+    max_pending: int = 100_000
+    """1,000 to 1,000,000 waiting deliveries; then events get none until fewer than 80 % wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +174,9 @@ class WebhookEndpoint:
     limits: Limits = field(default_factory=Limits)
     auto_disable: AutoDisable = field(default_factory=AutoDisable)
     """When an endpoint that fails without end is switched off."""
+    alert_emails: tuple[str, ...] = ()
+    """Up to 10 addresses that are mailed when it is disabled, fails for a day, works again or
+    overflows; nobody where there is none."""
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
@@ -194,7 +203,7 @@ _RESERVED_PREFIXES = ("content-", "proxy-", "webhook-", "datarecs-", "ce-")
 
 
 def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
-    """Everything wrong with the spec at once; the URL's own rules stand in `egress`."""
+    """All faults of the spec at once; the rules of URLs are in `egress`."""
     return (
         *_address_faults(spec),
         *_filter_faults(spec.filter),
@@ -203,6 +212,7 @@ def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
         *_limit_faults(spec),
         *_order_faults(spec),
         *_retry_faults(spec.retry),
+        *_alert_faults(spec.alert_emails),
     )
 
 
@@ -281,6 +291,7 @@ def _limit_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
     for name, value, least, most in (
         ("rate_per_minute", limits.rate_per_minute, 1, 6_000),
         ("max_concurrent", limits.max_concurrent, 1, 32),
+        ("max_pending", limits.max_pending, 1_000, 1_000_000),
     ):
         if not least <= value <= most:
             yield _fault(SpecCode.NOT_IN_ENUM, f"{least} to {most}", "limits", name)
@@ -307,3 +318,18 @@ def _retry_faults(retry: Retry) -> Iterator[Fault]:
         yield _fault(SpecCode.BAD_DURATION, "together at most P7D", "retry", "delays")
     if not timedelta(minutes=1) <= retry.max_age <= timedelta(days=7):
         yield _fault(SpecCode.BAD_DURATION, "PT1M to P7D", "retry", "max_age")
+
+
+def _alert_faults(addresses: tuple[str, ...]) -> Iterator[Fault]:
+    if len(addresses) > MAX_ALERT_EMAILS:
+        message = f"{len(addresses)} addresses; at most {MAX_ALERT_EMAILS}"
+        yield _fault(SpecCode.BAD_LENGTH, message, "alert_emails")
+    seen: set[str] = set()
+    for index, address in enumerate(addresses):
+        if problem := address_fault(address):
+            yield _fault(SpecCode.BAD_ADDRESS, problem, "alert_emails", index)
+        elif recipient_key(address) in seen:
+            message = "this address is named twice"
+            yield _fault(SpecCode.DUPLICATE_NAME, message, "alert_emails", index)
+        else:
+            seen.add(recipient_key(address))

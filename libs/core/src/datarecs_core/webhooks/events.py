@@ -1,4 +1,4 @@
-"""What happened to deliveries and endpoints, and what a user asked the webhook-service to do.
+"""Events of deliveries and endpoints, and requests of users to the webhook-service.
 
 All are operational: none is ever delivered to the endpoint it is about, and none holds the URL's
 query, a header or a body.
@@ -47,7 +47,7 @@ class WebhookDeliveryFailed(DeliveryEvent):
     outcome: str | None = None
     """How the last attempt ended."""
     status_code: int | None = None
-    """The receiver's HTTP status, where one came."""
+    """The receiver's HTTP status, if received."""
     error: str | None = None
     """Class of the failure, without address or body."""
     next_attempt_at: datetime | None = None
@@ -56,18 +56,18 @@ class WebhookDeliveryFailed(DeliveryEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDeliveryDeadLettered(DeliveryEvent):
-    """Final: no attempt will follow by itself."""
+    """Final: no automatic attempt follows."""
 
     run_id: RunId | None = None
     """The run the delivered event is about."""
     outcome: str | None = None
     """How the last attempt ended."""
     status_code: int | None = None
-    """The receiver's HTTP status, where one came."""
+    """The receiver's HTTP status, if received."""
     error: str | None = None
     """Class of the failure, without address or body."""
     reason: str | None = None
-    """Why the delivery was given up."""
+    """The reason why the delivery was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class ActionRequested(EndpointEvent):
     """What every request of a user to the webhook-service carries."""
 
     requested_by: str
-    """Who asked."""
+    """Who requested it."""
     action_id: UUID | None = None
     """The action's row."""
 
@@ -143,16 +143,16 @@ class WebhookEndpointTestRequested(ActionRequested):
     """Make one attempt with a test event."""
 
     example: str | None = None
-    """The type whose catalogue example is sent; else `webhook.test`."""
+    """The event type of the catalogue example that is sent; else `webhook.test`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookTest(EndpointEvent):
-    """The test event itself: goes out over HTTP, never onto a topic."""
+    """The test event itself: sent over HTTP, never to a topic."""
 
     message: str
     """A text with characters outside ASCII, so that encodings show."""
     probe: Decimal
     """A number with a trailing zero, so that re-serialisation shows."""
     requested_by: str
-    """Who asked."""
+    """Who requested it."""

@@ -1,16 +1,16 @@
-"""Globs over event types: what one may look like and what it matches.
+"""Globs over event types: their form and what they match.
 
-A language of its own: `*` is one dot segment, `**` one or more, nothing else is special.
+The language: `*` is one dot segment, `**` one or more, nothing else is special.
 """
 
 import re
 from collections.abc import Sequence
 
 _FAMILY = ["io", "datarecs"]
-"""The first two segments of every type of ours, which a glob may leave out."""
+"""The first two segments of every event type, which a glob may omit."""
 FAMILY_PREFIX = ".".join((*_FAMILY, ""))
 GLOB = re.compile(r"(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*")
-"""What one may look like, as schemas publish it."""
+"""The form of a glob, as schemas publish it."""
 
 
 def glob_fault(glob: str) -> str | None:
@@ -32,9 +32,9 @@ def short_type(text: str) -> str:
 
 
 def _matches(pattern: Sequence[str], segments: Sequence[str]) -> bool:
-    """Linear in pattern times segments: `reached[j]` says that the pattern so far ate j segments.
+    """Linear in pattern times segments; `reached[j]`: the pattern so far matches j segments.
 
-    No backtracking, so fifty hostile globs cost no more than fifty friendly ones.
+    No backtracking, so fifty malicious globs cost no more than fifty usual ones.
     """
     reached = [True, *([False] * len(segments))]
     for part in pattern:

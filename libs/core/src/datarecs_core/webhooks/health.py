@@ -1,4 +1,4 @@
-"""What an endpoint's own record says: rest, disabling, rate, and when it is looked at next.
+"""The record of an endpoint: pauses, disabling, rate, and the time of the next check.
 
 Beside `delivery` because several deliveries of one endpoint share it, under one row lock.
 """
@@ -17,7 +17,7 @@ from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, re
 UNPROVEN_RATE = 30
 """Attempts per minute until the first success: a mistyped URL never receives a flood."""
 HELD_FOR = timedelta(seconds=30)
-"""How often an endpoint that may not be sent to is looked at again."""
+"""How often an endpoint without permission to send is checked again."""
 
 
 OPENS_AFTER = 10
@@ -29,6 +29,8 @@ FIRST_REST = timedelta(seconds=30)
 LONGEST_REST = timedelta(minutes=15)
 DISABLES_AFTER_FAILURES = 10
 """Failures that an episode needs besides its length."""
+WARNS_AFTER = timedelta(hours=24)
+"""How long an endpoint fails before people are warned."""
 
 
 class DisabledBy(StrEnum):
@@ -36,9 +38,9 @@ class DisabledBy(StrEnum):
     AUTO = "auto"
     """It failed for as long as its spec allows."""
     GONE = "gone"
-    """It answered 410."""
+    """It returned 410."""
     RECEIVER = "receiver"
-    """It asked for it in `webhook-delivery: disable`."""
+    """It requested this with `webhook-delivery: disable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,11 @@ class EndpointState:
     tenant_id: TenantId
     endpoint_uid: ResourceUid
     next_claim_at: datetime | None = None
-    """When the sending loop looks; None while nothing waits."""
+    """When the sending loop checks it; None while nothing waits."""
     rate_paid_until: datetime | None = None
     """The theoretical arrival time of the rate limit (GCRA)."""
     paused_until: datetime | None = None
-    """The receiver asked for a rest."""
+    """The receiver requested a pause."""
     failing_since: datetime | None = None
     consecutive_failures: int = 0
     last_success_at: datetime | None = None
@@ -68,12 +70,24 @@ class EndpointState:
     circuit_openings: int = 0
     """How often in a row the circuit opened; 0 while it is closed."""
     circuit_open_until: datetime | None = None
-    """Nothing is sent before; then one attempt decides."""
+    """Nothing is sent before this; then one attempt decides."""
     window_started_at: datetime | None = None
     window_attempts: int = 0
     window_failures: int = 0
     handshake: Handshake | None = None
     """The newest request for consent, of endpoints that need one."""
+    warned_at: datetime | None = None
+    """When people were warned of this episode of failures."""
+    pending: int = 0
+    """Deliveries that have not ended."""
+    overflow_since: datetime | None = None
+    """First event that got no delivery because too many waited."""
+    overflow_until: datetime | None = None
+    """When events got deliveries again; None while they do not."""
+
+    @property
+    def is_overflowing(self) -> bool:
+        return self.overflow_since is not None and self.overflow_until is None
 
     def accepts(self, generation: int) -> bool:
         """Whether deliveries are made and sent for this generation of the spec."""
@@ -82,7 +96,7 @@ class EndpointState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """What the decision needs of the resource behind the state."""
+    """The parts of the resource for the decision."""
 
     generation: int
     shown_url: str
@@ -97,6 +111,7 @@ def cleared(state: EndpointState) -> EndpointState:
         state,
         paused_until=None,
         failing_since=None,
+        warned_at=None,
         consecutive_failures=0,
         disabled=None,
         circuit_openings=0,
@@ -142,12 +157,21 @@ def decide_endpoint(
 
 def _counted(state: EndpointState, outcome: Outcome, now: datetime) -> EndpointState:
     if outcome is Outcome.OK:
-        return replace(state, failing_since=None, consecutive_failures=0, last_success_at=now)
+        return replace(
+            state,
+            failing_since=None,
+            warned_at=None,
+            consecutive_failures=0,
+            last_success_at=now,
+        )
     if not outcome.counts_as_failure:
         return state
+    since = state.failing_since or now
+    is_long = now - since >= WARNS_AFTER
     return replace(
         state,
-        failing_since=state.failing_since or now,
+        failing_since=since,
+        warned_at=state.warned_at or (now if is_long else None),
         consecutive_failures=state.consecutive_failures + 1,
     )
 
@@ -155,7 +179,7 @@ def _counted(state: EndpointState, outcome: Outcome, now: datetime) -> EndpointS
 def _circuit(state: EndpointState, outcome: Outcome, *, now: datetime, u: float) -> EndpointState:
     """Opened by failures in a row or by a bad share of a window, closed by one success.
 
-    Ends that come in while it is open were started before and decide nothing.
+    Attempts that end while it is open were started before and decide nothing.
     """
     if outcome is Outcome.OK and state.circuit_openings:
         return replace(
@@ -212,7 +236,7 @@ def _disabled_by(end: AttemptEnd) -> DisabledBy | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What of an endpoint's deliveries decides when to look at it again."""
+    """The facts of an endpoint's deliveries that decide the time of the next check."""
 
     first_due: datetime | None
     """Of the pending ones."""
@@ -220,9 +244,9 @@ class Waiting:
     """Of the leased ones."""
     leased: int
     first_expiry: datetime | None
-    """Of the pending ones: found in time even while nothing may be sent."""
+    """Of the pending ones: handled in time even while nothing may be sent."""
     first_test: datetime | None = None
-    """Of the pending tests, which are sent whatever the state of the endpoint."""
+    """Of the pending tests, which are sent in every state of the endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +266,7 @@ class Allowance:
 
 
 def rate_in_force(state: EndpointState, rate_per_minute: int) -> int:
-    """The endpoint's own rate once it has answered 2xx; before, at most 30 a minute."""
+    """The endpoint's rate once it has returned 2xx; before, at most 30 a minute."""
     return rate_per_minute if state.last_success_at else min(UNPROVEN_RATE, rate_per_minute)
 
 
@@ -271,7 +295,7 @@ def next_claim_time(
         state: after everything else has been decided.
         waiting: its deliveries after this transaction.
         allowed: None while nothing may be sent (disabled); then expiries and leases count, and a
-            held endpoint is looked at every 30 s for a change of mind.
+            disabled endpoint is checked every 30 s.
         now: database time.
     """
     moments = [waiting.first_lease_end, waiting.first_expiry, waiting.first_test]

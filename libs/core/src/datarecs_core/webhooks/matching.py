@@ -1,7 +1,7 @@
-"""Which events go to an endpoint: its filter, its birth, and the exclusions that prevent loops.
+"""Which events are sent to an endpoint: filter, creation time, and exclusions that prevent loops.
 
-R1: events about deliveries and tests need `operational: true`. R2: an event about an endpoint never
-goes to that endpoint. R3 (a delivery that carries such an event tells no further ones) stands in
+R1: events about deliveries and tests need `operational: true`. R2: an event about an endpoint is
+never sent to that endpoint. R3 (a delivery of such an event creates no further ones) is in
 `delivery`. R2 and R3 together exclude loops of any length.
 """
 
@@ -63,7 +63,7 @@ def match_endpoint(endpoint: EndpointFacts, event: EventFacts) -> bool:
     """Whether the event becomes a delivery to the endpoint; judged once, at fan-out.
 
     Events from before the endpoint was created do not count, so the set depends neither on the
-    consumer's lag nor on a consumer group made anew.
+    consumer's lag nor on a new consumer group.
     """
     if not endpoint.spec.enabled or event.time < endpoint.created_at:
         return False

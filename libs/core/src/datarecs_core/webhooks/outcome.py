@@ -1,6 +1,6 @@
-"""How an attempt ended, as data, and what a receiver may ask for in its answer.
+"""How an attempt ended, as data, and what a receiver may request in its response.
 
-The sender reports what it saw; what follows for delivery and endpoint is decided in `delivery` and
+The sender reports facts; the effects on delivery and endpoint are decided in `delivery` and
 `health`, from these values and database time alone.
 """
 
@@ -13,7 +13,7 @@ MAX_RETRY_AFTER = timedelta(days=1)
 
 
 class Outcome(StrEnum):
-    """The closed list; names are metric labels and stand in the attempt log."""
+    """The closed list; names are metric labels and are in the attempt log."""
 
     OK = "OK"
     HTTP_3XX = "HTTP_3XX"
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
     @property
     def counts_as_failure(self) -> bool:
-        """Whether it speaks against the receiver's health."""
+        """Whether it counts against the receiver's health."""
         return self not in _NOT_THE_RECEIVER
 
 
@@ -46,7 +46,7 @@ _NOT_THE_RECEIVER = frozenset(
 
 
 class ReceiverWish(StrEnum):
-    """What the receiver asks for in its `webhook-delivery` header."""
+    """The request of the receiver in its `webhook-delivery` header."""
 
     ABORT_MESSAGE = "abort-message"
     DISABLE = "disable"
@@ -54,19 +54,19 @@ class ReceiverWish(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """What is known of an ended attempt."""
+    """The facts of an ended attempt."""
 
     outcome: Outcome
     status: int | None = None
     retry_after: str | None = None
-    """The header as it came."""
+    """The header as received."""
     wish: ReceiverWish | None = None
     error: str = ""
     """For people, sanitised: no address, no secret, no body."""
 
 
 def outcome_of_status(status: int) -> Outcome:
-    """The outcome that an HTTP status line fixes; what follows in the body changes nothing."""
+    """The outcome that an HTTP status line fixes; the body does not change it."""
     if status in {410, 429}:
         return Outcome(f"HTTP_{status}")
     return _BY_FAMILY.get(status // 100, Outcome.PROTOCOL_ERROR)
@@ -81,13 +81,13 @@ _BY_FAMILY = {
 
 
 def wish_of(header: str | None) -> ReceiverWish | None:
-    """The receiver's wish, or None for an absent or unknown value."""
+    """The receiver's request, or None for an absent or unknown value."""
     wished = (header or "").strip()
     return ReceiverWish(wished) if wished in set(ReceiverWish) else None
 
 
 UNSAID_PAUSE = timedelta(seconds=60)
-"""Of an endpoint that answers 429 without a usable Retry-After."""
+"""Of an endpoint that returns 429 without a usable Retry-After."""
 
 _SERVICE_UNAVAILABLE = 503
 _DIGITS = re.compile(r"[0-9]{1,20}")
@@ -95,9 +95,9 @@ _IMF_FIXDATE = "%a, %d %b %Y %H:%M:%S GMT"
 
 
 def retry_after(value: str | None, *, now: datetime) -> timedelta | None:
-    """How long the receiver asks to wait, at most a day; None for anything not well formed.
+    """The requested wait, at most a day; None for anything not well formed.
 
-    Whole seconds or an IMF-fixdate that lies ahead; negative, fractional, scientific and past
+    Whole seconds or an IMF-fixdate in the future; negative, fractional, scientific and past
     values are ignored.
     """
     text = (value or "").strip()
@@ -112,13 +112,13 @@ def retry_after(value: str | None, *, now: datetime) -> timedelta | None:
 
 
 def requested_wait(end: AttemptEnd, *, now: datetime) -> timedelta | None:
-    """What a 429 or 503 asks for in a well-formed Retry-After; nobody else's counts."""
+    """The wait of a 429 or 503 with a well-formed Retry-After; of no other status."""
     if end.outcome is Outcome.HTTP_429 or end.status == _SERVICE_UNAVAILABLE:
         return retry_after(end.retry_after, now=now)
     return None
 
 
 def requested_pause(end: AttemptEnd, *, now: datetime) -> timedelta | None:
-    """How long the whole endpoint rests after this answer; a 429 always asks for a rest."""
+    """How long the whole endpoint pauses after this response; a 429 always means a pause."""
     wait = requested_wait(end, now=now)
     return UNSAID_PAUSE if wait is None and end.outcome is Outcome.HTTP_429 else wait

@@ -1,7 +1,7 @@
 """How an event becomes a request body: three formats, data byte for byte.
 
-Apart from signing and sending, because the same body serves every endpoint and every attempt, while
-a signature belongs to one.
+Separate from signing and sending, because the same body serves every endpoint and every attempt,
+while a signature belongs to one.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datarecs_core.webhooks.endpoint import Format
 
 MAX_DATA_BYTES = 64 * 1024
-"""By the event contract; a larger record goes to the dead letters."""
+"""From the event contract; a larger record becomes a dead letter."""
 
 _ORDER = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
 _STRUCTURED_TYPE = "application/cloudevents+json; charset=utf-8"
@@ -40,9 +40,9 @@ class Payload:
 
 
 def payload(message: Message, form: Format) -> Payload:
-    """The request body of an event in a format: a function of the stored event alone.
+    """The request body of an event in a format: a function only of the stored event.
 
-    So every attempt sends the same bytes, whatever settings have changed in between. An event
+    So every attempt sends the same bytes, even if settings have changed in between. An event
     without data is sent structured, because a webhook body may not be empty.
     """
     attributes = message.attributes
@@ -83,7 +83,7 @@ def _structured(attributes: Mapping[str, str], data: bytes) -> bytes:
 
 
 def _spliced(head: str, data: bytes) -> bytes:
-    """The JSON object `head` with one more member `data`, whose bytes stay as they are."""
+    """The JSON object `head` with one more member `data`, with unchanged bytes."""
     if not data:
         return head.encode()
     return head[:-1].encode() + b',"data":' + data + b"}"

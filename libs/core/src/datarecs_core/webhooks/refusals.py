@@ -8,7 +8,7 @@ from datarecs_core.webhooks.actions import MAX_WINDOW, Window
 
 
 class ActionOpenError(DatarecsError):
-    """A recover or replay came while another one of the endpoint was open."""
+    """A recover or replay was requested while another one of the endpoint was open."""
 
     code = ApiCode.ACTION_OPEN
 

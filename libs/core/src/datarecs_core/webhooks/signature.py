@@ -1,7 +1,7 @@
-"""Standard Webhooks 1.0, scheme v1: how a secret looks and what a signature is.
+"""Standard Webhooks 1.0, scheme v1: the form of a secret and of a signature.
 
-A few lines of our own (the public library misreads times outside UTC and takes weak keys), checked
-against that library in the tests.
+Implemented here (the public library misreads times outside UTC and accepts weak keys), and compared
+with that library in the tests.
 """
 
 import base64
@@ -44,7 +44,7 @@ def secret_fault(secret: str) -> str | None:
 
 
 def secret_key(secret: str) -> bytes:
-    """The key behind a `whsec_…` text.
+    """The key of a `whsec_…` text.
 
     Raises:
         ValueError: another prefix, no strict base64, or not 24 to 64 bytes.
@@ -61,7 +61,7 @@ def secret_key(secret: str) -> bytes:
 
 
 def is_signable_id(event_id: str) -> bool:
-    """Whether an event id may stand in signed text: a dot would make the text ambiguous."""
+    """Whether an event id is allowed in signed text: a dot would make the text ambiguous."""
     return _EVENT_ID.fullmatch(event_id) is not None
 
 
@@ -81,7 +81,7 @@ def sign(keys: Sequence[bytes], *, event_id: str, timestamp: int, body: bytes) -
 
 
 def secret_context(tenant: TenantId, endpoint: ResourceUid, key_id: str) -> Mapping[str, str]:
-    """What a sealed signing secret is bound to, so that a moved ciphertext does not open."""
+    """The context of a sealed signing secret, so that a moved ciphertext cannot be decrypted."""
     return {
         "tenant": str(tenant),
         "resource_uid": str(endpoint),

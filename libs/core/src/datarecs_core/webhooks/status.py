@@ -1,7 +1,7 @@
-"""What an endpoint's resource shows: health, consent, and why it was disabled.
+"""The status of an endpoint's resource: health, consent, overflow, and why it was disabled.
 
-Shown at transitions alone (failing, well again, disabled, consented), never per attempt, so that
-status events stay few.
+Written at transitions only (failing, healthy again, disabled, consented), never per attempt, which
+keeps status events few.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,13 @@ _WHY_DISABLED = {
     DisabledBy.USER: "A person disabled it. Enable it with `datarecs webhook enable`.",
     DisabledBy.AUTO: "It failed for too long. Enable it with `datarecs webhook enable`.",
     DisabledBy.GONE: "The receiver answered 410. Enable it with `datarecs webhook enable`.",
-    DisabledBy.RECEIVER: "The receiver asked for it. Enable it with `datarecs webhook enable`.",
+    DisabledBy.RECEIVER: "The receiver requested it. Enable it with `datarecs webhook enable`.",
 }
+
+_WHY_OVERFLOWING = (
+    "Too many deliveries wait, so new events get none. When it is over, send them with "
+    "`datarecs webhook recover --since`."
+)
 
 
 def is_failing(state: EndpointState) -> bool:
@@ -37,7 +42,7 @@ class Validated:
 
 
 def validated(handshake: Handshake | None, *, now: datetime) -> Validated:
-    """How far the consent is; the receiver is about to be asked where there is no handshake."""
+    """The state of the consent; pending without a handshake, because its request comes next."""
     if handshake is None:
         return Validated(consent=Consent.PENDING)
     consent = handshake.consent(now)
@@ -47,24 +52,33 @@ def validated(handshake: Handshake | None, *, now: datetime) -> Validated:
             return Validated(consent=consent)
         case Consent.PENDING:
             until = instant_text(handshake.ends_at)
-            return Validated(consent=consent, message=f"{answer}; consent is awaited until {until}")
+            message = f"{answer}; waiting for consent until {until}"
+            return Validated(consent=consent, message=message)
         case Consent.REFUSED:
             return Validated(
                 consent=consent,
-                message=f"{answer}; no consent came. Ask again with `datarecs webhook enable`.",
+                message=f"{answer}; no consent. Request it again with `datarecs webhook enable`.",
             )
     assert_never(consent)
 
 
 def is_stale(
-    before: Mapping[str, object], state: EndpointState, generation: int, shown: Validated | None
+    state: EndpointState,
+    generation: int,
+    stored: Mapping[str, object],
+    consent: Validated | None = None,
 ) -> bool:
-    """Whether a stored status does not yet say that it is off, or how far its consent is."""
-    says_disabled = "disabled" in before
-    says = _earlier("Validated", before)
-    wanted = (None, None) if shown is None else (shown.consent.value, shown.message)
-    return says_disabled == state.accepts(generation) or (
-        (says.get("reason"), says.get("message")) != wanted
+    """Whether a change that no attempt made is not shown yet.
+
+    These are: disabled, enabled, an overflow, the consent.
+    """
+    condition = _earlier("Validated", stored)
+    current = (None, None) if consent is None else (consent.consent.value, consent.message)
+    is_disabled = not state.accepts(generation)
+    return (
+        ("disabled" in stored) != is_disabled
+        or stored.get("last_overflow") != _last_overflow(state)
+        or (condition.get("reason"), condition.get("message")) != current
     )
 
 
@@ -74,42 +88,59 @@ def endpoint_status(
     *,
     before: Mapping[str, object],
     now: datetime,
-    shown: Validated | None = None,
+    consent: Validated | None = None,
 ) -> Mapping[str, object]:
     """The status to store; equal to `before` when nothing that is shown has changed.
 
     Args:
         state: the endpoint's row.
         generation: of its resource.
-        before: the stored status; times of conditions that stand are kept from it.
+        before: the stored status; times of unchanged conditions are taken from it.
         now: database time.
-        shown: how far the consent is, where the endpoint needs one.
+        consent: state of the consent, if the endpoint needs one.
     """
     disabled = None if state.accepts(generation) else state.disabled
     failing = is_failing(state)
     healthy = ("False", "Failing") if failing else ("True", "Delivering")
-    why = _WHY_DISABLED[disabled.by] if disabled else ""
+    ready, why_not = _ready(state, disabled, consent)
     conditions = [
         _condition("Healthy", healthy, "", before=before, now=now),
-        _condition("Ready", _ready(disabled, shown), why, before=before, now=now),
+        _condition("Ready", ready, why_not, before=before, now=now),
     ]
-    if shown is not None:
-        stands = (str(shown.consent is Consent.GRANTED), shown.consent.value)
-        conditions.append(_condition("Validated", stands, shown.message, before=before, now=now))
+    if consent is not None:
+        is_granted = consent.consent is Consent.GRANTED
+        stands = (str(is_granted), consent.consent.value)
+        conditions.append(_condition("Validated", stands, consent.message, before=before, now=now))
     status: dict[str, object] = {"conditions": conditions}
     if disabled is not None:
         status["disabled"] = {"by": disabled.by.value, "at": instant_text(disabled.at)}
     if failing and state.failing_since is not None:
         status["failing_since"] = instant_text(state.failing_since)
+    if gap := _last_overflow(state):
+        status["last_overflow"] = gap
     return status
 
 
-def _ready(disabled: Disabled | None, shown: Validated | None) -> tuple[str, str]:
+def _last_overflow(state: EndpointState) -> Mapping[str, object] | None:
+    """Which events got no delivery; `until` is there once it is over."""
+    since, until = state.overflow_since, state.overflow_until
+    if since is None:
+        return None
+    gap = {"since": instant_text(since)}
+    return gap if until is None else gap | {"until": instant_text(until)}
+
+
+def _ready(
+    state: EndpointState, disabled: Disabled | None, consent: Validated | None
+) -> tuple[tuple[str, str], str]:
+    """Status and reason of the condition Ready, and what to do."""
     if disabled is not None:
-        return "False", f"Disabled{disabled.by.capitalize()}"
-    if shown is not None and shown.consent is not Consent.GRANTED:
-        return "False", "NotValidated"
-    return "True", "Enabled"
+        return ("False", f"Disabled{disabled.by.capitalize()}"), _WHY_DISABLED[disabled.by]
+    if consent is not None and consent.consent is not Consent.GRANTED:
+        return ("False", "NotValidated"), ""
+    if state.is_overflowing:
+        return ("False", "Overflow"), _WHY_OVERFLOWING
+    return ("True", "Enabled"), ""
 
 
 def _condition(

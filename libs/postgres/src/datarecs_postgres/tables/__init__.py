@@ -1,6 +1,6 @@
-"""Table definitions, one file per concept; imported by this library alone.
+"""Table definitions, one file per concept; imported only by this library.
 
-Importing the package fills METADATA, so that whoever looks at the whole schema sees all of it.
+Importing the package fills METADATA with the whole schema.
 """
 
 from datarecs_postgres.tables import access, delivery, mails, platform, resources, runs, webhooks

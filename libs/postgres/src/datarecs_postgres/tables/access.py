@@ -1,4 +1,4 @@
-"""Tenants, keys, remembered answers and the audit chain (spec security 3, 4, 14)."""
+"""Tenants, keys, stored answers and the audit chain (spec security 3, 4, 14)."""
 
 from sqlalchemy import (
     ForeignKeyConstraint,
@@ -27,24 +27,24 @@ TENANT = Table(
     METADATA,
     tenant_column(),
     column("name", TEXT, "unique over the deployment"),
-    column("running_limit", COUNT, "runs that may hold a lease at once", default="10"),
+    column("running_limit", COUNT, "maximum number of concurrently leased runs", default="10"),
     column("created_at", INSTANT, "made", default="now()"),
     PrimaryKeyConstraint("tenant_id"),
     UniqueConstraint("name"),
-    info={"doc": "Owners of everything else."},
+    info={"doc": "Tenants, the owners of all other rows."},
 )
 
 API_KEY = Table(
     "api_key",
     METADATA,
     tenant_column(),
-    column("key_id", TEXT, "the 12 characters after `drk_`, unique by themselves too"),
+    column("key_id", TEXT, "the 12 characters after `drk_`, unique over all tenants"),
     column("name", TEXT, "for people"),
-    column("subject", TEXT, "owner: the person or program that answers for the key"),
+    column("subject", TEXT, "owner: the person or program responsible for the key"),
     column("secret_sha256", LargeBinary(), "hash of the 32 random bytes' text"),
     column("permissions", ARRAY(TEXT), "scopes"),
     column("created_at", INSTANT, "made"),
-    column("expires_at", INSTANT, "no longer accepted from here on"),
+    column("expires_at", INSTANT, "not accepted from this time on"),
     column("revoked_at", INSTANT, "taken back", null=True),
     column("parent_key_id", TEXT, "the key it was made with", null=True),
     PrimaryKeyConstraint("tenant_id", "key_id"),
@@ -57,7 +57,7 @@ API_KEY = Table(
         "parent_key_id",
         postgresql_where=text("parent_key_id IS NOT NULL"),
     ),
-    info={"doc": "API keys; the secret itself is not kept."},
+    info={"doc": "API keys, without their secrets."},
 )
 
 WS_TICKET = Table(
@@ -65,28 +65,28 @@ WS_TICKET = Table(
     METADATA,
     tenant_column(),
     column("ticket_sha256", LargeBinary(), "hash of the 32 random bytes' text"),
-    column("key_id", TEXT, "the key that asked for it"),
-    column("expires_at", INSTANT, "no longer accepted from here on"),
+    column("key_id", TEXT, "the key that requested it"),
+    column("expires_at", INSTANT, "not accepted from this time on"),
     PrimaryKeyConstraint("tenant_id", "ticket_sha256"),
     Index("ws_ticket_hash", "ticket_sha256"),
-    info={"doc": "Tickets that let one WebSocket in; used ones and expired ones go."},
+    info={"doc": "Tickets that admit one WebSocket each; used and expired ones are deleted."},
 )
 
 IDEMPOTENCY_KEY = Table(
     "idempotency_key",
     METADATA,
     tenant_column(),
-    column("principal", TEXT, "who sent it"),
+    column("principal", TEXT, "sender of the request"),
     column("route", TEXT, "where"),
     column("key", TEXT, "the Idempotency-Key"),
     column("request_hash", LargeBinary(), "SHA-256 of method, path and canonical body"),
-    column("created_at", INSTANT, "first use; forgotten after 24 h", default="now()"),
+    column("created_at", INSTANT, "first use; deleted after 24 h", default="now()"),
     column("status", COUNT, "HTTP status answered", null=True),
     column("headers", JSON, "headers answered", null=True),
     column("body", LargeBinary(), "body answered", null=True),
     PrimaryKeyConstraint("tenant_id", "principal", "route", "key"),
     Index("idempotency_key_age", "created_at"),
-    info={"doc": "Answers to be given again to a repeated request."},
+    info={"doc": "Stored answers for repeated requests."},
 )
 
 AUDIT_EVENT = Table(
@@ -98,18 +98,18 @@ AUDIT_EVENT = Table(
     column("actor", TEXT, "who"),
     column("actor_kind", TEXT, "key, user, service"),
     column("action", TEXT, "did what"),
-    column("resource_kind", TEXT, "to what kind of thing"),
+    column("resource_kind", TEXT, "kind of the object"),
     column("resource_uid", TEXT, "to which"),
     column("before_sha256", LargeBinary(), "canonical state before", null=True),
     column("after_sha256", LargeBinary(), "canonical state after", null=True),
     column("request_id", TEXT, "request it belongs to"),
-    column("address", TEXT, "where the request came from"),
+    column("address", TEXT, "address of the client"),
     column("outcome", TEXT, "ok, refused, failed"),
     column("detail", JSON, "more, without secrets", null=True),
     column("prev_hash", LargeBinary(), "hash of the row before; 32 zero bytes for the first"),
     column("hash", LargeBinary(), "SHA-256 over this row and prev_hash"),
     PrimaryKeyConstraint("tenant_id", "seq"),
-    info={"doc": "Who did what, chained by hashes; nobody may change or remove a row."},
+    info={"doc": "Audit log, chained by hashes; no role may change or delete a row."},
 )
 
 AUDIT_HEAD = Table(

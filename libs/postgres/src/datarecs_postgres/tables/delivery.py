@@ -25,7 +25,7 @@ from datarecs_postgres.tables.metadata import (
 )
 
 SHARDS = 16
-"""Shards of a new outbox; an event's is the stable hash of its key, modulo their number."""
+"""Shards of a new outbox; the shard of an event is the stable hash of its key modulo this."""
 
 OUTBOX = Table(
     "outbox",
@@ -37,7 +37,7 @@ OUTBOX = Table(
         nullable=False,
         doc="insertion order; a lower one may commit later",
     ),
-    column("event_id", UUID, "CloudEvents id, UUIDv7, kept by every resend"),
+    column("event_id", UUID, "CloudEvents id, UUIDv7, the same in every resend"),
     column("created_at", INSTANT, "database clock at insert", default="clock_timestamp()"),
     tenant_column(),
     column("service", TEXT, "process that wrote it", default="datarecs.service_name()"),
@@ -46,11 +46,11 @@ OUTBOX = Table(
     column("partition_key", TEXT, "Kafka key"),
     column("shard", SmallInteger(), "stable hash of the partition key"),
     column("headers", JSON, "list of name and text, in the order sent"),
-    column("data", LargeBinary(), "bytes of the record, sent as they are"),
+    column("data", LargeBinary(), "bytes of the record, sent unchanged"),
     column("attempts", COUNT, "sends tried", default="0"),
     column("last_error", TEXT, "why the last send failed", null=True),
     column("sent_at", INSTANT, "acknowledged by the broker", null=True),
-    column("parked_at", INSTANT, "set aside: the broker can never take it", null=True),
+    column("parked_at", INSTANT, "parked: the broker refuses it for good", null=True),
     PrimaryKeyConstraint("tenant_id", "event_id", "created_at"),
     Index(
         "outbox_unsent",
@@ -61,7 +61,7 @@ OUTBOX = Table(
     Index("outbox_unsent_event", "event_id", postgresql_where=text("sent_at IS NULL")),
     Index("outbox_age", "created_at", postgresql_using="brin"),
     postgresql_partition_by="RANGE (created_at)",
-    info={"doc": "Events that wait for the relay, and those it sent; daily partitions."},
+    info={"doc": "Events that wait for the relay, and sent ones; daily partitions."},
 )
 
 RELAY_SHARD = Table(
@@ -70,7 +70,7 @@ RELAY_SHARD = Table(
     column("shard", SmallInteger(), "0, 1, 2 … as many as the outbox has"),
     column("owner", TEXT, "relay that sends this shard", null=True),
     column("epoch", NUMBER, "grows with every change of owner", default="'0'::bigint"),
-    column("lease_until", INSTANT, "end of the right unless renewed", null=True),
+    column("lease_until", INSTANT, "end of the lease unless renewed", null=True),
     PrimaryKeyConstraint("shard"),
     info={"doc": "Which relay owns which shard of the outbox."},
 )
@@ -79,9 +79,9 @@ RELAY_OWNER = Table(
     "relay_owner",
     METADATA,
     column("owner", TEXT, "a relay"),
-    column("seen_until", INSTANT, "counts as alive until then"),
+    column("seen_until", INSTANT, "considered alive until then"),
     PrimaryKeyConstraint("owner"),
-    info={"doc": "Relays that are alive, so that each takes its fair share of the shards."},
+    info={"doc": "Live relays, so that each takes its fair share of the shards."},
 )
 
 INBOX = Table(

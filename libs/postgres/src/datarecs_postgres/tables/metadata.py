@@ -1,7 +1,7 @@
-"""The one MetaData, the column types, and how a column is written down.
+"""The MetaData, the column types, and the declaration of a column.
 
 The tables here describe the schema at head for statements, for the generated page and for the test
-that compares them with the database; the DDL itself stands, frozen, in `migrations/sql`.
+that compares them with the database; the DDL is in `migrations/sql`, frozen.
 """
 
 from typing import Any
@@ -36,11 +36,11 @@ base.ischema_names["xid8"] = Xid8
 UUID = Uuid()
 TEXT = Text()
 COUNT = Integer()
-"""Attempts, priorities, seconds."""
+"""Type of attempts, priorities, seconds."""
 NUMBER = BigInteger()
-"""Versions, epochs, sequences, feed numbers."""
+"""Type of versions, epochs, sequences, feed numbers."""
 INSTANT = DateTime(timezone=True)
-"""By the database's clock."""
+"""Type of times, by the database's clock."""
 JSON = JSONB(none_as_null=True)
 
 

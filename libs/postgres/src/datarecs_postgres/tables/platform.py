@@ -1,4 +1,4 @@
-"""What belongs to no tenant: schema versions, role names, retention of partitions."""
+"""Tables without a tenant: schema versions, role names, retention of partitions."""
 
 from sqlalchemy import Boolean, PrimaryKeyConstraint, Table
 
@@ -11,7 +11,7 @@ SCHEMA_COMPAT = Table(
     column("oldest_release", TEXT, "oldest release that works on this schema"),
     column("applied_at", INSTANT, "when", default="now()"),
     PrimaryKeyConstraint("revision"),
-    info={"doc": "Applied migrations and the releases they still carry; read by readiness."},
+    info={"doc": "Applied migrations and the releases they support; read by readiness."},
 )
 
 SERVICE_ROLE = Table(
@@ -27,8 +27,8 @@ PARTITION_POLICY = Table(
     "partition_policy",
     METADATA,
     column("table_name", TEXT, "range-partitioned table"),
-    column("keep_days", COUNT, "days a partition is kept"),
-    column("unsent_guard", Boolean(), "keep a partition with unsent rows", default="false"),
+    column("keep_days", COUNT, "retention of a partition in days"),
+    column("unsent_guard", Boolean(), "do not drop a partition with unsent rows", default="false"),
     PrimaryKeyConstraint("table_name"),
-    info={"doc": "Which tables `maintain_partitions` looks after, and how long."},
+    info={"doc": "Tables that `maintain_partitions` maintains, and their retention."},
 )

@@ -1,4 +1,4 @@
-"""Declared resources, their change feed and the values they seal (spec resources-scheduler 3)."""
+"""Declared resources, their change feed and their sealed secrets (spec resources-scheduler 3)."""
 
 from sqlalchemy import (
     ForeignKeyConstraint,
@@ -39,7 +39,7 @@ RESOURCE = Table(
     column("spec_hash", TEXT, "sha256 of the canonical spec"),
     column("labels", JSON, "for selectors", default="'{}'::jsonb"),
     column("annotations", JSON, "for people and tools", default="'{}'::jsonb"),
-    column("finalizers", ARRAY(TEXT), "must be empty before the row goes", default="'{}'::text[]"),
+    column("finalizers", ARRAY(TEXT), "must be empty before deletion", default="'{}'::text[]"),
     column("status", JSON, "written by one controller", default="'{}'::jsonb"),
     column("observed_generation", NUMBER, "generation of the last decision", default="'0'::bigint"),
     column("created_at", INSTANT, "create committed"),
@@ -48,7 +48,7 @@ RESOURCE = Table(
     UniqueConstraint("tenant_id", "kind", "namespace", "name"),
     ForeignKeyConstraint(["tenant_id"], ["tenant.tenant_id"]),
     Index("resource_newest", "tenant_id", "kind", text("created_at DESC"), text("uid DESC")),
-    info={"doc": "What people declare: apiVersion, kind, metadata, spec, status."},
+    info={"doc": "Declared resources: apiVersion, kind, metadata, spec, status."},
 )
 
 RESOURCE_CHANGE = Table(
@@ -64,7 +64,7 @@ RESOURCE_CHANGE = Table(
     column("op", TEXT, "CREATED, UPDATED, STATUS_UPDATED or DELETED"),
     column("generation", NUMBER, "after the write"),
     column("changed", ARRAY(TEXT), "what differs"),
-    column("body", JSON, "last body, for DELETED alone", null=True),
+    column("body", JSON, "last body, only for DELETED", null=True),
     column("actor", TEXT, "who wrote"),
     column("at", INSTANT, "transaction time", default="now()"),
     PrimaryKeyConstraint("tenant_id", "rv", "at"),
@@ -78,11 +78,11 @@ SEALED_SECRET = Table(
     METADATA,
     tenant_column(),
     column("resource_uid", UUID, "resource it belongs to"),
-    column("field", TEXT, "which secret of it"),
-    column("key_id", TEXT, "which value of the field"),
+    column("field", TEXT, "name of the secret in the resource"),
+    column("key_id", TEXT, "id of the value of the field"),
     column("sealed", LargeBinary(), "AES-256-GCM envelope"),
     column("created_at", INSTANT, "stored", default="clock_timestamp()"),
-    column("expires_at", INSTANT, "no longer live from here on", null=True),
+    column("expires_at", INSTANT, "no longer valid from this time on", null=True),
     PrimaryKeyConstraint("tenant_id", "resource_uid", "field", "key_id"),
     ForeignKeyConstraint(
         ["tenant_id", "resource_uid"], ["resource.tenant_id", "resource.uid"], ondelete="CASCADE"

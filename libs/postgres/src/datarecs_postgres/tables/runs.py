@@ -1,4 +1,4 @@
-"""The run and what stands beside it: history, lease, timers (spec run-lifecycle 6)."""
+"""The run with its history, lease and timers (spec run-lifecycle 6)."""
 
 from sqlalchemy import (
     Boolean,
@@ -27,16 +27,17 @@ RUN = Table(
     "run",
     METADATA,
     tenant_column(),
-    column("run_id", UUID, "UUIDv7, unique by itself too"),
-    column("job_id", UUID, "uid of the ReconciliationJob; the job may be gone"),
+    column("run_id", UUID, "UUIDv7, unique over all tenants"),
+    column("job_id", UUID, "uid of the ReconciliationJob; the job may be deleted"),
     column("job_name", TEXT, "name of the job at the trigger"),
     column("job_generation", NUMBER, "generation of the job at the trigger"),
     column("spec_hash", TEXT, "`sha256:` and 64 hexadecimal characters of the canonical spec"),
-    column("spec", JSON, "the job as it stood at the trigger; never changes"),
-    column("parameters", JSON, "values given at the trigger", default="'{}'::jsonb"),
+    column("spec", JSON, "the job at the trigger; never changes"),
+    column("parameters", JSON, "values of the trigger", default="'{}'::jsonb"),
     column("mode", TEXT, "IMMEDIATE or SCHEDULED", default="'IMMEDIATE'::text"),
     column("triggered_by", TEXT, "subject, or the literal `scheduled`"),
-    column("trigger_reason", TEXT, "reason given at the trigger", null=True),
+    column("trigger_reason", TEXT, "reason of the trigger", null=True),
+    column("retry_of", UUID, "ended run that this run retries", null=True),
     column("idempotency_key", TEXT, "key of the request that triggered it", null=True),
     column("schedule_uid", UUID, "schedule that fired it", null=True),
     column("fire_time", INSTANT, "nominal slot of the schedule", null=True),
@@ -45,24 +46,24 @@ RUN = Table(
     column("error_code", TEXT, "one of the four run-level codes", null=True),
     column("error_detail_code", TEXT, "finer cause of the error catalogue", null=True),
     column("error_message", TEXT, "for people; redacted", null=True),
-    column("raw_error", JSON, "what the execution reported, kept also when CANCELLED", null=True),
+    column("raw_error", JSON, "error report of the execution, also for a CANCELLED run", null=True),
     column("terminal_fact_id", UUID, "fact that closed the run", null=True),
     column("row_version", NUMBER, "raised by every save; the ETag", default="'1'::bigint"),
     column("last_sequence", NUMBER, "number of the newest run_event", default="'0'::bigint"),
     column("feed_rv", NUMBER, "feed number of the newest run_event", default="'0'::bigint"),
-    column("cancel_requested", Boolean(), "flag; the end decides", default="false"),
-    column("cancel_requested_at", INSTANT, "when the first request came", null=True),
+    column("cancel_requested", Boolean(), "flag; the end decides the state", default="false"),
+    column("cancel_requested_at", INSTANT, "time of the first request", null=True),
     column("cancel_requested_id", UUID, "event id of the first request", null=True),
-    column("cancelled_by", TEXT, "who asked first", null=True),
+    column("cancelled_by", TEXT, "sender of the first request", null=True),
     column("cancel_reason", TEXT, "reason of the first request", null=True),
-    column("cancel_stale", Boolean(), "the cancel met a completed run", default="false"),
+    column("cancel_stale", Boolean(), "the cancel came after completion", default="false"),
     column("backend", TEXT, "queue or argo", default="'queue'::text"),
     column("wish", TEXT, "RUN or STOP", default="'RUN'::text"),
     column("execution_name", TEXT, "name of the execution at the backend"),
     column("submit_intent_at", INSTANT, "when submission was first intended", null=True),
     column("submit_attempts", COUNT, "submissions tried", default="0"),
-    column("next_reconcile_at", INSTANT, "when the launching loop looks again", null=True),
-    column("stop_sent_at", INSTANT, "when the backend was first asked to stop", null=True),
+    column("next_reconcile_at", INSTANT, "next check of the launching loop", null=True),
+    column("stop_sent_at", INSTANT, "time of the first stop request to the backend", null=True),
     column("attempt", COUNT, "attempts started", default="0"),
     column("max_attempts", COUNT, "attempts allowed when leases are lost", default="3"),
     column("priority", COUNT, "0 is most urgent", default="5"),
@@ -75,7 +76,7 @@ RUN = Table(
     column("ended_at", INSTANT, "raw outcome", null=True),
     column("closed_at", INSTANT, "terminal commit", null=True),
     column("summary", JSON, "numbers of run.finalised", null=True),
-    column("pins", JSON, "what was read", null=True),
+    column("pins", JSON, "versions of the sources that were read", null=True),
     column("report_path", TEXT, "path of the report", null=True),
     column("traceparent", TEXT, "trace of the trigger", null=True),
     PrimaryKeyConstraint("tenant_id", "run_id"),
@@ -89,7 +90,7 @@ RUN = Table(
         "next_reconcile_at",
         postgresql_where=text("next_reconcile_at IS NOT NULL"),
     ),
-    info={"doc": "One asking of a job's question, from trigger to one authoritative end."},
+    info={"doc": "Runs, from the trigger to the final state."},
 )
 
 RUN_EVENT = Table(
@@ -103,7 +104,7 @@ RUN_EVENT = Table(
     column("source", TEXT, "CloudEvents source"),
     column("time", INSTANT, "database clock at insert"),
     column("data", JSON, "payload"),
-    column("disposition", TEXT, "what became of it"),
+    column("disposition", TEXT, "how the fact was handled"),
     column("xid", Xid8(), "transaction that wrote it", default="pg_current_xact_id()"),
     column("rv", NUMBER, "feed number"),
     PrimaryKeyConstraint("tenant_id", "run_id", "sequence"),
@@ -113,7 +114,7 @@ RUN_EVENT = Table(
     ),
     Index("run_event_feed", "rv"),
     Index("run_event_tenant_feed", "tenant_id", "rv"),
-    info={"doc": "History of a run: every fact it received and every event it emitted."},
+    info={"doc": "History of runs: every received fact and every emitted event."},
 )
 
 RUN_LEASE = Table(
@@ -121,13 +122,13 @@ RUN_LEASE = Table(
     METADATA,
     tenant_column(),
     column("run_id", UUID, "the run"),
-    column("due_at", INSTANT, "leasable from here on; the year 9999 = never"),
+    column("due_at", INSTANT, "may be leased from this time on; the year 9999 = never"),
     column("priority", COUNT, "0 is most urgent"),
     column("attempt", COUNT, "attempts started", default="0"),
     column("lease_epoch", NUMBER, "grows with every grant and fence", default="'0'::bigint"),
     column("lease_owner", TEXT, "executor that holds it", null=True),
-    column("lease_until", INSTANT, "end of the right unless renewed", null=True),
-    column("releases", COUNT, "given back by a drain, attempt not consumed", default="0"),
+    column("lease_until", INSTANT, "end of the lease unless renewed", null=True),
+    column("releases", COUNT, "returns by a drain, without use of an attempt", default="0"),
     PrimaryKeyConstraint("tenant_id", "run_id"),
     ForeignKeyConstraint(
         ["tenant_id", "run_id"], ["run.tenant_id", "run.run_id"], ondelete="CASCADE"
@@ -141,7 +142,7 @@ RUN_LEASE = Table(
         postgresql_where=text("lease_owner IS NULL"),
     ),
     Index("run_lease_running", "tenant_id", postgresql_where=text("lease_owner IS NOT NULL")),
-    info={"doc": "The durable queue of runs: one row per run that may be leased or is."},
+    info={"doc": "The durable queue of runs: one row per run that is leased or may be."},
 )
 
 RUN_TIMER = Table(
@@ -149,7 +150,7 @@ RUN_TIMER = Table(
     METADATA,
     tenant_column(),
     column("run_id", UUID, "the run"),
-    column("reason", TEXT, "which fact it produces"),
+    column("reason", TEXT, "the fact that it produces"),
     column("due_at", INSTANT, "when"),
     column("claimed_until", INSTANT, "held by a controller until then", null=True),
     PrimaryKeyConstraint("tenant_id", "run_id", "reason"),
@@ -157,5 +158,5 @@ RUN_TIMER = Table(
         ["tenant_id", "run_id"], ["run.tenant_id", "run.run_id"], ondelete="CASCADE"
     ),
     Index("run_timer_due", "due_at"),
-    info={"doc": "Facts that come by themselves: deadline, time in a queue, forced cancel."},
+    info={"doc": "Timed facts: deadline, time in the queue, forced cancel."},
 )

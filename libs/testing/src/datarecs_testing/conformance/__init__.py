@@ -1,1 +1,1 @@
-"""Behaviour every implementer of a port owes; one module per port, subclassed by its tests."""
+"""The required behaviour of every implementation of a port; one module per port."""

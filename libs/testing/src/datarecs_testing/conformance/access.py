@@ -1,4 +1,4 @@
-"""What every IdempotencyKeys, ApiKeys and Audit owe."""
+"""Conformance suites of IdempotencyKeys, ApiKeys and Audit."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What every BlobStore owes the processes that share it."""
+"""Conformance suite of BlobStore, with several processes that share it."""
 
 import hashlib
 import threading
@@ -234,7 +234,7 @@ class BlobStoreConformance:
                 try:
                     store.delete_prefix(folder)
                 except BlobStoreUnavailableError:
-                    continue  # writers were faster; whoever sweeps comes again
+                    continue  # writers were faster; the sweep repeats
 
         _at_once([write, sweep, write])
         store.put(KEY, b"after")
@@ -247,7 +247,7 @@ class BlobStoreConformance:
 
 
 def _at_once(works: list[Callable[[], None]]) -> None:
-    """Run all on threads of their own; the first error is raised here."""
+    """Run each on its own thread; the first error is raised here."""
     errors: list[BaseException] = []
     ready = threading.Barrier(len(works))
 

@@ -1,7 +1,7 @@
-"""The canonical encoding c1 as data: what every writer of canonical values owes, byte for byte.
+"""The canonical encoding c1 as data: the required bytes of every writer of canonical values.
 
-`canonical_c1.json` beside this module holds values with their text and encoding, tuples, and which
-values are equal; docs/canonical-values.md says how to read it. Whoever implements c1 runs it.
+`canonical_c1.json` in this folder has values with their text and encoding, tuples, and the equal
+values; docs/canonical-values.md describes its format. Every implementation of c1 runs it.
 """
 
 import json
@@ -32,9 +32,9 @@ class Vector:
     name: str
     type: CanonicalType
     plain: object
-    """As readers deliver it: see `translating.canonical`."""
+    """The value from readers: see `translating.canonical`."""
     text: str | None
-    """As people read it."""
+    """The text for people."""
     encoding: bytes
 
 
@@ -172,7 +172,7 @@ _READERS: Mapping[TypeKind, Callable[[str], object]] = {
     TypeKind.INSTANT: datetime.fromisoformat,
     TypeKind.LOCAL_TIMESTAMP: datetime.fromisoformat,
 }
-"""Text, JSON and the rest stand as they are; floats as the bits of IEEE 754."""
+"""Text, JSON and others are unchanged; floats are the bits of IEEE 754."""
 
 
 class Written(NamedTuple):
@@ -181,7 +181,7 @@ class Written(NamedTuple):
 
 
 class CanonicalWriter(Protocol):
-    """An implementation of c1, or the part of it that an engine has."""
+    """An implementation of c1, or the part that an engine supports."""
 
     def covers(self, vector: Vector) -> bool:
         """Whether it writes this value itself."""

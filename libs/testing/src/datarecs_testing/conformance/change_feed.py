@@ -1,4 +1,4 @@
-"""What every ChangeFeed owes: all in commit order, one tenant's contents, an honest cursor."""
+"""Conformance suite of ChangeFeed: commit order, entries of one tenant, correct cursors."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What every ChildProcess owes its supervisor, told by small scripts that any of them can follow.
+"""Conformance suite of ChildProcess: small scripts that every implementation can run.
 
 A script is a list of steps inside the plan; `follow` is the interpreter that both a real program
 and a scripted child run.
@@ -25,7 +25,7 @@ NOW = timedelta()
 
 
 def follow(plan: Mapping[str, object], side: ChildSide) -> int:
-    """Do the steps of the plan, one after another; falling off the end is exit code 0."""
+    """Run the steps of the plan in order; the end of the plan is exit code 0."""
     for name, *values in cast("Sequence[Sequence[Any]]", plan.get("script", ())):
         if name == "exit":
             return int(values[0])
@@ -61,7 +61,7 @@ class ChildProcessConformance:
         child.start(json.dumps({"script": script, **more}).encode())
 
     def end_of(self, child: ChildProcess) -> ChildEnd:
-        """Wait for the end; frames are left where they are."""
+        """Wait for the end; frames are not read."""
         tick = threading.Event()
         for _ in range(round(SOON.total_seconds() / 0.005)):
             end = child.ended()
@@ -71,7 +71,7 @@ class ChildProcessConformance:
         raise AssertionError("the child did not end")
 
     def read_frames(self, child: ChildProcess) -> list[Mapping[str, object]]:
-        """All frames until there are none to come."""
+        """All frames until the pipe is closed."""
         frames = []
         while (frame := child.frames(SOON)) is not None:
             frames.append(frame)

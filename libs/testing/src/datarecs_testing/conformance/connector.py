@@ -1,4 +1,4 @@
-"""What every connector of files owes: each row once, of the files that were pinned, or no verdict.
+"""Conformance suite of file connectors: each row of the pinned files once, or no verdict.
 
 The rows are the same for every format, so that a format can only differ in how it writes them.
 """
@@ -43,7 +43,7 @@ class FileConnectorConformance(ABC):
     kind: SourceKind
     suffix: str
     broken: bytes
-    """A file that cannot be read to its end."""
+    """A file that cannot be read completely."""
 
     @abstractmethod
     def write(self, path: Path, names: Sequence[str], rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""What every implementer of Deliveries and of its claim owes."""
+"""Conformance suite of Deliveries and of its claim."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,6 +7,7 @@ import pytest
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.state import Transaction
+from datarecs_application.resources import release_resource
 from datarecs_core.values import EventId, ResourceUid
 from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, lease
 from datarecs_core.webhooks.handshake import Handshake
@@ -14,7 +15,7 @@ from datarecs_core.webhooks.health import Disabled, DisabledBy
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 from datarecs_testing.conformance.stores import Stores
-from datarecs_testing.deliveries import a_delivery, a_message
+from datarecs_testing.deliveries import a_delivery, a_message, an_endpoint
 
 HOUR = timedelta(hours=1)
 
@@ -163,10 +164,46 @@ class DeliveriesConformance:
                     granted_at=tx.now + HOUR,
                     allowed_rate=60,
                 ),
+                warned_at=tx.now - HOUR,
+                pending=7,
+                overflow_since=tx.now - HOUR,
+                overflow_until=tx.now,
             )
             tx.deliveries.save_state(changed)
         with stores.webhook.unit.begin(A_TENANT) as tx:
             assert tx.deliveries.states([one, two]) == [changed, states[1]]
+
+    def test_deliveries_that_are_added_are_counted_at_their_endpoints(self, stores: Stores) -> None:
+        one, two = sorted([ResourceUid(an_id()), ResourceUid(an_id())])
+        with stores.webhook.unit.begin(A_TENANT) as tx:
+            tx.deliveries.states([one, two])
+            tx.deliveries.hasten([one, two], added=1)
+            tx.deliveries.hasten([two], added=3)
+        with stores.webhook.unit.begin(A_TENANT) as tx:
+            assert [state.pending for state in tx.deliveries.states([one, two])] == [1, 4]
+
+    @pytest.mark.case("W41")
+    def test_a_marked_endpoint_is_released_by_the_service_with_its_secrets(
+        self, stores: Stores
+    ) -> None:
+        endpoint = an_endpoint(finalizers=("datarecs.io/webhook-drain", "example.com/mine"))
+        with stores.api.unit.begin(A_TENANT, feed=1) as tx:
+            tx.resources.add(endpoint)
+            tx.secrets.put(endpoint.uid, "signing", "k1", b"sealed")
+        for finalizer, is_left in (
+            ("datarecs.io/webhook-drain", True),
+            ("example.com/mine", False),
+        ):
+            with stores.api.unit.begin(A_TENANT, feed=1) as tx:
+                stored = tx.resources.get_by_uid(endpoint.uid)
+                assert stored is not None
+                marked = replace(stored, deletion_at=tx.now, rv=tx.next_rv())
+                assert tx.resources.replace(marked, expected_rv=stored.rv)
+            with stores.webhook.unit.begin(A_TENANT, feed=1) as tx:
+                release_resource(tx, endpoint.uid, finalizer, actor="controller/WebhookEndpoint")
+            with stores.webhook.unit.begin(A_TENANT) as tx:
+                assert (tx.resources.get_by_uid(endpoint.uid) is not None) == is_left
+                assert bool(tx.secrets.live(endpoint.uid, "signing")) == is_left
 
     def test_a_claim_moves_the_next_claim_by_five_seconds(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
@@ -259,7 +296,7 @@ class DeliveriesConformance:
     def test_the_newest_are_paged_and_filtered_by_state(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            at = tx.now - HOUR  # two at the same moment are told apart by their ids
+            at = tx.now - HOUR  # two with the same time are distinguished by their ids
             made = [fresh(tx, endpoint, created_at=moment) for moment in (at, at, tx.now)]
             tx.deliveries.add(made)
             newest = tx.deliveries.of_endpoint(endpoint, 10)

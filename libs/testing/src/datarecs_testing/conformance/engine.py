@@ -1,6 +1,6 @@
-"""The suites of the Engine port: the strict core that each engine passes, and the whole.
+"""The suites of the Engine port: the strict core for every engine, and the complete suite.
 
-A member's test subclasses one of them and gives the fixture `bench`.
+A member's test subclasses one of them and provides the fixture `bench`.
 """
 
 from datarecs_testing.conformance.engine_derived import (
@@ -24,7 +24,7 @@ class EngineConformance(ValueConformance, GroupConformance, UnitConformance, Lim
 
 
 class DerivedConformance(SchemaStageConformance, DigestStageConformance, EvidenceConformance):
-    """Columns, buckets and own queries as groups, and the evidence beside the counts."""
+    """Columns, buckets and custom queries as groups, and the evidence in addition to counts."""
 
 
 class RelaxationConformance(

@@ -1,4 +1,4 @@
-"""How every engine compares what is no row: columns of schemas, and buckets of fingerprints."""
+"""How every engine compares groups that are not rows: columns of schemas, and fingerprints."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -46,7 +46,7 @@ COMPATIBLE = SchemaPolicy(mode=SchemaMode.COMPATIBLE)
 
 
 class SchemaStageConformance:
-    """Columns count as rows; no row of a source is read for them."""
+    """Columns are counted as rows; no row of a source is read."""
 
     @pytest.fixture
     def bench(self) -> EngineBench:

@@ -1,4 +1,4 @@
-"""What every engine delivers beside counts: the steps of a gap, row digests, answers of queries."""
+"""The results of every engine besides counts: steps of a gap, row digests, query results."""
 
 from collections.abc import Sequence
 from dataclasses import replace

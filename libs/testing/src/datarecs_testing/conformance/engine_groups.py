@@ -1,6 +1,6 @@
 """How every engine counts groups and runs stages: worked examples, facts and cases, default rules.
 
-Apart from `engine_values`, which compares single values.
+Separate from `engine_values`, which compares single values.
 """
 
 from decimal import Decimal
@@ -154,7 +154,7 @@ class GroupConformance:
 
     @pytest.mark.case("P56")
     def test_escalation_sees_only_the_differing_groups_rows(self, bench: EngineBench) -> None:
-        """3 of 10,000 accounts differ; their rows alone are what an unscoped run is asked for."""
+        """3 of 10,000 accounts differ; the unscoped run compares only the rows of these."""
         differ = {3, 7, 9_999}
         accounts = [(a, n, a * n) for a in range(10_000) for n in range(1 + 2 * (a in differ))]
         changed = [(a, n, v + (a in differ) * (n == 1)) for a, n, v in accounts]

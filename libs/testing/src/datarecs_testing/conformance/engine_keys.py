@@ -1,6 +1,7 @@
-"""A key as a source writes it finds what the stored key finds, under every rule and type.
+"""A key in the spelling of a source finds the same as the stored key, for every rule and type.
 
-Apart from `engine_rules` because it is about what engines store of keys and what people type.
+Separate from `engine_rules` because it tests the stored keys of engines and the keys that users
+type.
 """
 
 from collections.abc import Mapping

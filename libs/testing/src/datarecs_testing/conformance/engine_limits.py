@@ -1,7 +1,7 @@
-"""What every engine refuses because it is too large: one value, one key (spec comparison 11, P65).
+"""Every engine refuses a value or key above its limit (spec comparison 11, P65).
 
-Apart from the other suites because limits are lowered here; how a row is read, whole or narrowed,
-changes nothing.
+Separate from the other suites because limits are lowered here; the result is the same for full and
+narrow reads.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ ROWS = rows_by("k l n", a_measure("v"), a_measure("w"))
 
 
 def limited(tables: list[Table], stage: Stage, strategy: Strategy) -> ReconciliationJob:
-    """A job whose every source has the lowered limits."""
+    """A job with lowered limits in every source."""
     job = a_job(tables, stage, sources={table.name: {"limits": LIMITS} for table in tables})
     return replace(job, execution=Execution(strategy=strategy))
 
@@ -41,7 +41,7 @@ def changed(position: int, value: object) -> Row:
 
 
 class LimitConformance:
-    """At the limit a row is compared like any other; one byte more ends the run, and says where."""
+    """A row at the limit is compared; one more byte ends the run with its place."""
 
     @pytest.fixture
     def bench(self) -> EngineBench:
@@ -109,7 +109,7 @@ class LimitConformance:
     def test_what_a_stage_does_not_read_has_no_limit(
         self, bench: EngineBench, strategy: Strategy
     ) -> None:
-        """Another column, a row beside `where`, a row without a key that is left out."""
+        """Another column, a row outside `where`, an excluded row without a key."""
         beside, keyless = changed(2, 1), ("x" * 9, b"", None, "x" * 9, None)
         rows = [AS_LARGE_AS_ALLOWED, (*beside[:3], "x" * 9, b"x" * 9), keyless]
         stage = rows_by("n", a_measure("v"), where="n > 1")

@@ -1,6 +1,6 @@
-"""What an engine does by declared policies, bounds, bases, ways of comparing, masks and caps.
+"""The effect of declared policies, bounds, bases, strategies, masks and caps in an engine.
 
-Apart from `engine_groups` because an engine may come with the strict core first.
+Separate from `engine_groups` because an engine may first implement only the strict core.
 """
 
 from datetime import UTC, date, datetime, timedelta

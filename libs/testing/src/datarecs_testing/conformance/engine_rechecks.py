@@ -1,7 +1,7 @@
-"""What every engine does with rows that were read again: groups that differed have them.
+"""Rechecks in every engine: groups that differed use the rows that were read again.
 
-The expected numbers are those of the same stage over tables into which a test has put these rows
-by hand, so nothing here repeats how an engine goes about it.
+The expected numbers are those of the same stage over tables with these rows, built by the test, so
+nothing here repeats the algorithm of an engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ FIRST = tables(
 )
 ONCE = tables((*ROWS, CHANGED, NEW), (*AFTER_ONE, (4, 40, None), BROKEN, (5, 55, "x"), ALONE, GONE))
 TWICE = tables((*(row for row in ROWS if row[0] != 2), ALONE, CHANGED, NEW), (*ROWS, BROKEN))
-"""Key 2 differs once more, which nobody sees; key 3 has a second row in b."""
+"""Key 2 differs again, which is not read; key 3 has a second row in b."""
 REMAINING = tables((*ROWS, ALONE), (*ROWS, BROKEN))
-"""Key 6 in a and no more in b, keys 4, 5 and 7 settled: what both rechecks leave."""
+"""The state after both rechecks: key 6 in a but no longer in b, keys 4, 5 and 7 equal."""
 STAGES: Mapping[str, tuple[Stage, Execution]] = {
     "rows": (
         rows_by("k", a_measure("v", absolute("0.5")), a_measure("t")),
@@ -68,7 +68,7 @@ STAGES: Mapping[str, tuple[Stage, Execution]] = {
 
 
 def numbers(results: StageResults) -> StageResults:
-    """Without rechecks, and where differences lie and how the work went."""
+    """Results without rechecks, locations of differences, and statistics."""
     plain = replace(results.differences, location=None)
     return replace(results, differences=plain, metrics=(), strategy=None, confirmed=None)
 
@@ -81,7 +81,7 @@ class RecheckConformance:
     def test_only_groups_that_differed_have_the_rows_of_the_last_recheck(
         self, bench: RecheckBench, kind: str
     ) -> None:
-        """Of a stage with one group for everything these are all rows."""
+        """In a stage with one group these are all rows."""
         stage, execution = STAGES[kind]
         job_with_confirm = a_job(FIRST, replace(stage, confirm=AGAIN), execution=execution)
         comparison = compare(bench, job_with_confirm, FIRST, later=(ONCE, TWICE))
@@ -110,7 +110,7 @@ class RecheckConformance:
 
 
 class RecheckSpellingConformance(RecheckConformance):
-    """Also how each source writes its keys, which only who reads the sources can tell."""
+    """Also the spellings of keys per source, which only readers of the sources have."""
 
     def test_a_source_writes_keys_as_in_the_last_recheck(self, bench: RecheckBench) -> None:
         folded = Normalize(strings=StringRules(case=Case.FOLD, trim=Trim.BOTH))

@@ -1,6 +1,6 @@
-"""What declared rules, casts and maps change in an engine, and that nothing else changes it.
+"""The effect of declared rules, casts and maps in an engine, and of nothing else.
 
-Apart from `engine_values` because an engine may come with the strict core first.
+Separate from `engine_values` because an engine may first implement only the strict core.
 """
 
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ def numbers(**rules: object) -> Normalize:
 
 
 class RuleConformance:
-    """Every relaxation does exactly what it says."""
+    """Every relaxation has exactly its documented effect."""
 
     @pytest.fixture
     def bench(self) -> EngineBench:

@@ -1,6 +1,6 @@
-"""How each source writes a key stands beside the key that was compared, in every engine alike.
+"""Every engine stores the spelling of each source with the compared key.
 
-Apart from `engine_keys`, which is about the keys that people type.
+Separate from `engine_keys`, which tests the keys that users type.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """How every engine reports amounts by the currency or unit that a key names.
 
-Apart from `engine_groups` because no amount of one unit may reach another, in any shape of groups.
+Separate from `engine_groups` because amounts of two units must never be added, in any shape.
 """
 
 from decimal import Decimal

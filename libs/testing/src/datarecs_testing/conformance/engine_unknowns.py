@@ -1,6 +1,6 @@
-"""Totals that nobody can know: values that are no numbers, NaN and infinities leave no sum behind.
+"""Unknown totals: with values that are not numbers, NaN or infinities there is no sum.
 
-Apart from `engine_rules` because it is about what must not be told, whatever made the value so.
+Separate from `engine_rules` because it tests what must not be reported, for every cause.
 """
 
 from decimal import Decimal
@@ -41,7 +41,7 @@ def compare_consistently(
     tables: list[Table],
     **fields: Any,  # noqa: ANN401  of the job
 ) -> Compared:
-    """A comparison whose counts hold."""
+    """A comparison with consistent counts."""
     comparison = compare(bench, a_job(tables, stage, **fields), tables)
     (outcome,) = comparison.outcome.stages
     assert broken_rule(outcome.plan, comparison.results()) is None

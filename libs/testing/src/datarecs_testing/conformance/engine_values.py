@@ -1,6 +1,6 @@
 """How every engine compares single values and keys: cases of spec comparison 15, default rules.
 
-Apart from `engine_groups`, which counts and judges whole stages.
+Separate from `engine_groups`, which counts and judges whole stages.
 """
 
 from decimal import Decimal

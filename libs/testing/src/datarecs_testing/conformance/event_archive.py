@@ -1,4 +1,4 @@
-"""What every EventArchive owes: what was sent and not received, in order, for one topic alone."""
+"""Conformance suite of EventArchive: sent but not received events, in order, for one topic."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ def lost(stores: Stores, types: tuple[str, ...] = (TRIGGERED,)) -> list[str]:
 
 
 def sent(stores: Stores, count: int, **changes: object) -> list[Run]:
-    """Runs whose run.triggered the broker has."""
+    """Runs with a run.triggered at the broker."""
     runs = [stores.triggered(**changes) for _ in range(count)]
     stores.relay.mark_sent([row.event_id for row in stores.unsent()])
     return runs

@@ -1,4 +1,4 @@
-"""The isolation suite: what tenant A neither sees nor touches of tenant B, on every adapter."""
+"""The isolation suite: tenant A cannot read or change data of tenant B, on every adapter."""
 
 from dataclasses import replace
 from datetime import timedelta

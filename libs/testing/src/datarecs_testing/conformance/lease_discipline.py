@@ -1,9 +1,8 @@
-"""What every durable queue owes: one discipline of leases, whatever its rows look like.
+"""Conformance suites of durable queues: the same rules of leases for all of them.
 
-Leased to one worker under an epoch and until a moment of database time; renewed, ended and given
-back under that epoch alone; taken over when it has run out; tried again after a wait, and set aside
-in the end. A queue joins by an adapter (`leased_runs`, `leased_deliveries`) and by the suites of
-what it promises.
+An item is leased to one worker with an epoch until a database time; it is renewed, ended and
+returned only with that epoch, reclaimed after it expires, tried again after a wait, and set aside
+at the end. A queue adds an adapter (`leased_runs`, `leased_deliveries`) and the suites that apply.
 """
 
 import threading
@@ -31,10 +30,10 @@ class Taken:
 
     epoch: int
     attempt: int = 0
-    """Which try this is, where the queue counts tries."""
+    """The number of the try, if the queue counts tries."""
     tenant: TenantId = A_TENANT
     ticket: object
-    """What the adapter needs to report under this lease."""
+    """Data of the adapter to report with this lease."""
 
     def of(self, kind: type[Ticket]) -> Ticket:
         """The ticket, as the adapter made it."""
@@ -47,50 +46,50 @@ Grants = Mapping[Hashable, Taken]
 
 
 class LeasedQueue(Protocol):
-    """What the suites ask of every queue."""
+    """The operations that the suites need from every queue."""
 
     ttl: timedelta
-    """A lease holds at least so long without a renewal."""
+    """Minimum duration of a lease without renewal."""
     lasts: timedelta
-    """And may be taken over after so long."""
+    """Time after which it may be reclaimed."""
     pause: timedelta
-    """No wait before another try is longer, in these suites."""
+    """Maximum wait before another try, in these suites."""
 
     def put(self, tenant: TenantId = A_TENANT) -> Hashable:
         """A new item that is due."""
 
     def take(self, worker: str) -> Grants:
-        """What a worker is granted now, after whoever looks for lost leases has had its turn."""
+        """The new grants of a worker, after a check for lost leases."""
 
     def end(self, taken: Taken) -> bool:
-        """The work is done; False, and nothing changed, when the lease was another's by then."""
+        """End the work; False without a change if another worker has the lease."""
 
     def pass_time(self, duration: timedelta) -> None: ...
 
 
 class RenewedQueue(LeasedQueue, Protocol):
     def renew(self, taken: Taken) -> bool:
-        """Hold on; False when the lease is another's."""
+        """Renew the lease; False if another worker has it."""
 
 
 class RetriedQueue(LeasedQueue, Protocol):
     tries: int
-    """How often an item is offered before it is set aside."""
+    """Number of tries before an item is set aside."""
 
     def fail(self, taken: Taken) -> None:
-        """The try ends without success, in a way that is tried again."""
+        """End the try with a retryable failure."""
 
     def is_set_aside(self, item: Hashable) -> bool:
-        """Nobody will try it again, and its row says so."""
+        """Whether the row is final and is not tried again."""
 
 
 class DrainedQueue(LeasedQueue, Protocol):
     def release(self, taken: Taken) -> None:
-        """The worker stops and returns what it holds."""
+        """The worker stops and returns its leases."""
 
 
 def taken_over(queue: LeasedQueue, item: Hashable, worker: str) -> Taken:
-    """The grant that follows on a silent holder's."""
+    """The next grant after a holder without heartbeats."""
     queue.pass_time(queue.lasts)
     return offered(queue, item, worker)
 
@@ -105,7 +104,7 @@ def offered(queue: LeasedQueue, item: Hashable, worker: str) -> Taken:
 
 
 class LeaseDiscipline:
-    """Owed by every queue. Subclass with a fixture `queue`."""
+    """For every queue. Subclass with a fixture `queue`."""
 
     def test_a_due_item_is_leased_to_one_worker(self, queue: LeasedQueue) -> None:
         item = queue.put()
@@ -129,7 +128,7 @@ class LeaseDiscipline:
                 granted += [
                     item for some in pool.map(take_at_once, range(WORKERS)) for item in some
                 ]
-        while rest := queue.take("worker-late"):  # who met another at one tenant went without
+        while rest := queue.take("worker-late"):  # concurrent workers may have skipped a tenant
             granted += rest
         assert sorted(map(str, granted)) == sorted(set(map(str, granted)))
         assert set(items) <= set(granted)
@@ -167,7 +166,7 @@ class LeaseDiscipline:
 
 
 class RenewalDiscipline:
-    """Owed where work may last longer than a lease."""
+    """For queues with work that may last longer than a lease."""
 
     def test_a_renewed_lease_is_taken_from_nobody(self, queue: RenewedQueue) -> None:
         item = queue.put()
@@ -187,7 +186,7 @@ class RenewalDiscipline:
 
 
 class RetryDiscipline:
-    """Owed where an item is work that ends."""
+    """For queues with items that end."""
 
     def test_what_has_ended_is_offered_to_nobody(self, queue: RetriedQueue) -> None:
         item = queue.put()
@@ -219,7 +218,7 @@ class RetryDiscipline:
 
 
 class DrainDiscipline:
-    """Owed where a stopping worker returns what it holds instead of finishing it."""
+    """For queues where a stopping worker returns its leases instead of finishing the work."""
 
     def test_a_returned_item_is_offered_at_once_and_has_lost_no_try(
         self, queue: DrainedQueue
@@ -234,7 +233,7 @@ class DrainDiscipline:
 
 
 class FairnessDiscipline:
-    """Owed where tenants share the workers."""
+    """For queues with workers shared by tenants."""
 
     def test_a_long_queue_of_one_tenant_delays_only_itself(self, queue: LeasedQueue) -> None:
         for tenant in (A_TENANT, A_TENANT, A_TENANT, B_TENANT):

@@ -1,7 +1,7 @@
-"""Webhook deliveries and mails under the lease discipline.
+"""Webhook deliveries and mails with the lease rules.
 
-Neither is renewed: a lease outlasts every attempt. Neither is given back: a stopping sender ends
-what is under way. Mails promise no fairness over tenants but the order in which they became due.
+Neither is renewed: a lease is longer than every attempt. Neither is returned: a stopping sender
+finishes its attempts. Mails are ordered by due time, without fairness between tenants.
 """
 
 from collections.abc import Hashable
@@ -37,7 +37,7 @@ from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.deliveries import a_mail, a_message, an_endpoint, read_endpoint
 
 MIDDLE = 0.5
-"""The jitter that leaves a wait as it is."""
+"""The jitter that does not change a wait."""
 ENDPOINT = WebhookEndpoint(
     url="https://receiver.example.com/hook",
     retry=Retry(delays=(timedelta(minutes=1), timedelta(minutes=5))),
@@ -71,7 +71,13 @@ class DeliveryQueue:
         return made.delivery_id
 
     def _leasing(self, worker: str) -> Leasing:
-        return Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker, random_bytes=bytes)
+        return Leasing(
+            specs=self.specs,
+            jitter=lambda: MIDDLE,
+            owner=worker,
+            ids=FixedIds(),
+            random_bytes=bytes,
+        )
 
     def take(self, worker: str) -> Grants:
         leasing = self._leasing(worker)
@@ -128,14 +134,14 @@ class DeliveryQueue:
             tx.resources.add(declared)
         with self.stores.webhook.unit.begin(tenant) as tx:
             (state,) = tx.deliveries.states([declared.uid])
-            # It has answered before, so that its own rate is in force.
+            # It has answered before, so that its declared rate applies.
             tx.deliveries.save_state(replace(state, last_success_at=tx.now))
         self.endpoints[tenant] = declared.uid
         return declared.uid
 
 
 class _StoredRenderer:
-    """Port MailRenderer for mails whose bytes are there already."""
+    """Port MailRenderer for mails with existing bytes."""
 
     def render(self, content: Content) -> bytes:
         raise AssertionError(content)

@@ -1,7 +1,6 @@
-"""The queue of runs and the relay's shards under the lease discipline.
+"""The queue of runs and the relay's shards with the lease rules.
 
-Thin on purpose: each method is the step that production takes, in a transaction of the service that
-would take it.
+Each method is one step of production, in a transaction of the responsible service.
 """
 
 from collections.abc import Hashable
@@ -46,7 +45,7 @@ class RunQueue:
     pause = ATTEMPTS.wait(2, jitter=1.0)
 
     def put(self, tenant: TenantId = A_TENANT) -> RunId:
-        urgent = 0 if tenant == A_TENANT else 9  # which puts a tenant's own runs in order, no more
+        urgent = 0 if tenant == A_TENANT else 9  # this only orders the runs of one tenant
         run = self.stores.queued(tenant_id=tenant, max_attempts=self.tries, priority=urgent)
         return run.run_id
 
@@ -79,8 +78,8 @@ class RunQueue:
                 tx.outbox.append(a_completion(run, attempt=leased.attempt))
         return ours
 
-    def fail(self, taken: Taken) -> None:  # noqa: ARG002  whoever holds it is silent
-        """The worker is lost, which is how a try of a run is used up."""
+    def fail(self, taken: Taken) -> None:  # noqa: ARG002  the holder sends no heartbeat
+        """Lose the worker, which uses up a try of a run."""
         self.pass_time(self.lasts)
         self._rescue()
 
@@ -139,7 +138,7 @@ class ShardQueue:
         return self._held(worker).get(shard) == taken.epoch
 
     def end(self, taken: Taken) -> bool:
-        """A relay that stops; only while the shard is its own has it read what it sends."""
+        """A relay that stops; it has read the rows it sends only while it owns the shard."""
         ours = self.renew(taken)
         self.release(taken)
         return ours

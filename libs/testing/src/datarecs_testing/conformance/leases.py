@@ -1,4 +1,4 @@
-"""What every RunLeases, RunTimers and WorkFinder owe: one live holder, fenced by epoch."""
+"""Conformance suites of RunLeases, RunTimers and WorkFinder: one holder, fenced by epoch."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -204,7 +204,7 @@ class RunLeasesConformance:
         waiting = stores.queued()
         with stores.worker.unit.begin(A_TENANT) as tx:
             assert not tx.leases.end_current(run.run_id, first.lease_epoch)
-            assert not tx.leases.end_current(waiting.run_id, 0), "nobody holds it"
+            assert not tx.leases.end_current(waiting.run_id, 0), "it has no holder"
             assert tx.leases.is_current(run.run_id, again.lease_epoch)
         with stores.worker.unit.begin(A_TENANT) as tx:
             assert tx.leases.end_current(run.run_id, again.lease_epoch)

@@ -1,6 +1,6 @@
-"""What every `LogClient` owes its users: earliest start, order per key, offsets, pause, outcomes.
+"""Conformance suite of `LogClient`: earliest start, order per key, offsets, pause, outcomes.
 
-An adapter's test subclasses `LogClientConformance` and gives two fixtures: `log_client`, and
+An adapter's test subclasses `LogClientConformance` and provides two fixtures: `log_client`, and
 `topic`, the name of an empty topic of three partitions that this client may write and read in
 groups that start with the topic's name.
 """
@@ -28,7 +28,7 @@ POLLS = 60
 
 
 def read(consumer: LogConsumer, count: int) -> list[LogRecord]:
-    """Poll until so many records have come, at most 60 times 200 ms."""
+    """Poll until `count` records have arrived, at most 60 times 200 ms."""
     records: list[LogRecord | Unreadable] = []
     for _ in range(POLLS):
         for batch in consumer.poll(SHORT, max_records=100).values():
@@ -102,7 +102,7 @@ class LogClientConformance:
     def test_records_of_a_key_share_a_partition_in_their_order(
         self, log_client: LogClient, topic: str, producer: LogProducer
     ) -> None:
-        """Placement is murmur2 of the key: fixed for ever, the same in every client."""
+        """Placement is murmur2 of the key: it never changes and is the same in every client."""
         values = [str(n).encode() for n in range(20)]
         assert write(producer, topic, *values, key=b"key-a").partition == 0
         assert write(producer, topic, *values, key=b"key-b").partition == 1

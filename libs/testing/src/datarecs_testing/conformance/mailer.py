@@ -1,4 +1,4 @@
-"""What every implementer of Mailer owes; with `stored()` the test looks at what arrived."""
+"""Conformance suite of Mailer; the test reads the received mails with `stored()`."""
 
 from abc import ABC, abstractmethod
 
@@ -17,7 +17,7 @@ class MailerConformance(ABC):
 
     @abstractmethod
     def stored(self, mailer: Mailer) -> list[bytes]:
-        """Contents that arrived, by the implementer's own means."""
+        """Received contents, read by the implementation."""
 
     def test_an_accepted_mail_is_stored_byte_for_byte_and_answered(self, mailer: Mailer) -> None:
         outcome = mailer.send(MAIL, may_send_data=lambda: True)

@@ -1,4 +1,4 @@
-"""What every implementer of Mails, RuleStates and of the mail claim owes."""
+"""Conformance suites of Mails, RuleStates and the mail claim."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -149,6 +149,22 @@ class MailsConformance:
             assert tx.mails.add(alert)
             assert tx.mails.get(digest.delivery_id) == digest
             assert tx.mails.get(alert.delivery_id) == alert
+
+    @pytest.mark.case("M32")
+    def test_an_alert_of_the_webhook_service_is_queued_once_for_the_notifier(
+        self, stores: Stores
+    ) -> None:
+        notice = Notice(subject="s", headline="h")
+        alert, again = (
+            a_mail(dedupe_key="endpoint:1:ana", run_id=None, job_id=None, notice=notice)
+            for _ in range(2)
+        )
+        with stores.webhook.unit.begin(A_TENANT) as tx:
+            assert tx.mails.add(alert)
+            assert not tx.mails.add(again)
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            assert tx.mails.get(alert.delivery_id) == alert
+            assert tx.mails.get(again.delivery_id) is None
 
     @pytest.mark.case("M14")
     def test_mails_of_one_fold_and_recipient_that_are_due_are_one_group(

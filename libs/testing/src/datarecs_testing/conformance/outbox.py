@@ -1,4 +1,4 @@
-"""What every Outbox and OutboxReader owes: encoded once, numbered, in order, sent at least once."""
+"""Conformance suites of Outbox and OutboxReader: encoded once, in order, sent at least once."""
 
 from datetime import timedelta
 

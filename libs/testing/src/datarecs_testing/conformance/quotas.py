@@ -1,4 +1,4 @@
-"""What every Quotas owes: counts of its own tenant, exact however many count at once."""
+"""Conformance suite of Quotas: exact counts of one tenant, also with concurrent calls."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,4 +1,4 @@
-"""What every Resources and SealedSecrets owe: compare-and-set, one change a write, write-only."""
+"""Conformance suites of Resources and SealedSecrets: compare-and-set, one change per write."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -25,7 +25,7 @@ def stored(stores: Stores, **changes: object) -> Resource:
 
 
 def replaced(stores: Stores, resource: Resource, *, expected_rv: int, **changes: object) -> bool:
-    """A compare-and-set in a transaction of its own, under the next feed number."""
+    """A compare-and-set in its own transaction, with the next feed number."""
     with stores.api.unit.begin(A_TENANT, feed=1) as tx:
         newer = replace(resource, **{**changes, "rv": tx.next_rv()})  # type: ignore[arg-type]  # any
         return tx.resources.replace(newer, expected_rv=expected_rv)

@@ -1,4 +1,4 @@
-"""What every Runs owes: whole rows back, only changes written, facts numbered without gaps."""
+"""Conformance suite of Runs: complete rows, only changes written, facts without gaps."""
 
 from dataclasses import replace
 from datetime import timedelta

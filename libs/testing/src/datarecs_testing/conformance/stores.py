@@ -1,7 +1,7 @@
-"""What the suites of the state ports are given: the same actors over either adapter.
+"""The fixture of the suites of state ports: the same actors over both adapters.
 
 An actor is a service with its own database role; in memory all actors are one. Suites act as the
-service that would, so that on PostgreSQL they prove its grants as well.
+responsible service, so that on PostgreSQL they also check its grants.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ SHARDS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """One service: its transactions, and the work it may look for across tenants."""
+    """One service: its transactions, and the work it may find across tenants."""
 
     unit: UnitOfWork
     finder: WorkFinder
@@ -90,12 +90,12 @@ class Stores:
         return run, leased
 
     def unsent(self) -> list[OutboxRow]:
-        """Everything the relay would send, by position."""
+        """All rows that the relay would send, by position."""
         by_shard = self.relay.unsent(dict.fromkeys(range(SHARDS), 1000))
         return sorted(chain.from_iterable(by_shard.values()), key=lambda row: row.position)
 
     def stored(self, run_id: RunId) -> Run:
-        """The run of tenant A as it stands."""
+        """The stored run of tenant A."""
         return require_run(self.queries.run(A_TENANT, run_id))
 
 

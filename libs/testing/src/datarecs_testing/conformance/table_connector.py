@@ -1,6 +1,6 @@
-"""What every connector of lake tables owes: the living rows of the pinned snapshot, or no verdict.
+"""Conformance suite of lake tables: the rows of the pinned snapshot, or no verdict.
 
-The table is the same for every catalog, so that a catalog can only differ in how it is asked.
+The table is the same for every catalog, so that catalogs differ only in their requests.
 """
 
 from abc import ABC, abstractmethod
@@ -44,7 +44,7 @@ BOTH = [("1", "one"), ("2", "zwei \u20ac"), ("3", None), ("4", "a,b"), ("5", 'sa
 
 
 class TableConnectorConformance(ABC):
-    """Subclass with how a lake's catalog is asked; nine rows, two of them deleted."""
+    """Subclass with the access to a lake's catalog; nine rows, two of them deleted."""
 
     secrets: dict[str, str] = {}  # noqa: RUF012  overridden, never changed
 
@@ -53,7 +53,7 @@ class TableConnectorConformance(ABC):
         """The connection of a source over the lake's catalog."""
 
     def publish(self, lake: Lake, table: Table) -> None:
-        """Called after every commit; a catalog that is told of it says how."""
+        """Called after every commit; override to notify the catalog."""
         assert lake.catalog is table.catalog
 
     @pytest.fixture

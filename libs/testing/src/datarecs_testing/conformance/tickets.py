@@ -1,4 +1,4 @@
-"""What every SocketTickets owes: a ticket lets in once, soon, and is found by its hash."""
+"""Conformance suite of SocketTickets: a ticket works once, for a short time, by its hash."""
 
 from datetime import timedelta
 

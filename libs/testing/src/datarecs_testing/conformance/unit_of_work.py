@@ -1,4 +1,4 @@
-"""What every UnitOfWork owes: all or nothing, one tenant, database time, feed numbers."""
+"""Conformance suite of UnitOfWork: atomic, one tenant, database time, feed numbers."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What every implementer of WebhookActions, and of the reads that actions need, owes."""
+"""Conformance suite of WebhookActions, and of the reads for actions."""
 
 from dataclasses import replace
 from datetime import timedelta

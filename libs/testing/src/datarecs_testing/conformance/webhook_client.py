@@ -1,4 +1,4 @@
-"""What every implementer of WebhookClient owes to the sending loop."""
+"""Conformance suite of WebhookClient."""
 
 from datetime import date, timedelta
 

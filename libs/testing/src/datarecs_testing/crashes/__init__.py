@@ -1,1 +1,1 @@
-"""Processes that are killed at named places, and the ledger of what came out of it."""
+"""Processes that are killed at named places, and the ledger of the results."""

@@ -1,8 +1,9 @@
 """A child of the worker for crash tests: the real frames, comparison and result file, no Spark.
 
-Between the pipe and the result file everything is the shipped code; the oracle takes the place of
-Spark, which starts in seconds, except for jobs that ask for it by name. A job whose name says so
-never ends by itself: it waits to be stopped.
+Everything between the pipe and the result file is the shipped code; the oracle replaces Spark,
+which needs seconds to start, except for jobs that select Spark by their name. Jobs with another
+name
+prefix never end by themselves: they wait to be stopped.
 """
 
 import sys
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 
 PROCESS = "child"
 HELD, ON_SPARK = "held", "spark"
-"""First words of the names of jobs that wait to be stopped, and of those that Spark compares."""
+"""Name prefixes of jobs that wait to be stopped, and of jobs that Spark compares."""
 EXIT_STOPPED = 75
 
 
 @dataclass(slots=True)
 class Bench:
-    """What outlives a run."""
+    """State that outlives a run."""
 
     hello: Reader
     _connectors: dict[str, Connector] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class Bench:
 
 
 def main() -> int:
-    """Serve runs until the supervisor is gone or asks to stop."""
+    """Serve runs until the supervisor has ended or requests a stop."""
     channel = take_over_stdio()
     hello = channel.receive()
     if hello is None:
@@ -106,7 +107,7 @@ def main() -> int:
 
 
 def _served(frame: Mapping[str, object], bench: Bench, channel: SupervisorChannel) -> bool:
-    """Do the run; False when it was stopped instead."""
+    """Do the run; False if it was stopped."""
     if frame.get("type") != RUN:
         return False
     job = str(frame["job"])

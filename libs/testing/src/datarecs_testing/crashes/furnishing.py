@@ -1,4 +1,4 @@
-"""What the house declares before its first case: books, jobs over them, everybody who is told."""
+"""Declarations before the first case: books, jobs over them, receivers of mails and webhooks."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ JOBS = {"same": ("a", "b"), "other": ("a", "c"), HELD: ("a", "b"), ON_SPARK: ("a
 
 
 def furnish(house: "House") -> None:
-    """Three small books, the jobs over them, everybody who wants to be told."""
+    """Three small books, the jobs over them, and all receivers."""
     for name, last in {"a": "2.50", "b": "2.50", "c": "9.75"}.items():
         (house.folder / f"{name}.csv").write_text(
             f"id,amount\n1,1.25\n2,{last}\n", encoding="utf-8"

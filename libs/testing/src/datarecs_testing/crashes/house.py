@@ -1,7 +1,7 @@
-"""The whole platform for many cases: callers that do not give up, and the ledger at the end.
+"""The whole platform for many cases: callers that retry, and the ledger at the end.
 
-The services die at any time and are started again; the outside world (callers, mail relay, webhook
-receivers) lives in the test's own process and never dies.
+The services are killed at any time and started again; the outside world (callers, mail relay,
+webhook receivers) is in the test's process and is never killed.
 """
 
 import json
@@ -47,9 +47,9 @@ class House(Processes):
     key: str = field(repr=False)
     receivers: Mapping[str, Receiver]
     runs: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Every run that was asked for, with the statuses it may end in."""
+    """Every requested run, with its allowed final statuses."""
     reported_faults: set[str] = field(default_factory=set)
-    """Faults that a test has reported already; the ledger is over everything that ever happened."""
+    """Faults that a test has already reported; the ledger covers the whole history."""
 
     def __post_init__(self) -> None:
         groups = tuple(GROUPS.values())
@@ -80,7 +80,7 @@ class House(Processes):
         self._post(f"/api/v1/{KINDS[kind].path}", body, expected={201, 409})
 
     def trigger(self, job: str = "same", *, ends: frozenset[str] = COMPLETED) -> str:
-        """Ask until it is answered, under one key; the run's id."""
+        """Request until there is an answer, with one key; return the run's id."""
         headers = {"Idempotency-Key": secrets.token_hex(8)}
         answer = self._post(f"/api/v1/jobs/{job}/runs", {}, expected={202}, headers=headers)
         run_id = str(answer["run_id"])
@@ -88,11 +88,11 @@ class House(Processes):
         return run_id
 
     def cancel(self, run_id: str) -> None:
-        """Ask until it is answered; a run that has ended meanwhile is no fault."""
+        """Request until there is an answer; a run that has already ended is not a fault."""
         self._post(f"/api/v1/runs/{run_id}/cancel", {}, expected={200, 202, 409})
 
     def poison(self, topic: str) -> None:
-        """A record that nobody can ever handle: an end without its payload."""
+        """A record that cannot be handled: an end without its payload."""
         identity = secrets.token_hex(8)
         self.wire.poison.add(identity)
         headers = {
@@ -110,7 +110,7 @@ class House(Processes):
         producer.close()
 
     def outcome(self, run_id: str) -> tuple[str, str | None, str | None]:
-        """Status, error code and detail code, as the row says them."""
+        """Status, error code and detail code of the row."""
         ((status, code, detail),) = self.database.query(
             "SELECT status, error_code, error_detail_code FROM datarecs.run WHERE run_id = %s",
             (run_id,),
@@ -118,7 +118,7 @@ class House(Processes):
         return status, code, detail
 
     def proof(self, run_id: str) -> str:
-        """The hash of what a completed run proves."""
+        """The proof hash of a completed run."""
         blobs = open_blob_stores((self.folder / "blobs").as_uri()).of(self.tenant)
         document = json.loads(blobs.get(run_document(self.tenant, RunId(UUID(run_id)))))
         return str(document["proof_hash"])
@@ -154,7 +154,7 @@ class House(Processes):
     # --- the end
 
     def until(self, holds: Callable[[], bool], *, patience_s: float = 180) -> None:
-        """Wait for something, and keep everything running meanwhile."""
+        """Wait for a condition, and restart killed processes during the wait."""
         ends = monotonic() + patience_s
         while not holds():
             assert monotonic() < ends, f"not within {patience_s} s; {self.observer.waiting()}"
@@ -162,10 +162,10 @@ class House(Processes):
             self.rest()
 
     def settle(self, *, patience_s: float = 240) -> Verdict:
-        """Wait until nothing moves any more, then settle the ledger.
+        """Wait until nothing changes, then check the ledger.
 
         Args:
-            patience_s: how long nothing may change while something still waits.
+            patience_s: maximum time without a change while work is still open.
         """
         before, ends, next_push = self.observer.waiting(), monotonic() + patience_s, 0.0
         while not self._at_rest():

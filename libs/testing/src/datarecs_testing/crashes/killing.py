@@ -1,8 +1,8 @@
-"""The hook that kills, and the orders it obeys: which place, at which hit.
+"""The hook that kills a process, and its orders: which place, at which hit.
 
-An order is a file that the running process looks for whenever it passes a crash point, so that one
-platform serves many cases and only the killed process is started again. Every name that is passed
-leaves a file too, order or not: a name that no code passes any more is found by its absence.
+An order is a file that the running process checks at every crash point, so that one platform serves
+many cases and only the killed process is started again. Every passed name also creates a file, with
+or without an order: a name that no code passes is found by its missing file.
 """
 
 import os
@@ -15,7 +15,7 @@ from datarecs_core.crashing import CrashPoint
 FOLDER = "crashes"
 """Below the working directory of every process."""
 EXIT = 137
-"""What a shell tells of kill -9."""
+"""Exit code of kill -9 in a shell."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Killer:
                 os._exit(EXIT)
 
     def _counted(self, token: str) -> int:
-        """Hits since this order was given; another order starts again."""
+        """Hits since this order; another order starts again."""
         if token != self._token:
             self._token, self._hits = token, 0
         self._hits += 1
@@ -59,7 +59,7 @@ class Orders:
     _count: int = 0
 
     def place(self, process: str, point: CrashPoint, *, hit: int) -> str:
-        """The process is to die at the n-th time it passes there from now on; the order's name."""
+        """Kill the process at its n-th pass of this place from now on; return the order's name."""
         self._count += 1
         token = f"order-{self._count}"
         draft = self.folder / "draft"
@@ -75,6 +75,6 @@ class Orders:
         (self.folder / f"{process}.order").unlink(missing_ok=True)
 
     def passed(self) -> set[tuple[str, CrashPoint]]:
-        """(process, place) of everything that was passed so far, by any life of the process."""
+        """(process, place) of all passes so far, over all starts of the process."""
         names = (path.name.removesuffix(".passed") for path in self.folder.glob("*.passed"))
         return {(one.split(".", 1)[0], CrashPoint(one.split(".", 1)[1])) for one in names}

@@ -1,7 +1,8 @@
-"""Starts a service as it is, after binding the hook; its argument is the service's package.
+"""Start an unchanged service after binding the hook; its argument is the service's package.
 
-The one place that joins shipped code and killing. The worker's child becomes the small one of this
-package, so that a case costs no Spark session; its settings and everything else are production's.
+The only place that connects shipped code and kills. The worker's child becomes the small one of
+this package, so that a case costs no Spark session; its settings and everything else are
+production's.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""The ledger: what must have come of the expected runs, held against what really did.
+"""The ledger: compare the expected effects of runs with the actual ones.
 
-Pure, so that each fault it can find is shown by a test of its own. A repetition on the wire is no
-fault while it is the same id and the same bytes; it is counted. An effect (an end, a mail, a
-webhook) happens once, by the identity its receiver goes by.
+Pure, so that a separate test shows each fault. A repetition on the wire with the same id and bytes
+is not a fault; it is counted. An effect (an end, a mail, a webhook) happens once, by the identity
+that its receiver uses.
 """
 
 from collections import Counter, defaultdict
@@ -16,20 +16,20 @@ ONCE = ENDS | {
     f"io.datarecs.reconciliation.run.{name}"
     for name in ("triggered", "queued", "queue_errored", "cancel_requested", "completed", "errored")
 }
-"""What the history of one run holds at most once, however often something was repeated."""
+"""Entries that occur at most once in the history of a run, for any repetitions."""
 TERMINAL = frozenset({"COMPLETED", "ERRORED", "CANCELLED", "QUEUE_ERRORED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What was asked for; whoever asks writes it down before the answer counts."""
+    """The expected effects; callers record them before they use the answer."""
 
     runs: Mapping[str, frozenset[str]]
-    """Run id -> statuses it may end in."""
+    """Run id -> allowed final statuses."""
     recipients: frozenset[str] = frozenset()
-    """Who gets one mail about each finalised run."""
+    """Recipients of one mail about each finalised run."""
     endpoints: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
-    """Endpoint -> event types it hears of; None for all of runs."""
+    """Endpoint -> its event types; None for all of runs."""
     poison: frozenset[str] = frozenset()
     """Ids of records that must be set aside by every group of `poisoned_groups`."""
     poisoned_groups: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Copy:
     where: str
     """Topic, recipient or endpoint."""
     identity: str
-    """By which its receiver knows a repetition."""
+    """Identity by which its receiver detects a repetition."""
     content: str
     """A digest of its bytes."""
     subject: str = ""
@@ -82,7 +82,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Everything that can be looked at, once nothing moves any more."""
+    """All observed data, after everything is at rest."""
 
     runs: tuple[RunSeen, ...]
     history: tuple[Fact, ...]
@@ -127,7 +127,7 @@ def _runs(expected: Expected, seen: Seen) -> Iterator[str]:
     for run_id in expected.runs.keys() | runs.keys():
         run, allowed = runs.get(run_id), expected.runs.get(run_id)
         if run is None or allowed is None:
-            yield f"run {run_id}: {'lost' if run is None else 'nobody asked for it'}"
+            yield f"run {run_id}: {'lost' if run is None else 'it was not requested'}"
             continue
         if run.status not in allowed:
             yield f"run {run_id}: {run.status}, may be {', '.join(sorted(allowed))}"
@@ -151,7 +151,7 @@ def _history(seen: Seen) -> Iterator[str]:
     for run in seen.runs:
         sequences = numbers[run.run_id]
         if sequences != list(range(1, len(sequences) + 1)) or run.last_sequence != len(sequences):
-            yield f"run {run.run_id}: sequences {sequences}, the row says {run.last_sequence}"
+            yield f"run {run.run_id}: sequences {sequences}, but {run.last_sequence} in its row"
     times = Counter((fact.run_id, fact.type) for fact in seen.history if fact.type in ONCE)
     yield from (
         f"run {run}: {count} times {kind}" for (run, kind), count in times.items() if count > 1
@@ -162,7 +162,7 @@ def _causes(seen: Seen) -> Iterator[str]:
     known = {fact.event_id for fact in seen.history} | {one.event_id for one in seen.outbox}
     for one in seen.outbox:
         if one.caused_by is not None and one.caused_by not in known:
-            yield f"event {one.event_id} ({one.type}): caused by {one.caused_by}, which is nowhere"
+            yield f"event {one.event_id} ({one.type}): cause {one.caused_by}, which does not exist"
 
 
 def _relayed(seen: Seen) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _relayed(seen: Seen) -> Iterator[str]:
             yield f"event {one.event_id} ({one.type}): never on the wire, marked sent: {one.sent}"
     for identity, things in copies.items():
         if identity not in recorded_ids:
-            yield f"record {identity}: on the wire, never told"
+            yield f"record {identity}: on the wire, but not in the outbox"
         yield from _differing("record", identity, things)
 
 
@@ -190,7 +190,7 @@ def _repeated_ends(seen: Seen) -> Iterator[str]:
 
 
 def _in_order(records: Iterable[Copy]) -> Iterator[str]:
-    """What is new about a key comes in its order; repetitions may come at any time."""
+    """New records of a key arrive in order; repetitions may arrive at any time."""
     newest: dict[tuple[str, str], int] = {}
     known: set[str] = set()
     for one in records:

@@ -1,6 +1,6 @@
-"""Reads what the ledger judges: rows as the superuser, records of the wire, mails and requests.
+"""Read the input of the ledger: rows as the superuser, records of the wire, mails and requests.
 
-Apart from the ledger because this is all input; apart from the house because reading needs no
+Separate from the ledger because this is only input, and from the house because reading needs no
 process.
 """
 
@@ -23,7 +23,7 @@ CAUSE = "ce_causationid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Where to look."""
+    """The places to read."""
 
     database: PreparedDatabase
     tenant: TenantId
@@ -33,7 +33,7 @@ class Observer:
     """By endpoint."""
 
     def seen(self) -> Seen:
-        """Everything of the tenant; meaningful once nothing moves any more."""
+        """All data of the tenant; complete after everything is at rest."""
         return Seen(
             runs=tuple(self._runs()),
             history=tuple(self._history()),

@@ -1,8 +1,8 @@
 """The services as processes: started through the launcher, killed, tended, with their settings.
 
-Apart from the house because it knows neither callers nor what came of their runs. Whoever waits
-calls `tend`: a dead process is taken out of its consumer group, as the local stack does it, its
-leases end, and it is started again.
+Separate from the house because it uses neither callers nor results of runs. A waiting test calls
+`tend`: a dead process is removed from its consumer group, as in the local stack, its leases end,
+and it is started again.
 """
 
 import json
@@ -50,7 +50,7 @@ GROUPS = {
 SECOND = "second_controller"
 POLL_S = 0.05
 BETWEEN_STARTS_S = 1.0
-"""So that a process that cannot start is not started all the time."""
+"""Minimum time between starts of a process that cannot start."""
 _INHERITED = ("PATH", "HOME", "LANG")
 
 
@@ -63,10 +63,10 @@ class Death:
 
 @dataclass(kw_only=True)
 class Processes:
-    """All services, on servers that stand already."""
+    """All services, on running servers."""
 
     folder: Path
-    """Working directory of each; logs, sources and scratch lie below it."""
+    """Working directory of each; logs, sources and scratch are below it."""
     database: PreparedDatabase
     broker: KafkaBroker
     principals: Mapping[str, str]
@@ -76,18 +76,18 @@ class Processes:
     java: Mapping[str, str] = field(default_factory=dict)
     """Settings by which the worker's child may start Spark; empty: it never does."""
     moves_time: bool = True
-    """Whether waits end at once; a soak lets real time pass instead."""
+    """Whether waits end immediately; a soak uses real time instead."""
     lease: str = "10s"
-    """The shortest that is allowed; a soak on a busy machine wants a longer one."""
+    """The shortest allowed value; a soak on a busy machine needs a longer one."""
     slots: int = 1
     """Runs that the worker works on at once."""
     up: Callable[[], bool] = lambda: True
-    """Whether database and broker are there; asked before anything is started."""
+    """Whether database and broker run; called before each start."""
     port: int = field(default_factory=free_test_port)
     """Of REST."""
     deaths: list[Death] = field(default_factory=list)
     _buried: list[int] = field(default_factory=list)
-    """Dead processes whose leases have not ended yet."""
+    """Dead processes with leases that have not ended yet."""
     _not_before: dict[str, float] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _kek: str = field(default_factory=lambda: b64encode(secrets.token_bytes(32)).decode())
@@ -97,11 +97,11 @@ class Processes:
         return self._running[process].pid
 
     def send(self, process: str, number: signal.Signals) -> None:
-        """A signal to the process alone; safe when it is gone."""
+        """Send a signal only to the process; safe after its end."""
         self._running[process].send_signal(number)
 
     def kill(self, process: str) -> bool:
-        """Kill -9; False when it is dead already."""
+        """Kill -9; False if it has already ended."""
         running = self._running.get(process)
         if running is None or running.poll() is not None:
             return False
@@ -109,7 +109,7 @@ class Processes:
         return True
 
     def tend(self) -> None:
-        """Start what has died again, as long as the servers it needs are there."""
+        """Restart dead processes, while their servers run."""
         for process in ROLES:
             running = self._running.get(process)
             if running is not None and running.poll() is not None:
@@ -124,11 +124,11 @@ class Processes:
         for process in ROLES.keys() - self._running.keys():
             if monotonic() >= self._not_before.get(process, 0):
                 self._not_before[process] = monotonic() + BETWEEN_STARTS_S
-                with suppress(LogUnavailableError):  # the broker is away: next time
+                with suppress(LogUnavailableError):  # the broker is unavailable: next time
                     self._start(process)
 
     def stop(self) -> None:
-        """Kill what is left; nothing is asked of it any more."""
+        """Kill the remaining processes."""
         for running in self._running.values():
             running.kill()
             running.wait()
@@ -154,7 +154,7 @@ class Processes:
             )
 
     def start_second_controller(self) -> None:
-        """Another replica beside the first."""
+        """Start another replica."""
         self._start(CONTROLLER, as_name=SECOND)
 
     def end_second_controller(self) -> None:
@@ -209,4 +209,5 @@ class Processes:
             # One house serves every case of a session: above the rates its mails become digests.
             "DATARECS_MAIL__RECIPIENT_RATE": "100000",
             "DATARECS_MAIL__TENANT_RATE": "100000",
+            "DATARECS_MAIL__RELAY_RATE": "10000",
         }

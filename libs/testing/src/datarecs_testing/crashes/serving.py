@@ -1,7 +1,7 @@
-"""Database and broker of a crash test that is no pytest session: the same servers, made the same.
+"""Database and broker of a crash test outside pytest: the same servers as in a session.
 
-Apart from the house because a session of pytest has servers already; the soak, which kills them,
-wants its own.
+Separate from the house because a pytest session already has servers; the soak kills its servers and
+needs separate ones.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from datarecs_testing.database import PreparedDatabase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Running, migrated, and nobody else's."""
+    """Running and migrated servers, used only by this test."""
 
     folder: Path
     postgres: stack.PostgresServer
@@ -32,7 +32,7 @@ class Servers:
 
 @contextmanager
 def temporary_servers() -> Iterator[Servers]:
-    """For as long as the block lasts; everything they wrote goes with it."""
+    """Servers for the block; their data is removed at its end."""
     environment = process_environment()
     with tempfile.TemporaryDirectory(prefix="datarecs-crash-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

@@ -1,9 +1,9 @@
 """The soak: many runs while everything is killed at random, in real time, then the ledger.
 
-Unlike the matrix it knows no places: kill -9 hits services, the worker's child, the broker and the
-database at any moment, also each other's recovery. One seed draws the whole course; what the
-machine makes of it differs. Only at the end the leases of the dead and the longest pauses are cut
-short, since a mail whose fate is unknown waits ten minutes.
+Unlike the matrix it uses no named places: kill -9 hits services, the worker's child, the broker and
+the database at any time, also during recovery. One seed determines the kills; the timing depends on
+the machine. Only at the end the leases of dead processes and the longest pauses are shortened,
+because a mail with an unknown result waits ten minutes.
 """
 
 import random
@@ -25,10 +25,10 @@ from datarecs_testing.stack import MortalServer
 
 CHILD, BROKER, DATABASE = "child", "broker", "database"
 WEIGHTS: Mapping[str, int] = {**dict.fromkeys(ROLES, 4), CHILD: 4, BROKER: 1, DATABASE: 2}
-"""How often each is hit, against the others; the broker is slow to come back."""
+"""Relative frequency of kills; the broker restarts slowly."""
 BETWEEN_KILLS_S = (2.0, 8.0)
 DOWN_S = (0.0, 6.0)
-"""How long a server stays away before it is started again."""
+"""Time before a killed server is started again."""
 TRIGGER_SHARE = 0.85
 """Share of the time in which runs are triggered; in the rest the kills go on."""
 EVERY_SPARK, CANCELLED_SHARE = 20, 0.08
@@ -54,12 +54,12 @@ class SoakReport:
     outcomes: Mapping[str, int]
     """Status, code and detail -> runs."""
     minutes: float
-    """Until everything was at rest."""
+    """Duration until everything was at rest."""
 
 
 @dataclass(slots=True)
 class Soak:
-    """One soak over a house of its own."""
+    """One soak over its own house."""
 
     house: House
     servers: Servers
@@ -76,10 +76,10 @@ class Soak:
         self.house.up = self._up
 
     def run(self) -> SoakReport:
-        """Ask, kill, and look at what came of it."""
+        """Trigger runs, kill, and check the ledger."""
         began = monotonic()
         self._storm(began)
-        self.say("the kills are over; everything comes to rest")
+        self.say("no more kills; waiting until everything is at rest")
         for server in (DATABASE, BROKER):
             self._process(server).restart()
         self._down_until.clear()
@@ -111,7 +111,7 @@ class Soak:
                 self.house.rest()
             if now - last_report > 30:
                 last_report = now
-                self.say(f"{runs} runs asked for, {sum(self.kills.values())} kills")
+                self.say(f"{runs} runs triggered, {sum(self.kills.values())} kills")
 
     def _trigger(self, number: int) -> None:
         on_spark = self.plan.on_spark and number % EVERY_SPARK == 0
@@ -151,7 +151,7 @@ class Soak:
         return False
 
     def _up(self) -> bool:
-        """Bring back what has been away for long enough; whether both servers are there."""
+        """Restart servers after their outage; return whether both run."""
         for server, until in list(self._down_until.items()):
             if monotonic() >= until:
                 self._process(server).restart()
@@ -160,7 +160,7 @@ class Soak:
 
     def _process(self, server: str) -> MortalServer:
         process = self.servers.postgres.process if server == DATABASE else self.servers.broker.jvm
-        assert process is not None, f"the {server} is somebody else's"
+        assert process is not None, f"the {server} was not started by this test"
         return process
 
     def _exits(self) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""What a killed process leaves behind ends at once: its leases, and the pauses after them.
+"""End the leases of a killed process, and the pauses after them, immediately.
 
-The database's clock decides about leases, so a test that wants to see what follows moves the stored
-instants back, as if that time had passed. Only leases of processes that are provably gone are
-ended: those of living ones would be fenced, which is another test.
+The database's clock decides about leases, so a test moves the stored times back as if that time had
+passed. Only leases of processes that have certainly ended are changed: live processes would be
+fenced, which is another test.
 """
 
 from collections.abc import Mapping
@@ -38,12 +38,12 @@ _PAUSES: LiteralString = """
 
 
 def end_leases(database: PreparedDatabase, pid: int) -> None:
-    """Everything the dead process held may be taken by others; owners begin with `host/pid`."""
+    """Release all leases of the dead process for others; owners begin with `host/pid`."""
     _each(database, _LEASES, {"pid": str(pid)})
 
 
 def end_pauses(database: PreparedDatabase) -> None:
-    """What waits for its next try is due; nothing that somebody holds is touched."""
+    """Make waiting items due; leased items are not changed."""
     is_over = False
     while not is_over:
         # Rows are locked in no order here, and services lock them in theirs.
@@ -53,7 +53,7 @@ def end_pauses(database: PreparedDatabase) -> None:
 
 
 def make_timers_due(database: PreparedDatabase, *reasons: str) -> int:
-    """Timers of these reasons fire now; how many."""
+    """Make timers of these reasons due; return their number."""
     with database.connect() as connection:
         return connection.execute(
             "UPDATE datarecs.run_timer SET due_at = now() WHERE reason = ANY(%s)", (list(reasons),)

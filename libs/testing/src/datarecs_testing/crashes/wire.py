@@ -1,7 +1,7 @@
-"""The broker as the ledger sees it: every record once, by position, and how far groups have come.
+"""The broker's data for the ledger: every record once, by position, and the progress of groups.
 
-Over the client library itself, without a group, so that no membership of the reader is ever waited
-for and a broker that was killed is read on from where reading stopped.
+Read with the client library without a group, so that the reader has no membership, and reading
+continues at its position after a broker was killed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,19 +30,19 @@ class Wire:
     broker: KafkaBroker
     tenant: TenantId
     groups: tuple[str, ...]
-    """Consumers whose progress is looked at."""
+    """Consumers with observed progress."""
     poison: set[str] = field(default_factory=set)
     """Ids of records that the test itself wrote."""
     _records: dict[tuple[str, int, int], LogRecord] = field(default_factory=dict)
     _next: dict[TopicPartition, int] = field(default_factory=dict)
 
     def start(self) -> None:
-        """What is on the topics by now belongs to somebody else."""
+        """Ignore the records that are on the topics now."""
         with self._reader() as reader:
             self._next = dict(reader.end_offsets(list(self._next), timeout_ms=_PATIENCE_MS))
 
     def catch_up(self) -> int:
-        """Read to the ends as they are now; how many records its groups are behind them."""
+        """Read to the current ends; return the number of records its groups have not read."""
         with self._reader() as reader:
             ends = reader.end_offsets(list(self._next), timeout_ms=_PATIENCE_MS)
             for where, offset in self._next.items():
@@ -62,7 +62,7 @@ class Wire:
                 yield record
 
     def letters(self) -> Iterator[tuple[str, LogRecord]]:
-        """(group, the original record) of what came of our tenant or our poison."""
+        """(group, original record) of dead letters of this tenant or of the test's poison."""
         for record in self._records.values():
             if record.topic in LETTER_TOPICS:
                 original = letter_of(record).record

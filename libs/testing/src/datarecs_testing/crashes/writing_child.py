@@ -1,4 +1,4 @@
-"""The worker's own child, whose Java process is killed while the result is being written."""
+"""The worker's child; its Java process is killed while the result is written."""
 
 import sys
 

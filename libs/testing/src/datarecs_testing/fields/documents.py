@@ -1,6 +1,6 @@
 """The jobs that a probe compares: one without the field's new value, one with it.
 
-Apart from the probes because most fields need the same few sources and stages around them.
+Separate from the probes because most fields need the same sources and stages.
 """
 
 import json
@@ -29,7 +29,7 @@ class Probe:
     other_fields: Mapping[str, object] = field(default_factory=dict)
     """Other fields of both jobs, by dotted path below `spec`."""
     drops: str = ""
-    """A field below `spec` that is left out where this one stands in its place."""
+    """A field below `spec` that is omitted because this field replaces it."""
     plan_only: str = ""
     """Why no tiny comparison can show it, so that a changed plan is enough."""
 

@@ -1,6 +1,6 @@
 """A probe for every field of a job, by the path that the published schema gives it.
 
-`<*>` stands for every kind of source or type of stage that has no probe of its own.
+`<*>` stands for every kind of source or type of stage without a separate probe.
 """
 
 import re
@@ -10,10 +10,10 @@ from dataclasses import replace
 from datarecs_testing.fields.documents import QUERY, Probe
 
 _VARIANT = re.compile(r"<\w+>")
-_TIME_LIMIT = "no statement over a tiny source lasts as long"
-_LABEL = "a name that people see, of which no number depends"
-_SHOWN = "what reports show of totals, of which no number depends"
-_WORK = "how the work is done, of which no number depends"
+_TIME_LIMIT = "no statement over a tiny source takes this long"
+_LABEL = "a name for people; no number depends on it"
+_SHOWN = "the display of totals in reports; no number depends on it"
+_WORK = "the execution of the work; no number depends on it"
 _ALL = {"stages.0.measures": "*"}
 _MERGED = {"sources.1.kind": "csv", "sources.1.path": "header.csv", **_ALL}
 _BIG = {"stages.0.measures": [{"name": "word"}], "sources.1.path": "big.parquet"}
@@ -131,7 +131,7 @@ def _judged(
     percent: Mapping[str, object] = _PERCENT,
     fields: Mapping[str, object] | None = None,
 ) -> dict[str, Probe]:
-    """Fields of a measure and of `measure_defaults`, wherever these stand."""
+    """Fields of a measure and of `measure_defaults`, at every place."""
     fields = fields or {}
     first, second = f"{measure}.tolerances.0", f"{measure}.tolerances"
     both = [{"type": "ABSOLUTE", "value": "0.001"}, {"type": "ABSOLUTE", "value": "500"}]
@@ -192,7 +192,7 @@ _NO_UNIT = {
         for name, value in (("type", "ABSOLUTE"), ("value", "1"), ("base", "max_abs"))
     },
 }
-"""Of stages whose measures have no unit: each is refused."""
+"""Fields of stages with measures without a unit: each is refused."""
 _GAP = {"amount": "0"}
 _STAGE = {
     "name": Probe(value="other", before="probed", plan_only=_LABEL),

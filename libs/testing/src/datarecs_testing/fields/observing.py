@@ -1,7 +1,7 @@
-"""What one job does: which faults it has, what its plan is, what it finds in the tiny sources.
+"""Observe one job: its faults, its plan, and its result over the tiny sources.
 
-The command line's own question, the real connectors and the oracle answer it; only a database is
-described by hand, and then its plan and its SQL are all there is to see.
+Uses the validation of the command line, the real connectors and the oracle; only a database is
+described by hand, and then only its plan and SQL are observed.
 """
 
 import json
@@ -50,14 +50,14 @@ Documents = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a job came to. At most one of `faults` and `plan` is there."""
+    """The result of a job. At most one of `faults` and `plan` is set."""
 
     faults: tuple[Finding, ...] = ()
     error: tuple[str, ...] = ()
-    """Codes of what ended it: by the plan, or by a source or stage."""
+    """Codes of the errors of the plan, of a source or of a stage."""
     plan: bytes | None = None
     result: bytes | None = None
-    """None where the plan alone can be made."""
+    """None if only the plan can be made."""
 
 
 def observed(documents: Documents, folder: Path) -> Observed:
@@ -76,7 +76,7 @@ def observed(documents: Documents, folder: Path) -> Observed:
     except DatarecsError as error:
         return Observed(error=_codes(error))
     if question is None:
-        raise AssertionError("a file without faults is a question")
+        raise AssertionError("a file without faults has a job")
     with TemporaryDirectory() as scratch:
         return _compared(question, clock, scratch)
 
@@ -115,7 +115,7 @@ def _plan_bytes(plan: ComparisonPlan) -> bytes:
 
 
 def _result_bytes(comparison: Answer, reporter: "_RecordingReporter") -> bytes:
-    """Everything a run says about the data, and nothing that only repeats the job."""
+    """The statements of a run about the data, without parts that repeat the job."""
     outcome = comparison.outcome
     return canonical_json(
         {

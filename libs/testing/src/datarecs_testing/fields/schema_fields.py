@@ -1,7 +1,7 @@
 """The fields of a kind as its published JSON Schema names them, one entry per variant.
 
-Its own module because a probe is looked up by these paths: a field that is added to a shape appears
-here by itself, and a test that finds no probe for it fails.
+A separate module because a probe is looked up by these paths: a field that is added to a shape
+appears here by itself, and a test that finds no probe for it fails.
 """
 
 import re
@@ -26,7 +26,7 @@ class SchemaField:
 
     @property
     def is_fixed(self) -> bool:
-        """One word alone may stand here, so that there is nothing to choose."""
+        """Whether only one word is allowed, so that there is no choice."""
         words = self.schema.get("enum")
         return isinstance(words, list) and len(words) == 1
 

@@ -1,7 +1,7 @@
 """Small files and a small lake in which each field of a job can make a difference.
 
 The three sources differ on purpose, each column in one respect: white space, case, a NULL, a digit.
-Apart from the probes because one set of rows serves all of them.
+Separate from the probes because one set of rows serves all of them.
 """
 
 import json
@@ -85,7 +85,7 @@ def write_sources(folder: Path) -> None:
 
 
 def write_lake(folder: Path, closing: ExitStack) -> None:
-    """Catalog `lake` with three tables, `books.one` in two commits, and `pond` with one of its own.
+    """Catalog `lake` with three tables, `books.one` in two commits, and `pond` with one table.
 
     The first commit of `books.one` has the tag `first`.
     """

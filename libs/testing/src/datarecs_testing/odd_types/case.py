@@ -1,7 +1,7 @@
-"""What a case of types and files is, and how it is asked.
+"""Definition of a case of types and files, and of its job.
 
-Each case writes the files of two sources, `one` and `two`, below a folder and says what every
-engine must answer. Here stands what a case is; the cases stand in the modules of this package.
+Each case writes the files of two sources, `one` and `two`, below a folder and declares the required
+answer of every engine. This module defines a case; the cases are in the modules of this package.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddCase:
-    """Two sources, what is asked of them, and the only right answer."""
+    """Two sources, their job, and the only correct answer."""
 
     name: str
     files: tuple[Write, Write]
@@ -41,11 +41,11 @@ class OddCase:
     verdict: Verdict = Verdict.MATCHED
     differences: frozenset[Shown] = frozenset()
     refused: str | None = None
-    """What the planner says where the case cannot be compared."""
+    """Part of the planner's message if the case cannot be compared."""
 
 
 def job_of_case(case: OddCase) -> ReconciliationJob:
-    """The job that asks what the case asks, over the folders `one` and `two`."""
+    """The job of the case, over the folders `one` and `two`."""
     sources = [
         {"name": name, "kind": kind, "connection": "c", "path": name, **case.sources.get(name, {})}
         for name, kind in zip(("one", "two"), case.kinds, strict=True)

@@ -1,4 +1,4 @@
-"""Files of one source that differ from one another, and what stands around rows."""
+"""Files of one source that differ from each other, and lines around rows."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What is wrong with an engine's answer to a combination: numbers, and the stored differences."""
+"""Check an engine's answer to a combination: numbers, and stored differences."""
 # ruff: noqa: S608 - statements are made of constants of this package
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""What stands in the columns of the matrix: SQL that makes values, and SQL of their meaning.
+"""The columns of the matrix: SQL that generates values, and SQL of their canonical values.
 
-Generation and truth are two statements about the same columns, so they stand side by side. Values
+Generation and truth are two statements about the same columns, so they are in one module. Values
 are SQL over `k` (the number of the key), `n` (which of its rows), and for values over `draw` (a
 random number of the row) and `changed` (how much the row differs: 0, 1 or 5).
 """
@@ -293,7 +293,7 @@ def tolerances(meaning: Meaning, rule: Rule) -> tuple[Tolerance, ...]:
 
 
 def agrees(meaning: Meaning, rule: Rule, values: Sequence[str], reference: str) -> str:
-    """SQL: whether two canonical values are within the rule, as the reference's value says."""
+    """SQL: whether two canonical values are within the rule, relative to the reference's value."""
     one, other = values
     same = f"{one} IS NOT DISTINCT FROM {other}"
     (tolerance,) = tolerances(meaning, rule)

@@ -1,4 +1,4 @@
-"""Which combinations of data and rules the matrix has: every pair of values is in one of them.
+"""The combinations of data and rules in the matrix: every pair of values is in one of them.
 
 So is every triple of share, order and duplicates, which decide how rows meet. The set is made by a
 greedy search in a fixed order, so every run compares the same combinations under the same names.

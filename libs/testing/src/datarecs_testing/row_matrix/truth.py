@@ -105,7 +105,7 @@ class Truth:
         return tuple(self.tables.one(f"SELECT {sql} FROM rows_{at}")[0] for at in self.sources)
 
     def _odd_groups(self) -> tuple[int, ...]:
-        """Groups all of whose breaks name the source."""
+        """Groups with the source as odd one out in all breaks."""
         named = " UNION ALL ".join(
             [
                 f"SELECT key, arg_min_null(odd_{at}, rank) FILTER (NOT within_{at}) AS odd"

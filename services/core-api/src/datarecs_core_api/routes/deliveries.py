@@ -1,6 +1,6 @@
-"""What became of an endpoint's events: deliveries with their attempt log, read only.
+"""Deliveries of an endpoint's events with their attempt log, read only.
 
-What sends them again stands in `webhook_actions`.
+Sending them again is in `webhook_actions`.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""Switch an endpoint off and on, and rotate its signing secret.
+"""Disable and enable an endpoint, and rotate its signing secret.
 
-Apart from `resources`, because these change what a declaration does not say.
+Separate from `resources`, because these change more than the declaration.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class RotateIn(In):
     model_config = ConfigDict(json_schema_extra={"examples": [{"grace_period": "P1D"}]})
 
     grace_period: Annotated[str, Field(max_length=32), AfterValidator(_grace)] = "P1D"
-    """How long the current secret goes on signing; PT0S ends every older one at once."""
+    """How long the current secret still signs; PT0S ends every older one at once."""
     secret: Annotated[str, Field(max_length=128), AfterValidator(_secret)] | None = None
     """`whsec_` and 24 to 64 bytes in base64; generated without it."""
 
@@ -88,7 +88,7 @@ def rotate(
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Response:
-    """Sign with a new secret, which stands in this answer alone; older ones sign until they end."""
+    """Sign with a new secret, which is only in this response; older ones sign until they end."""
     grace = parse_duration(body.value.grace_period) or timedelta()
 
     def act(tx: Transaction, _key: str | None) -> Answer:
@@ -127,7 +127,7 @@ def disable(
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Response:
-    """Send nothing more; events are stored and can be recovered for 14 days."""
+    """Stop sending; events are stored and can be recovered for 14 days."""
 
     def act(tx: Transaction, _key: str | None) -> Answer:
         endpoint = _switched(tx, caller, _locked(tx, name, namespace), use, is_on=False)
@@ -151,7 +151,7 @@ def enable(
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Response:
-    """Send again, with all counters cleared; the answer says how many events were missed."""
+    """Send again, with all counters cleared; the response has the number of missed events."""
 
     def act(tx: Transaction, _key: str | None) -> Answer:
         endpoint = _switched(tx, caller, _locked(tx, name, namespace), use, is_on=True)
@@ -182,7 +182,7 @@ def _locked(tx: Transaction, name: str, namespace: str) -> Resource:
 def _switched(
     tx: Transaction, caller: Principal, endpoint: Resource, use: Ports, *, is_on: bool
 ) -> Resource:
-    """The endpoint with `spec.enabled` as wished; nothing is written when it says so already."""
+    """The endpoint with the requested `spec.enabled`; nothing is written when it is set already."""
     spec = replace(spec_of(endpoint), enabled=is_on)
     declared = Declared(
         kind=endpoint.kind,

@@ -39,7 +39,7 @@ _ACCEPTED = frozenset({MEDIA_TYPE, "text/*", "*/*"})
 
 
 class TicketIn(In):
-    """Nothing is asked."""
+    """Empty request."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
@@ -56,7 +56,7 @@ async def follow_events(
     use: Using,
     types: Annotated[
         list[EventType] | None,
-        Query(alias="type", max_length=50, description="Whole types; may stand several times."),
+        Query(alias="type", max_length=50, description="Complete event types; may be repeated."),
     ] = None,
     job_id: CanonicalUuid | None = None,
     after: Annotated[
@@ -68,12 +68,12 @@ async def follow_events(
 ) -> Response:
     """Events of all runs of the tenant as they are committed; without an id, from now on.
 
-    An id older than 24 hours, or an unknown one, gets a frame `reset`: list again, and go on from
-    its id. Ids are opaque: they say neither how many events there are nor which came first.
+    An id older than 24 hours, or an unknown one, gets a frame `reset`: list again, and continue
+    from its id. Ids are opaque: they reveal neither the number of events nor their order.
     """
     wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
     if not wanted & _ACCEPTED:
-        detail = f"this route answers {MEDIA_TYPE}"
+        detail = f"this route returns {MEDIA_TYPE}"
         raise ProblemError(code=ApiCode.NOT_ACCEPTABLE, detail=detail)
     keys = authenticator(request)
     stream = TenantStream(
@@ -103,9 +103,9 @@ def create_ticket(
     body: Annotated[Sent[TicketIn], Depends(JsonBody(TicketIn))],
     use: Using,
 ) -> Response:
-    """A ticket for `/api/v1/ws?ticket=`, good once and for 30 seconds; shown once.
+    """A ticket for `/api/v1/ws?ticket=`, valid once and for 30 seconds; shown once.
 
-    The socket takes `{"subscribe": {"run_id": "…", "after": 0}}` and tells the frames of
+    The socket takes `{"subscribe": {"run_id": "…", "after": 0}}` and sends the frames of
     `/runs/{run_id}/events`, each as a JSON text with `event`, `run_id`, `id` and `data`.
     """
 
@@ -138,7 +138,7 @@ async def follow(socket: WebSocket) -> None:
             await Socket(socket, follower).serve()
     except DatarecsError as error:
         await socket.send_denial_response(response(socket, problem_of(error)))
-        # uvicorn 0.54 calls a refused upgrade an error unless the connection is gone by now
+        # uvicorn 0.54 logs a refused upgrade as an error unless the connection is closed by now
         await asyncio.sleep(0)
 
 

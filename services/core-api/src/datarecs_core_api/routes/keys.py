@@ -57,9 +57,10 @@ def create_key(
     body: Annotated[Sent[KeyIn], Depends(JsonBody(KeyIn))],
     use: Using,
 ) -> Response:
-    """Make a key; `key` in this answer is shown once, also under a repeated key.
+    """Create a key; `key` in this response is shown once, also with a repeated Idempotency-Key.
 
-    It has a subject of its own and the maker's owner, and is revoked with its maker.
+    It has a separate subject and the owner of the key that creates it, and is revoked with that
+    key.
     """
     wanted = body.value
     scopes = frozenset(caller.permissions if wanted.scopes is None else wanted.scopes)
@@ -114,14 +115,15 @@ def _live_maker(tx: Transaction, caller: Principal) -> ApiKey:
 
 
 def _expiry(wanted: KeyIn, maker: ApiKey, *, now: datetime) -> datetime:
-    """Raises ProblemError (422): later than the maker's own."""
+    """Raises ProblemError (422): later than the expiry of the key that creates it."""
     if wanted.expires_days is None:
         return min(now + DEFAULT_LIFETIME, maker.expires_at)
     expires_at = now + timedelta(days=wanted.expires_days)
     if expires_at > maker.expires_at:
-        message = f"the key that makes it expires at {instant_text(maker.expires_at)}"
+        message = f"the key of this request expires at {instant_text(maker.expires_at)}"
         raise invalid(
-            "a key expires no later than its maker", input_fault("/expires_days", message)
+            "a key must not expire later than the key that creates it",
+            input_fault("/expires_days", message),
         )
     return expires_at
 
@@ -129,7 +131,7 @@ def _expiry(wanted: KeyIn, maker: ApiKey, *, now: datetime) -> datetime:
 def _check_known(wanted: KeyIn) -> None:
     """Raises ProblemError (422): a scope that no key can have."""
     faults = [
-        input_fault(f"/scopes/{index}", "no permission that a key can have")
+        input_fault(f"/scopes/{index}", "not a permission of API keys")
         for index, scope in enumerate(wanted.scopes or ())
         if scope not in KEY_SCOPES
     ]

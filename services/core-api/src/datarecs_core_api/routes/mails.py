@@ -40,7 +40,7 @@ MailIdPath = Annotated[
 AddressPath = Annotated[
     str,
     Path(
-        description="Address as the list has it.",
+        description="Address as in the list.",
         min_length=3,
         max_length=254,
         json_schema_extra={"examples": ["ana@example.com"]},
@@ -79,7 +79,7 @@ def list_emails(
 
 @router.get("/emails/{mail_id}/attempts", operation_id="list_email_attempts")
 def list_email_attempts(mail_id: MailIdPath, caller: Reader, use: Using) -> Page[MailAttemptOut]:
-    """What the relay answered to each attempt, in order."""
+    """The reply of the relay to each attempt, in order."""
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
         mail = _known(tx, mail_id)
         attempts = tx.mails.attempts(mail.delivery_id)
@@ -147,7 +147,7 @@ def list_email_suppressions(caller: Reader, use: Using) -> Page[SuppressionOut]:
 def delete_email_suppression(
     address: AddressPath, caller: Resender, request: Request, use: Using
 ) -> SuppressionOut:
-    """Let mails to the address leave again."""
+    """Allow mails to the address again."""
     with use.unit.begin(caller.tenant_id) as tx:
         rows = tx.mail_choices.suppressions(MAX_SUPPRESSIONS)
         released = [row for row in rows if row.recipient_key == address]

@@ -62,7 +62,7 @@ async def preview(
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> RulePreviewOut:
-    """Who would be mailed about a run, who not and why, and the text; writes nothing."""
+    """The recipients of a mail about a run, the skipped ones with reasons, and the text."""
     return await run_in_threadpool(_previewed, use, caller, (namespace, name), body.value)
 
 

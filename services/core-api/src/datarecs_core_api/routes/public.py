@@ -1,7 +1,7 @@
-"""Pages behind links in mails: the report of one run, and the end of mails to one recipient.
+"""Pages of links in mails: the report of one run, and the end of mails to one recipient.
 
-A signed token says which tenant, run or recipient; nothing is read before its signature holds. An
-altered, expired or revoked link has the answer of a link that never was.
+A signed token contains tenant, run or recipient; nothing is read before its signature is verified.
+An altered, expired or revoked link has the same response as an unknown link.
 """
 
 import json
@@ -53,7 +53,7 @@ class Scope(StrEnum):
 
 @router.get("/reports/{token}")
 def report_by_link(token: str, request: Request, use: Using) -> Response:
-    """The report of one run, without values of rows, to whoever has the link."""
+    """The report of one run, without values of rows, for the holder of the link."""
     link = read_report_link(token, use.link_keys)
     if link is None:
         raise unknown_link(request)
@@ -76,7 +76,7 @@ def _page(use: Ports, run: Run) -> bytes:
     try:
         data = use.blobs.of(run.tenant_id).get(run_document(run.tenant_id, run.run_id))
     except BlobNotFoundError as cause:
-        raise not_found("report: the run has left none") from cause
+        raise not_found("report: the run has no report") from cause
     document = json.loads(data)
     if not isinstance(document, Mapping):
         raise TypeError("run.json is an object")
@@ -160,7 +160,7 @@ def _unsubscribe_link(token: str, request: Request, use: Ports) -> UnsubscribeLi
 
 
 def _scopes(link: UnsubscribeLink, form: bytes) -> list[str]:
-    """What the form chose; anything else is the one click of a mail program."""
+    """The choice in the form; anything else is the one click of a mail program."""
     chosen = parse_qs(form.decode("ascii", "replace")).get("scope", [""])[0]
     if chosen == Scope.EVERYTHING:
         return [EVERYTHING]

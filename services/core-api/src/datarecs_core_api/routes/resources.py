@@ -1,6 +1,6 @@
-"""Declared objects: one set of routes for every kind, made from the table of kinds.
+"""Declared objects: one set of routes for every kind, created from the table of kinds.
 
-Bodies are JSON or one YAML document; every fault comes back at once. PUT and DELETE need If-Match.
+Bodies are JSON or one YAML document; every fault is returned at once. PUT and DELETE need If-Match.
 """
 
 from typing import Annotated
@@ -53,7 +53,7 @@ Written = AppliedOut | CreatedOnce
 
 
 class _DryRunError(Exception):
-    """Carries the answer out of a transaction that must not commit."""
+    """Carries the response out of a transaction that must not commit."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def _creating_route(entry: KindEntry) -> None:
         *,
         dry_run: bool = False,
     ) -> Response:
-        """A secret that is made for it stands in this answer alone. `dry_run` writes nothing."""
+        """A secret that is created for it is only in this response. `dry_run` writes nothing."""
         expected = Expected(kind=entry.kind, namespace=namespace)
         wanted = declared(request, body, use=use, caller=caller, expected=expected)
 
@@ -241,7 +241,7 @@ def _deleting_route(entry: KindEntry) -> None:
 
 
 def _unless_dry(answer: Answer, *, dry_run: bool) -> Answer:
-    """Raises _DryRunError, so that the transaction rolls back; no secret is told of it."""
+    """Raises _DryRunError, so that the transaction rolls back; the response has no secret."""
     if dry_run:
         raise _DryRunError(Answer(status=200, body=answer.replay_body or answer.body))
     return answer

@@ -1,6 +1,6 @@
-"""What a finished run left behind: stages, differences, report.
+"""The results of a finished run: stages, differences, report.
 
-Stored as blobs by the worker; nothing is computed here. Sample rows need a permission of their own,
+Stored as blobs by the worker; nothing is computed here. Sample rows need a separate permission,
 and reading them is written to the audit.
 """
 
@@ -38,14 +38,14 @@ SampleReader = Annotated[Principal, needs(Permission.SAMPLE_READ)]
 MAX_DIFFERENCES = 1000
 ONLY = r"^(missing:.{1,63}|outside:.{1,128}|null|type)$"
 PAGE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The page styles itself inline, runs nothing and asks for nothing."""
+"""The page has inline styles, runs no script and loads nothing."""
 
 
 def _document(blobs: BlobStore, run: Run) -> Mapping[str, object]:
     try:
         data = blobs.get(run_document(run.tenant_id, run.run_id))
     except BlobNotFoundError as cause:
-        raise not_found("document: the run has left none") from cause
+        raise not_found("document: the run has no result document") from cause
     document = json.loads(data)
     if not isinstance(document, dict):
         raise TypeError("run.json is an object")
@@ -79,7 +79,7 @@ class MismatchPage(Page[JsonObject]):
     """Differences of a run, and of which stages not all are stored."""
 
     incomplete: list[NameOut]
-    """A line for each such stage, with how many of how many are stored."""
+    """A line for each such stage, with the numbers of stored and of all differences."""
 
 
 @router.get("/runs/{run_id}/mismatches", operation_id="list_mismatches")
@@ -140,7 +140,7 @@ def report(
     if samples:
         _note_samples(use, caller, request, run)
     if format == "json":
-        # Hints are made of values, as samples are.
+        # Hints contain values, as samples do.
         hidden = ("samples", "hints", "unreadable", "notes")
         shown = document if samples else {**document, **{name: {} for name in hidden}}
         return _download(run, json.dumps(shown, ensure_ascii=False), "json")
@@ -163,7 +163,7 @@ def _largest(
 
 
 def _download(run: Run, content: str | bytes, kind: Literal["html", "json"]) -> Response:
-    """A file, never a page of this origin: what it shows came from customers' sources."""
+    """A file, never a page of this origin: its content comes from customers' sources."""
     media = {"html": "text/html; charset=utf-8", "json": "application/json"}[kind]
     headers = {
         "Content-Disposition": f'attachment; filename="run-{run.run_id}.{kind}"',

@@ -17,8 +17,10 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import RunErrorCode
-from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.runs.model import Run, RunMode, RunResult, RunStatus
+from datarecs_core.runs.refusals import RunNotTerminalError
+from datarecs_core.runs.start import TriggerRun
 from datarecs_core.runs.timeline import Moment, timeline_of
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core_api.addressing import read_resource
@@ -65,13 +67,24 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 ACCEPTED = 202
 
 
+class RetryIn(In):
+    """Why a run is asked again."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "the export is complete"}]}
+    )
+
+    reason: ShortText | None = None
+    """Stored on the new run, in `run.triggered` and in the audit."""
+
+
 class CancelIn(In):
     """Why a run is to end."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the wrong month"}]})
 
     reason: ShortText | None = None
-    """Kept on the run and in the audit."""
+    """Stored with the run and in the audit."""
 
 
 def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
@@ -86,7 +99,7 @@ def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
 async def _waited(
     use: Ports, caller: Principal, answer: Response, limit: timedelta | None
 ) -> Response:
-    """The answer when the run has ended or the time is up; headers of the first one stay."""
+    """The response when the run has ended or the time is up, with the headers of the first one."""
     if limit is None or answer.status_code != ACCEPTED:
         return answer
     run_id = json.loads(bytes(answer.body))["run_id"]
@@ -116,34 +129,14 @@ async def trigger(
     wait: PreferredWait,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Response:
-    """Ask the job's question now. 202 with the run; `Prefer: wait=N` holds until it has ended."""
+    """Trigger a run of the job. 202 with the run; `Prefer: wait=N` waits for its end."""
     wanted = body.value
 
     def act(tx: Transaction, key: str | None) -> Answer:
-        entry = KINDS[Kind.RECONCILIATION_JOB]
-        job = read_resource(tx, entry, name, namespace=namespace)
-        if job.deletion_at is not None:
-            raise not_found(str(entry.kind))
+        job = _job_to_run(tx, name, namespace)
         command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
         refuse_waiting_runs(tx, command.job_id, use.limits)
-        run = trigger_run(
-            tx, replace(command, idempotency_key=key, traceparent=request.state.traceparent)
-        )
-        detail = {"job": job.name, "namespace": job.namespace, "reason": wanted.reason or ""}
-        tx.audit.append(
-            AuditEntry(
-                **asker(request, caller),
-                action="run.trigger",
-                resource_kind="Run",
-                resource_uid=str(run.run_id),
-                detail=detail,
-            )
-        )
-        return Answer(
-            status=ACCEPTED,
-            body=run_view(tx.runs.get(run.run_id) or run),
-            headers={"Location": f"/api/v1/runs/{run.run_id}", "Retry-After": "1"},
-        )
+        return _triggered(tx, request, caller, job, replace(command, idempotency_key=key))
 
     answer = await run_in_threadpool(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
@@ -151,6 +144,77 @@ async def trigger(
     if "Idempotency-Replayed" not in answer.headers:
         crash_point(CrashPoint.TRIGGER_AFTER_COMMIT)
     return await _waited(use, caller, answer, wait)
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    status_code=ACCEPTED,
+    operation_id="retry_run",
+    responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
+)
+async def retry(
+    run_id: RunIdPath,
+    caller: Annotated[Principal, needs(Permission.RUN_RETRY)],
+    request: Request,
+    body: Annotated[Sent[RetryIn], Depends(JsonBody(RetryIn))],
+    use: Using,
+    wait: PreferredWait,
+) -> Response:
+    """Ask the question of an ended run again: its parameters, and the job as it stands now.
+
+    202 with the new run; 409 while the run has no end.
+    """
+    known = await run_in_threadpool(known_run, use, caller, run_id)
+
+    def act(tx: Transaction, key: str | None) -> Answer:
+        ended = tx.runs.get(known.run_id) or known
+        if not ended.status.is_terminal:
+            raise RunNotTerminalError(ended)
+        job = _job_to_run(tx, str(ended.job_id), DEFAULT_NAMESPACE)
+        wanted = TriggerIn(parameters=dict(ended.parameters), reason=body.value.reason)
+        command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
+        refuse_waiting_runs(tx, command.job_id, use.limits)
+        again = replace(command, idempotency_key=key, retry_of=ended.run_id)
+        return _triggered(tx, request, caller, job, again)
+
+    answer = await run_in_threadpool(
+        once, request, body.canonical, unit=use.unit, caller=caller, act=act
+    )
+    return await _waited(use, caller, answer, wait)
+
+
+def _job_to_run(tx: Transaction, name: str, namespace: str) -> Resource:
+    """Raises ProblemError (404) for a job that is gone or going."""
+    entry = KINDS[Kind.RECONCILIATION_JOB]
+    job = read_resource(tx, entry, name, namespace=namespace)
+    if job.deletion_at is not None:
+        raise not_found(str(entry.kind))
+    return job
+
+
+def _triggered(
+    tx: Transaction, request: Request, caller: Principal, job: Resource, command: TriggerRun
+) -> Answer:
+    """Make the run and its audit entry, and answer with it."""
+    run = trigger_run(tx, replace(command, traceparent=request.state.traceparent))
+    detail = {"job": job.name, "namespace": job.namespace, "reason": command.reason or ""}
+    retry_of = command.retry_of
+    if retry_of is not None:
+        detail["retry_of"] = str(retry_of)
+    tx.audit.append(
+        AuditEntry(
+            **asker(request, caller),
+            action="run.trigger" if retry_of is None else "run.retry",
+            resource_kind="Run",
+            resource_uid=str(run.run_id),
+            detail=detail,
+        )
+    )
+    return Answer(
+        status=ACCEPTED,
+        body=run_view(tx.runs.get(run.run_id) or run),
+        headers={"Location": f"/api/v1/runs/{run.run_id}", "Retry-After": "1"},
+    )
 
 
 @router.post(
@@ -167,7 +231,7 @@ async def cancel(
     use: Using,
     wait: PreferredWait,
 ) -> Response:
-    """Ask a run to stop; its end decides what it becomes. 409 when it has ended already."""
+    """Cancel a run; its end decides the final state. 409 when it has ended already."""
     known = await run_in_threadpool(known_run, use, caller, run_id)
     reason = body.value.reason
 
@@ -221,8 +285,8 @@ def list_runs(
 ) -> Response:
     """Newest first, created in [since, until); `next` is the cursor of the following page.
 
-    With `id_prefix` no other filter counts: at most two runs whose id starts so, which tells
-    whether an abbreviated id is unique.
+    With `id_prefix` no other filter counts: at most two runs with this start of the id, enough to
+    decide whether an abbreviated id is unique.
     """
     if id_prefix is not None:
         return json_answer(_starting_with(use, caller, id_prefix))
@@ -271,7 +335,7 @@ def get_run(
     use: Using,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The run as it stands; 304 while it has not changed."""
+    """The current run; 304 while it has not changed."""
     run = known_run(use, caller, run_id)
     return unless_known(run_view(run), etag=run_etag(run), if_none_match=if_none_match)
 
@@ -301,7 +365,7 @@ async def run_events(
     run = await run_in_threadpool(known_run, use, caller, run_id)
     media = _media(accept)
     if media is None:
-        detail = "this route answers application/json or text/event-stream"
+        detail = "this route returns application/json or text/event-stream"
         raise ProblemError(code=ApiCode.NOT_ACCEPTABLE, detail=detail)
     if media == MEDIA_TYPE:
         keys = authenticator(request)
@@ -357,7 +421,7 @@ def _moment(entry: HistoryEntry) -> Moment:
 
 
 def _media(accept: str) -> str | None:
-    """Which of the two answers is wanted; a stream only when it is named."""
+    """Which of the two responses is requested; a stream only when it is named."""
     wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
     if MEDIA_TYPE in wanted:
         return MEDIA_TYPE

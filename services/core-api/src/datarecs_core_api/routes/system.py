@@ -1,4 +1,4 @@
-"""What the platform says of itself: alive, ready, which kinds and schemas there are."""
+"""Status of the platform: alive, ready, and its kinds and schemas."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api/v1", tags=["system"], route_class=GuardedRoute)
 
 @open_router.get("/livez", operation_id="get_livez")
 async def livez() -> LiveOut:
-    """The process answers; says nothing about what it depends on."""
+    """The process responds; other systems are not checked."""
     return LiveOut(status="alive")
 
 
@@ -27,7 +27,7 @@ async def livez() -> LiveOut:
     responses={200: {"model": ReadyOut}, 503: {"model": ReadyOut}},
 )
 def readyz(request: Request) -> Response:
-    """503 with the reasons while something it needs is missing."""
+    """503 with the reasons while a required system is unavailable."""
     reasons: dict[str, str] = request.app.state.health.reasons()
     status = "waiting" if reasons else "ready"
     return json_answer(ReadyOut(status=status, reasons=reasons), status=503 if reasons else 200)
@@ -43,7 +43,7 @@ def schema(kind: KindPath) -> JsonObject:
 
 
 @router.get("/kinds", operation_id="list_kinds")
-def kinds(caller: Reader) -> Page[KindOut]:  # noqa: ARG001  asked for the permission alone
+def kinds(caller: Reader) -> Page[KindOut]:  # noqa: ARG001  only for the permission
     """The declared kinds with their paths and short names, in the order of `apply`."""
     entries = sorted(KINDS.values(), key=lambda entry: entry.order)
     return Page(

@@ -1,6 +1,6 @@
 """Send again: test an endpoint, resend deliveries, recover or replay a window, cancel the rest.
 
-Each route writes a row that the webhook-service expands, answers 202 with its place, and with
+Each route writes a row that the webhook-service expands, returns 202 with its path, and with
 `dry_run=true` only counts.
 """
 
@@ -92,7 +92,7 @@ class EndpointTestIn(In):
         ]
         | None
     ) = None
-    """A type whose published example is sent; a small test event without it."""
+    """An event type; its published example is sent. Without it a small test event."""
 
 
 class RecoverIn(In):
@@ -101,7 +101,7 @@ class RecoverIn(In):
     model_config = ConfigDict(json_schema_extra={"examples": [{"since": "2026-11-20T12:00:00Z"}]})
 
     since: Instant
-    """At most 14 days ago; the time at which the event came in."""
+    """At most 14 days ago; the time at which the event was received."""
     until: Instant | None = None
     """Exclusive; now without it."""
 
@@ -127,7 +127,7 @@ class ResendIn(In):
 
 
 Plan = Callable[[Transaction], tuple[Resource, WebhookAction]]
-"""The endpoint and the action that a request means, with its count; writes nothing."""
+"""The endpoint and the action of a request, with its count; writes nothing."""
 
 
 def known_endpoint(tx: Transaction, name: str, namespace: str) -> Resource:
@@ -147,7 +147,7 @@ def spec_of(endpoint: Resource) -> WebhookEndpoint:
 def _start(
     request: Request, use: Ports, caller: Principal, plan: Plan, *, dry_run: bool, body: bytes
 ) -> Response:
-    """Count only, or write the action: one answer for every route of this page."""
+    """Count only, or write the action, for every route of this module."""
     if dry_run:
         with use.unit.begin(caller.tenant_id, read_only=True) as tx:
             _, action = plan(tx)
@@ -283,7 +283,7 @@ def replay(
     *,
     dry_run: bool = False,
 ) -> Response:
-    """Send everything of the window again, also what the endpoint has received."""
+    """Send all events of the window again, also those that the endpoint has received."""
     plan = _window_plan(use, caller, body.value, (name, namespace), Origin.REPLAY)
     return _start(request, use, caller, plan, dry_run=dry_run, body=body.canonical)
 
@@ -293,7 +293,9 @@ def _resend_plan(use: Ports, caller: Principal, ids: tuple[str, ...]) -> Plan:
         chosen = [known_delivery(tx, one) for one in dict.fromkeys(ids)]
         endpoints = {one.endpoint_uid for one in chosen}
         if len(endpoints) > 1:
-            fault = input_fault("/ids", "the deliveries belong to several endpoints; name one's")
+            fault = input_fault(
+                "/ids", "the deliveries belong to several endpoints; name those of one endpoint"
+            )
             raise invalid("one request resends deliveries of one endpoint", fault)
         endpoint = tx.resources.get_by_uid(endpoints.pop())
         if endpoint is None or endpoint.deletion_at is not None:

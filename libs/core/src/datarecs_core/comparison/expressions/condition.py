@@ -1,9 +1,9 @@
 """The part of the language that needs no database: comparisons, IN, BETWEEN, IS NULL, AND, OR, NOT.
 
-The planner asks which columns a condition names, the oracle and the readers of files evaluate it;
-whatever says more is computed by the source as a column. Values are those the source delivers,
+The planner reads the columns of a condition, the oracle and the readers of files evaluate it;
+a source computes any other expression as a column. Values are those the source delivers,
 before casts and rules; logic is three-valued. A row passes where the condition is TRUE, and where
-it is unknown while a column that it names is INVALID: nobody knows whether that row belongs.
+it is unknown because a column in it is INVALID: such a row may belong to the result.
 """
 
 from collections.abc import Sequence
@@ -63,8 +63,8 @@ def parse_condition(sql: str) -> ParsedCondition:
     """Read a condition.
 
     Raises:
-        ConditionNotCoveredError: functions, arithmetic, LIKE, CASE and the like, and whatever the
-            language does not have.
+        ConditionNotCoveredError: functions, arithmetic, LIKE, CASE and the like, and anything
+            outside the language.
     """
     try:
         node = parse_expression(sql)
@@ -83,7 +83,7 @@ def is_plain(sql: str) -> bool:
 
 
 def named_columns(sql: str | None) -> frozenset[str]:
-    """Columns that an expression names; none where it is broken, which its own check reports."""
+    """Columns that an expression names; none where it is not valid, which its check reports."""
     if sql is None:
         return frozenset()
     try:

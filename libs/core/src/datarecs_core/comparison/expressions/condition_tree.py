@@ -1,7 +1,7 @@
 """A condition as a tree: what `condition` reads, the oracle evaluates and lake tables prune by.
 
-Apart from the grammar because a connector looks into a condition to leave files out that hold no
-row of it, and must not read SQL for that. Logic is three-valued; every node is called with a row.
+Separate from the grammar because a connector reads a condition to skip files without matching
+rows, and must not parse SQL for that. Logic is three-valued; every node is called with a row.
 """
 
 import operator
@@ -25,7 +25,7 @@ SIGNS: Mapping[str, Callable[[_Order, _Order], bool]] = {
 
 
 class ConditionNotCoveredError(ValueError):
-    """The condition says more than this part of SQL; its reader decides what that means."""
+    """The condition needs more than this part of SQL; its reader decides what follows."""
 
 
 @dataclass(frozen=True, slots=True)

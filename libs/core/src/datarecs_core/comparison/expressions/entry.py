@@ -1,6 +1,6 @@
-"""An entry of the allow-list: what it takes and answers, and its text per database.
+"""An entry of the allow-list: its arguments, its result, and its text per database.
 
-Apart from the table so that the table reads as one.
+Separate from the table so that the table is easy to read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Dialect(StrEnum):
 Writer = Callable[[Sequence[str]], str]
 """From the texts of the arguments to the text of the call."""
 Check = Callable[[Value | None], str | None]
-"""What is wrong with a literal; it is given None where something else stands in its place."""
+"""The fault of a literal; the argument is None for anything but a literal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Entry:
     duckdb: Writer
     postgres: Writer
     meets: bool = False
-    """Arguments are first brought to the one type that holds them all."""
+    """Arguments are first converted to the one type that holds them all."""
     literals: Mapping[int, Check] = field(default_factory=dict)
     """Arguments that must be literals."""
     aliases: tuple[str, ...] = ()
@@ -56,26 +56,26 @@ def whole_number(least: int, most: int) -> Check:
         is_whole = isinstance(content, Decimal) and content == content.to_integral_value()
         if isinstance(content, Decimal) and is_whole and least <= content <= most:
             return None
-        return f"it takes a whole number from {least} to {most}, written out"
+        return f"it takes a whole number from {least} to {most}, as a literal"
 
     return check
 
 
 def some_text(value: Value | None) -> str | None:
     is_some = value is not None and value.tag is Tag.TEXT and value.content
-    return None if is_some else "it takes a text that is not empty, written out"
+    return None if is_some else "it takes a text that is not empty, as a literal"
 
 
 def any_text(value: Value | None) -> str | None:
     is_text = value is not None and value.tag is Tag.TEXT
-    return None if is_text else "it takes a text, written out"
+    return None if is_text else "it takes a text, as a literal"
 
 
 def like_pattern(value: Value | None) -> str | None:
     if value is None or value.tag is not Tag.TEXT:
-        return "it takes a pattern, written out"
+        return "it takes a pattern, as a literal"
     rest = str(value.content).replace("\\\\", "").replace("\\%", "").replace("\\_", "")
-    return "a backslash stands before %, _ or another backslash" if "\\" in rest else None
+    return "a backslash must precede %, _ or another backslash" if "\\" in rest else None
 
 
 def infix(sign: str) -> Writer:

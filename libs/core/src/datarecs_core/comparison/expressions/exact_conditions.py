@@ -2,7 +2,7 @@
 
 The SQL of databases, of the scan kernel and of Spark differ in LIKE, escapes, division, the order
 of NULL and what a text is equal to. What is left are comparisons of columns and literals of one
-type: those alone are translated. Apart from `condition_tree`, which evaluates any of them.
+type: those alone are translated. Separate from `condition_tree`, which evaluates any of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,12 +40,12 @@ _INT_DIGITS = 20
 
 
 class NotExactError(Exception):
-    """A condition may mean something else in another dialect; the message says what of it."""
+    """A condition may have another meaning in another dialect; the message names the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """What two exact numbers need to meet in one decimal."""
+    """The digits that hold two exact numbers in one decimal."""
 
     whole: int
     scale: int
@@ -71,7 +71,7 @@ class ExactCondition:
         return _written(self.holds, self.types, operand)
 
     def digits(self, one: Operand, other: Operand) -> Digits | None:
-        """In which two operands meet; None where they are no numbers."""
+        """The digits for two operands; None where they are not numbers."""
         return _digits(one, other, self.types)
 
 
@@ -142,7 +142,7 @@ def _pair_doubts(one: Operand, other: Operand, types: Mapping[str, CanonicalType
         yield "values of two types are compared"
     digits = _digits(one, other, types)
     if digits is not None and digits.whole + digits.scale > MAX_DIGITS:
-        yield f"numbers of more than {MAX_DIGITS} digits meet"
+        yield f"numbers of more than {MAX_DIGITS} digits are compared"
 
 
 def _tag(operand: Operand, types: Mapping[str, CanonicalType]) -> Tag | None:

@@ -1,8 +1,8 @@
 """The allow-list: every operator and function of job expressions, with its text per database.
 
-An entry is here only if DuckDB and PostgreSQL answer the same for every value of its types; the
-conformance table of `datarecs_testing.expressions` has rows for each. What is not here does not
-exist. The page `docs/expressions.md` is printed from it.
+An entry is here only if DuckDB and PostgreSQL return the same for every value of its types; the
+conformance table of `datarecs_testing.expressions` has rows for each. Nothing else
+is allowed. The page `docs/expressions.md` is generated from it.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "or",
         "a OR b",
-        "One of them holds.",
+        "At least one of them is true.",
         "status = 'PAID' OR status = 'SENT'",
         (2, None),
         signatures.truths,
@@ -80,7 +80,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "not",
         "NOT a",
-        "It does not hold; NULL stays NULL.",
+        "True if a is false; NULL stays NULL.",
         "NOT cancelled",
         (1, 1),
         signatures.truths,
@@ -90,7 +90,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "in",
         "a IN (b, ...)",
-        "Equal to one of them; `NOT IN` denies it.",
+        "Equal to one of them; `NOT IN` is the opposite.",
         "currency IN ('EUR', 'USD')",
         (2, None),
         signatures.compared,
@@ -101,7 +101,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "between",
         "a BETWEEN b AND c",
-        "From b to c, both included; `NOT BETWEEN` denies it.",
+        "From b to c, both included; `NOT BETWEEN` is the opposite.",
         "amount BETWEEN 1 AND 10",
         (3, 3),
         signatures.compared,
@@ -112,7 +112,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "is_null",
         "a IS NULL",
-        "There is no value; `IS NOT NULL` denies it.",
+        "There is no value; `IS NOT NULL` is the opposite.",
         "cancelled_on IS NULL",
         (1, 1),
         signatures.anything,
@@ -123,7 +123,7 @@ _ALL: tuple[Entry, ...] = (
         "like",
         "a LIKE 'pattern'",
         "`%` stands for any letters, `_` for one; a backslash makes `%`, `_` and itself plain. "
-        "`NOT LIKE` denies it.",
+        "`NOT LIKE` is the opposite.",
         "name LIKE 'AB%'",
         (2, 2),
         signatures.pattern,
@@ -135,7 +135,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "case",
         "CASE WHEN a THEN b ELSE c END",
-        "The value behind the first condition that holds, else c, or NULL without ELSE. "
+        "The value of the first condition that is true, else c, or NULL without ELSE. "
         "`CASE x WHEN a THEN b END` compares x with a.",
         "CASE WHEN side = 'D' THEN -amount ELSE amount END",
         (3, None),
@@ -191,8 +191,8 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "cast",
         "CAST(a AS type)",
-        "The value in a canonical type. Numbers round half away from zero; a text that is no "
-        "number, truth or date ends the run.",
+        "The value in a canonical type. Numbers round half away from zero; a text that is not a "
+        "number, boolean or date ends the run.",
         "CAST(amount AS decimal(20,4))",
         (1, 1),
         signatures.cast,
@@ -232,7 +232,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "neg",
         "-a",
-        "The number with the other sign.",
+        "The number with the opposite sign.",
         "-amount",
         (1, 1),
         signatures.same_number,
@@ -263,7 +263,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "round",
         "ROUND(a, n)",
-        "n places, 0 to 18, half away from zero; without n none.",
+        "Rounded to n places, 0 to 18, half away from zero; without n to 0 places.",
         "ROUND(amount, 2)",
         (1, 2),
         signatures.rounded,
@@ -274,7 +274,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "floor",
         "FLOOR(a)",
-        "The next whole number below.",
+        "Rounded down to a whole number.",
         "FLOOR(amount)",
         (1, 1),
         signatures.whole,
@@ -284,7 +284,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "ceil",
         "CEIL(a)",
-        "The next whole number above.",
+        "Rounded up to a whole number.",
         "CEIL(amount)",
         (1, 1),
         signatures.whole,
@@ -295,7 +295,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "||",
         "a || b",
-        "Both texts, one behind the other; NULL where one is NULL.",
+        "Both texts joined; NULL where one is NULL.",
         "branch || '-' || account",
         (2, 2),
         signatures.texts,
@@ -305,7 +305,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "concat",
         "CONCAT(a, b, ...)",
-        "The texts, one behind the other; NULL where one is NULL.",
+        "The texts joined; NULL where one is NULL.",
         "CONCAT(branch, '-', account)",
         (1, None),
         signatures.texts,
@@ -315,7 +315,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "lower",
         "LOWER(a)",
-        "With a-z for A-Z; other letters stay.",
+        "A-Z becomes a-z; other letters stay.",
         "LOWER(status)",
         (1, 1),
         signatures.texts,
@@ -326,7 +326,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "upper",
         "UPPER(a)",
-        "With A-Z for a-z; other letters stay.",
+        "a-z becomes A-Z; other letters stay.",
         "UPPER(status)",
         (1, 1),
         signatures.texts,
@@ -391,7 +391,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "substring",
         "SUBSTRING(a, from, n)",
-        "n code points from a place on, which counts from 1; without n up to the end.",
+        "n code points from a position, counted from 1; without n up to the end.",
         "SUBSTRING(iban, 5, 8)",
         (2, 3),
         signatures.texts,
@@ -403,7 +403,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "length",
         "LENGTH(a)",
-        "How many code points.",
+        "The number of code points.",
         "LENGTH(code)",
         (1, 1),
         signatures.length,
@@ -414,7 +414,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "replace",
         "REPLACE(a, 'old', 'new')",
-        "Every `old` replaced by `new`, which is not longer.",
+        "Every `old` replaced by `new`, which must not be longer.",
         "REPLACE(iban, ' ', '')",
         (3, 3),
         signatures.replaced,
@@ -488,4 +488,4 @@ FUNCTIONS: Mapping[str, str] = {
     if each.syntax.startswith(f"{each.name.upper()}(")
     for name in (each.name, *each.aliases)
 }
-"""The entry by each name that stands before a bracket."""
+"""The entry by each name before a bracket."""

@@ -1,8 +1,8 @@
-"""Which types an entry of the allow-list takes, and which type it answers.
+"""Which types an entry of the allow-list takes, and which type it returns.
 
-Numbers are exact: sums and products have the digits that hold them, up to 38, and what would need
-more is refused or fails on its row. Floats are compared and cast and nothing else, since no sum of
-them is exact. Types meet only where every database answers the same.
+Numbers are exact: sums and products have the digits that hold them, up to 38, and more digits
+are refused or fail on their row. Floats can only be compared and cast, since no sum of
+them is exact. Types combine only where every database returns the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class MismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A node with its type; None for NULL, which takes the type of what it meets."""
+    """A node with its type; None for NULL, which takes the type of the other operand."""
 
     node: Node
     type: CanonicalType | None
@@ -50,7 +50,7 @@ class Digits(NamedTuple):
 
 
 Signature = Callable[[Sequence[Typed], CanonicalType | None], CanonicalType | None]
-"""From the arguments and the target of a cast to the type of the answer."""
+"""From the arguments and the target of a cast to the type of the result."""
 
 
 def digits_of(argument: Typed) -> Digits | None:
@@ -76,13 +76,13 @@ def met_type(arguments: Sequence[Typed]) -> CanonicalType | None:
     if not kinds:
         return None
     if kinds & _WITHOUT_LITERAL or any(each.type and each.type.is_finer for each in typed_nodes):
-        raise MismatchError(f"{_listed(typed_nodes)} is taken as a whole column alone")
+        raise MismatchError(f"{_listed(typed_nodes)} can only be used as a whole column")
     if kinds <= _EXACT:
         return types.INT if kinds == {TypeKind.INT} else _decimal(typed_nodes, further=0)
     if kinds <= FLOATS or _is_float_beside_literals(typed_nodes):
         return types.FLOAT64
     if len(kinds) > 1:
-        raise MismatchError(f"{_listed(typed_nodes)} do not meet; {_remedy(typed_nodes)}")
+        raise MismatchError(f"{_listed(typed_nodes)} cannot be combined; {_remedy(typed_nodes)}")
     return typed_nodes[0].type
 
 
@@ -154,7 +154,7 @@ def chosen(arguments: Sequence[Typed], _target: CanonicalType | None) -> Canonic
 
 def cases(arguments: Sequence[Typed], _target: CanonicalType | None) -> CanonicalType | None:
     """Of CASE: condition, value, condition, value, ..., otherwise."""
-    _expect(arguments[:-1:2], {TypeKind.BOOL}, "conditions behind WHEN")
+    _expect(arguments[:-1:2], {TypeKind.BOOL}, "conditions after WHEN")
     return met_type((*arguments[1::2], arguments[-1]))
 
 
@@ -190,7 +190,7 @@ def products(arguments: Sequence[Typed], _target: CanonicalType | None) -> Canon
     scale = one.scale + other.scale
     if scale > MAX_DIGITS:
         raise MismatchError(
-            f"the product has {scale} digits behind the point, more than {MAX_DIGITS}; cast a "
+            f"the product has {scale} digits after the point, more than {MAX_DIGITS}; cast a "
             "factor to fewer"
         )
     return types.decimal(max(min(one.whole + other.whole + scale, MAX_DIGITS), 1), scale)
@@ -208,7 +208,7 @@ def sign(arguments: Sequence[Typed], _target: CanonicalType | None) -> Canonical
 
 
 def rounded(arguments: Sequence[Typed], _target: CanonicalType | None) -> CanonicalType:
-    """Of ROUND: as many places as its literal says."""
+    """Of ROUND: the places in its literal."""
     _expect_numbers(arguments[:1])
     node = arguments[1].node if len(arguments) > 1 else None
     places = int(str(node.value.content)) if isinstance(node, Literal) else 0
@@ -303,7 +303,7 @@ def _expect_numbers(arguments: Sequence[Typed]) -> None:
 
 
 def _expect_texts(arguments: Sequence[Typed]) -> None:
-    """Whole numbers that count letters are literals, which the table has looked at."""
+    """Whole numbers that count letters are literals, which the table has checked."""
     counted = [each for each in arguments if not _is_number_literal(each)]
     _expect_typed(counted)
     _expect(counted, {TypeKind.TEXT}, "texts")

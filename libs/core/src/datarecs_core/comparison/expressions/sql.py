@@ -1,4 +1,4 @@
-"""The text that a database runs, written from the typed tree and from nothing else.
+"""The text that a database runs, written only from the typed tree.
 
 Numbers carry their digits, texts compare by code points, instants are timestamps in UTC without a
 zone until the very end. A cast of a text goes through a pattern, so that each database refuses the
@@ -53,8 +53,8 @@ def expression_sql(expression: Typed, dialect: Dialect, columns: Columns) -> str
 
     Args:
         expression: typed over the columns of one source.
-        dialect: whose text it is.
-        columns: quotes a column and brings it to the form of its type: integers of 64 bits,
+        dialect: of the text.
+        columns: quotes a column and converts it to the form of its type: integers of 64 bits,
             instants as timestamps in UTC, texts that compare by their bytes.
 
     Raises:
@@ -87,7 +87,7 @@ class _Writing:
             raise TypeError("parameters are written in before")
         written = self.call(part, node)
         if len(written) > MAX_TEXT:
-            raise ExpressionError("the expression grows too long", node.at)
+            raise ExpressionError("the expression is too long", node.at)
         return written
 
     def call(self, part: Typed, node: Call) -> str:
@@ -123,7 +123,7 @@ class _Writing:
         ]
 
     def operand(self, part: Typed, result: CanonicalType | None, *, is_product: bool) -> str:
-        """Of + - *: in the digits of the result, since DuckDB takes no more than an operand has."""
+        """Of + - *: in the digits of the result, since DuckDB uses those of the operands."""
         kind, digits = part.type, digits_of(part)
         if kind is None or result is None:
             return self.text(part)
@@ -145,7 +145,7 @@ class _Writing:
         return self.text(part)
 
     def met(self, part: Typed, kind: CanonicalType | None) -> str:
-        """In the type of what it meets."""
+        """In the type of the other operand."""
         if kind is None or part.type == kind:
             return self.text(part)
         if kind.is_float and isinstance(part.node, Literal) and part.type is not None:
@@ -203,7 +203,7 @@ class _Writing:
         return f"regexp_replace({written}, '^(?!{form}$).*$', '{_NO_VALUE}')"
 
     def of_float(self, written: str) -> str:
-        """The shortest decimal that stands for the float."""
+        """The shortest decimal of the float."""
         if self.dialect is Dialect.DUCKDB:
             return f"CAST({written} AS VARCHAR)"
         return f"CAST(replace(CAST({written} AS text), 'NaN', '{_NO_VALUE}') AS numeric)"

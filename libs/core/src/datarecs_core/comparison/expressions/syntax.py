@@ -1,8 +1,8 @@
-"""From text to the tree: tokens, precedence and what is refused before anything reads it.
+"""From text to the tree: tokens, precedence and refusals.
 
-Text stands in single quotes, where `''` is one quote and a backslash is a plain character; names
+Text is in single quotes, where `''` is one quote and a backslash is a plain character; names
 are bare, in double quotes or in backticks. Comments, several statements, subqueries and functions
-that the table lacks are refused with their position.
+that are not in the table are refused with their position.
 """
 
 import re
@@ -68,7 +68,7 @@ _COMPARED = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">="})
 _CASTS = frozenset({"CAST", "TRY_CAST"})
 _PARTS = frozenset({"YEAR", "MONTH", "DAY"})
 _BROKEN = frozenset({";", "'", '"', "`", "[", "]", "{", "}", "?", "!"})
-"""Signs that stand in no expression of any SQL, or that nothing closes."""
+"""Signs that no SQL expression has, or that are not closed."""
 _HINTS: Mapping[str, str] = {
     "/": "multiply by the reciprocal, for instance `amount * 0.01`",
     "::": "write CAST(value AS type)",
@@ -112,7 +112,7 @@ def _tokens(sql: str) -> list[_Token]:
     while at < len(sql):
         match = _TOKEN.match(sql, at)
         if match is None:
-            raise ExpressionError("a character that no expression has", at)
+            raise ExpressionError("a character that is not allowed in expressions", at)
         kind = str(match.lastgroup)
         token = _Token(kind, match[kind], at, match.end())
         if kind == "comment":
@@ -211,7 +211,7 @@ class _Reader:
         test = self.take("IN", "BETWEEN", "LIKE")
         if test is None:
             if denial is not None:
-                raise ExpressionError("IN, BETWEEN or LIKE is missing behind NOT", denial.at)
+                raise ExpressionError("IN, BETWEEN or LIKE is missing after NOT", denial.at)
             return self.comparison(operand)
         node = self.tested(test, operand)
         return _negated(node, test, is_negated=denial is not None)
@@ -295,10 +295,10 @@ class _Reader:
     def moment(self, token: _Token) -> Node:
         if token.word not in {"DATE", "TIMESTAMP", "TIMESTAMPTZ"}:
             raise ExpressionError(
-                f"a text behind {token.written!r} is not in the language",
+                f"a text after {token.written!r} is not in the language",
                 token.at,
                 forbidden=True,
-                hint="only DATE and TIMESTAMP stand before a text",
+                hint="only DATE and TIMESTAMP may precede a text",
             )
         written = self.next().written
         value = read_date(written) if token.word == "DATE" else read_moment(written)
@@ -419,7 +419,7 @@ def _signed(sign: _Token, operand: Node) -> Node:
 def _call(
     name: str, arguments: tuple[Node, ...], at: int, target: CanonicalType | None = None
 ) -> Call:
-    """A call with as many arguments, and such literals, as the table says."""
+    """A call with the number of arguments and the literals of the table."""
     entry, shown = ENTRIES[name], name.upper()
     least, most = entry.count
     if len(arguments) < least or (most is not None and len(arguments) > most):

@@ -31,7 +31,7 @@ class Name:
     name: str
     at: int
     end: int
-    """Offset behind it."""
+    """Offset after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _OF_TAG: Mapping[Tag, CanonicalType] = {
 
 
 class UnknownNameError(ExpressionError):
-    """An expression names a column that its source lacks."""
+    """An expression names a column that its source does not have."""
 
     def __init__(self, name: Name, known: Mapping[str, CanonicalType]) -> None:
         hint = did_you_mean(name.name, sorted(known))
@@ -44,12 +44,12 @@ def typed_expression(
     """The tree with the type of each part.
 
     Args:
-        node: of `parse_expression`, with its parameters written in.
+        node: of `parse_expression`, with its parameters replaced.
         columns: type by the name that the expression uses.
-        wanted: the only type that will do, for conditions.
+        wanted: the required type, for conditions.
 
     Raises:
-        UnknownNameError: a column that is not there.
+        UnknownNameError: a column that does not exist.
         ExpressionError: types that do not fit, a parameter without a value, NULL alone.
     """
     made = _typed(node, columns)
@@ -96,7 +96,7 @@ def check_comparisons(node: Node, columns: Mapping[str, CanonicalType]) -> None:
 
 
 def _compared_as(node: Node, columns: Mapping[str, CanonicalType]) -> str | None:
-    """In a word; None for NULL and for what is no column or literal."""
+    """A short name; None for NULL and for anything but a column or literal."""
     kind = columns.get(node.name) if isinstance(node, Name) else None
     if isinstance(node, Literal):
         if node.value.tag is Tag.NUMBER:

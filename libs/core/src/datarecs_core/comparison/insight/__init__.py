@@ -1,1 +1,1 @@
-"""What differences have in common, and what other tolerances would have said."""
+"""What differences have in common, and the verdicts under other tolerances."""

@@ -1,8 +1,8 @@
-"""What two runs of one job found differently: breaks that are new, gone, or still there but other.
+"""What differs between two runs of one job: breaks that are new, resolved, or changed.
 
-A break is the same one when stage, measure and key are; its id would say so too, but the ids of
-`datarecs compare` depend on the job file. Apart from the register of breaks, which knows owners and
-states: here two finished runs are laid side by side and nothing is remembered.
+A break is the same if stage, measure and key are equal; its id would do, but the ids of
+`datarecs compare` depend on the job file. Separate from the register of breaks, with owners and
+states: here two finished runs are compared and nothing is stored.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -37,7 +37,7 @@ class Changes(Generic[T]):
     changed: int
     same: int
     rows: tuple[Changed[T], ...]
-    """New ones, then changed ones, in the order of the later run; then those that are gone."""
+    """New ones, then changed ones, in the order of the later run; then resolved ones."""
 
     @property
     def any(self) -> bool:
@@ -80,7 +80,7 @@ def _of_later(
     identity: Callable[[T], Hashable],
     content: Callable[[T], Hashable],
 ) -> Iterator[Changed[T] | None]:
-    """Takes what is met out of `earlier`; None for a break that is as it was."""
+    """Removes the break from `earlier`; None for an unchanged break."""
     for each in after:
         was = earlier.pop(identity(each), None)
         if was is None:

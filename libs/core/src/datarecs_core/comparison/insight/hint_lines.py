@@ -1,7 +1,7 @@
 """The line of a job that would declare a pattern, or none where the job has no such field.
 
-A line that the validator or the planner refuses, or that changes nothing, is worse than none: the
-pattern is then reported by itself, to be mended in the source.
+A line that the validator or the planner refuses, or that has no effect, is worse than none: the
+pattern is then reported without a line, to be corrected in the source.
 """
 
 from datarecs_core.comparison.insight.hint_stage import EXPRESSION_KINDS, HintStage, quoted
@@ -10,7 +10,7 @@ from datarecs_core.jobs.types import NUMBERS, TypeKind
 from datarecs_core.jobs.vocabulary import Function, SourceKind
 
 _INT_DIGITS = 18
-"""So many digits fit into an `int` whatever they are."""
+"""Any number with so many digits fits into an `int`."""
 _SCALES = frozenset({HintRule.CONSTANT_FACTOR, HintRule.SIGN_FLIP})
 _OF_SCALES = frozenset({Function.VALUE, Function.SUM, Function.AVG})
 """Functions of which a factor of every value is the factor of the result."""
@@ -70,7 +70,7 @@ def _is_computed(stage: HintStage, name: str, source: str) -> bool:
 
 
 def _zones(stage: HintStage, name: str) -> str:
-    """A zone for every source whose times have none: one alone would leave the others without."""
+    """A zone for every source with times without zone: one zone would not cover the others."""
     if not stage.reads_columns(name):
         return ""
     naive = stage.typed(stage.place(name).column, TypeKind.LOCAL_TIMESTAMP)
@@ -100,7 +100,7 @@ def number_key_line(stage: HintStage, dimension: str, keys: list[str]) -> str:
 
 
 def swapped_line(stage: HintStage, source: str, one: str, other: str) -> str:
-    """Two columns of a source the other way round, under its own names for them."""
+    """Two columns of a source swapped, under the source's names."""
     hint_source = stage.source(source)
     first, second = stage.place(one).column, stage.place(other).column
     physical = [hint_source.physical.get(column) for column in (second, first)]

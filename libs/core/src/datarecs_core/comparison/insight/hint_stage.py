@@ -1,6 +1,6 @@
 """What a job can declare about the columns of one stage, so that hints recommend nothing else.
 
-Apart from the patterns, which see values alone: whether a line is accepted depends on the kind of
+Separate from the patterns, which use only values: whether a line is accepted depends on the kind of
 the source, the type of the column and the function over it.
 """
 
@@ -19,18 +19,18 @@ from datarecs_core.jobs.vocabulary import READ_AS_FILES, Function, SourceKind, S
 EXPRESSION_KINDS = frozenset({SourceKind.POSTGRES}) | READ_AS_FILES
 """Kinds of sources that compute `columns.NAME.expr`."""
 _DECLARED_ELSEWHERE = frozenset({StageType.SCHEMA, StageType.DIGEST})
-"""Stages whose measures are no columns of the sources."""
+"""Stages with measures that are not columns of the sources."""
 _PLAIN_NAME = re.compile(r"(?!(?:null|true|false)$)[A-Za-z_]\w*", re.ASCII | re.IGNORECASE)
 _COUNTING = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in a line of YAML."""
+    """A name as written in a line of YAML."""
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 class Place(NamedTuple):
-    """Where a pattern is: a measure, or a dimension, of a stage and the column behind it."""
+    """Where a pattern is: a measure, or a dimension, of a stage and its column."""
 
     stage: str
     name: str
@@ -38,14 +38,14 @@ class Place(NamedTuple):
 
 
 class HintSource(NamedTuple):
-    """A source as far as a hint has to know it."""
+    """The part of a source that hints use."""
 
     name: str
     kind: SourceKind
     types: Mapping[str, CanonicalType]
     """By logical column, as delivered."""
     physical: Mapping[str, str]
-    """The source's own name of a logical column."""
+    """The source's name of a logical column."""
 
 
 class HintColumn(NamedTuple):
@@ -54,7 +54,7 @@ class HintColumn(NamedTuple):
     column: str | None
     """Logical; None for a number of rows."""
     kind: TypeKind | None = None
-    """Of what is compared; None where the document does not say."""
+    """Of what is compared; None where the document does not have it."""
     function: Function = Function.VALUE
 
 
@@ -87,7 +87,7 @@ class HintStage:
         return self.measures.get(name) or self.dimensions.get(name) or HintColumn(None)
 
     def reads_columns(self, name: str) -> bool:
-        """Whether what a job says about a source's columns changes this measure or dimension."""
+        """Whether declarations about a source's columns change this measure or dimension."""
         column = self.column(name)
         return (
             self.type not in _DECLARED_ELSEWHERE | {StageType.CUSTOM_SQL}
@@ -111,7 +111,7 @@ def _kind(source: HintSource, column: str) -> TypeKind | None:
 
 
 def hint_stage(run: SealedRun, stage: SealedStage) -> HintStage:
-    """The stage as a finished run's document tells of it."""
+    """The stage from a finished run's document."""
     measures = {
         each.name: HintColumn(each.column, _first_kind(each.types), each.function)
         for each in stage.measures

@@ -1,8 +1,8 @@
 """Likely causes: what the differences of a measure have in common, by rule and with evidence.
 
-A hint never changes a number; it says that most breaks follow one pattern and which line of the
-job would declare it. Apart from `patterns`, which sees pairs of values: here is decided what is
-looked at, and when a pattern is worth telling.
+A hint never changes a number; it reports that most breaks follow one pattern and which line of the
+job would declare it. Separate from `patterns`, which checks pairs of values: this module decides
+what is checked, and when a pattern is reported.
 """
 
 import unicodedata
@@ -40,15 +40,15 @@ class Hint:
     source: str
     """That is compared with the reference."""
     what: str
-    """One sentence, with the constant that was found."""
+    """One sentence, with the detected constant."""
     explained: int
     of: int
-    """Breaks of the measure that were looked at."""
+    """Breaks of the measure that were checked."""
     examples: tuple[str, ...]
     """The smallest break ids."""
     declare: str
-    """The line of a job that would say so, to be judged by whoever knows the data; empty where a
-    job has none that this kind of source and type of column accepts."""
+    """The line of a job that would declare it, for a person who knows the data to judge; empty
+    where no line is accepted for this kind of source and type of column."""
 
 
 def hints(rows: Iterable[Difference], stage: HintStage) -> tuple[Hint, ...]:
@@ -92,7 +92,7 @@ def _smallest(rows: list[Difference]) -> list[Difference]:
 
 
 def _late(breaks: Sequence[Difference], stage: HintStage) -> Iterator[Hint]:
-    """Of every source that lacks what the reference has, and of the reference itself."""
+    """Of every source with missing keys of the reference, and of the reference itself."""
     sources, dimensions = stage.names, list(stage.dimensions)
     base = sources.index(stage.reference)
     for at, source in enumerate(sources):
@@ -160,7 +160,7 @@ class _Keys:
     def patterns(self, breaks: Sequence[Difference]) -> Iterator[Pattern]:
         alone = [row for row in breaks if row.difference_class is DifferenceClass.MISSING]
         for at, dimension in enumerate(self.stage.dimensions):
-            head = f"keys of {self.source} meet those of the reference"
+            head = f"keys of {self.source} match those of the reference"
             for rule, (words, normal) in _TEXT_RULES.items():
                 chosen = self._meeting(alone, at, normal)
                 if chosen:
@@ -197,13 +197,13 @@ class _Keys:
 
 _TEXT_RULES: dict[str, tuple[str, Callable[[str], str]]] = {
     "trim: both": ("after trimming", str.strip),
-    "case: fold": ("without case in", str.casefold),
+    "case: fold": ("ignoring case in", str.casefold),
     "unicode: NFC": (
         "in one Unicode form of",
         lambda text: unicodedata.normalize("NFC", text),
     ),
 }
-"""The rule that declares a form: its words, and what it makes of a key."""
+"""The rule that declares a form: its words, and how it changes a key."""
 
 
 def _without_zeros(text: str) -> str:

@@ -1,8 +1,8 @@
 """The stored keys that a person may mean by a key as a source writes it.
 
-Keys are stored after cast, zone and rules; people type what stands in a source. Every source may
-read the same text in its own way, so one typed key can mean several stored ones. Apart from
-`grouping`, which prepares rows by a plan: here only what run.json says of the rules is at hand.
+Keys are stored after cast, zone and rules; people type keys as a source has them. Sources may
+read the same text differently, so one typed key can match several stored ones. Separate from
+`grouping`, which prepares rows by a plan: here only the rules in run.json are available.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ Key = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReading:
-    """How the keys of one stage come to be."""
+    """How the keys of one stage are formed."""
 
     run: SealedRun
     stage: SealedStage
@@ -39,7 +39,7 @@ class KeyReading:
     """By name, of `zones_of`."""
 
     def meant(self, typed: Sequence[str]) -> tuple[Key, ...]:
-        """Every stored key that the typed one may be, the one as it stands first.
+        """Every stored key that the typed one may mean, the unchanged one first.
 
         Args:
             typed: one text for each dimension of the stage, in their order.
@@ -81,7 +81,7 @@ def rules_of(declared: Mapping[str, str]) -> Rules:
         if each.name in declared:
             word, default = declared[each.name], getattr(STRICT, each.name)
             arguments[each.name] = int(word) if default is None else type(default)(word)
-    return Rules(**arguments)  # type: ignore[arg-type]  # each word is of its own field
+    return Rules(**arguments)  # type: ignore[arg-type]  # each value belongs to its field
 
 
 def _plan(dimension: SealedDimension, index: int, source: SealedSource | None) -> InputPlan:

@@ -1,8 +1,8 @@
-"""The hint of a late window: what a source lacks lies at the newest time, so it may still arrive.
+"""The hint of a late window: missing groups have the newest time, so they may still arrive.
 
-Apart from `hints` because keys are read as times here. Only differences are at hand, so the newest
-time is the newest of a break; texts that are no ISO date or moment, masked ones among them, are no
-times.
+Separate from `hints` because keys are read as times here. Only differences are available, so the
+newest time is the newest of a break; texts that are not an ISO date or moment, such as masked ones,
+are not times.
 """
 
 import re
@@ -14,7 +14,7 @@ from datarecs_core.comparison.results.results import Difference, DifferenceClass
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d):\d\d.*)?", re.ASCII)
 _TENTHS = 9
-"""Of ten groups that are lacking so many lie at the newest time."""
+"""Of ten missing groups so many have the newest time."""
 _UNITS = (("hour", len("2026-01-31T23")), ("day", len("2026-01-31")))
 """From the narrow one: how many characters of a moment name it."""
 
@@ -39,7 +39,7 @@ def late_windows(
             if newest is not None:
                 unit, moment, rows = newest
                 what = (
-                    f"{len(rows)} of {len(lacked)} groups that {lacking} lacks are of the newest "
+                    f"{len(rows)} of {len(lacked)} groups missing in {lacking} are of the newest "
                     f"{unit} of {dimension}, {moment}, and may still arrive"
                 )
                 pairs = [Pair(row.break_id, row.key_hash, None, None, None) for row in rows]
@@ -54,7 +54,7 @@ def _is_time(part: str | None) -> bool:
 def _newest(
     alone: Sequence[Difference], lacked: Sequence[Difference], at: int
 ) -> tuple[str, str, list[Difference]] | None:
-    """The narrowest unit of time at whose newest place almost all lacking groups are."""
+    """The narrowest unit of time with almost all missing groups in its newest value."""
     for unit, letters in _UNITS:
         by_moment = Counter((row.key[at] or "")[:letters] for row in alone)
         if not by_moment or min(map(len, by_moment)) < letters:

@@ -1,7 +1,7 @@
-"""What pairs of values have in common: one small function per pattern, to be read and doubted.
+"""What pairs of values have in common: one small function per pattern.
 
-Apart from `hints`, which decides what is looked at and when a pattern is worth telling. Everything
-here sees texts and exact deltas; a masked value follows no pattern.
+Separate from `hints`, which decides what is checked and when a pattern is reported. Everything
+here uses texts and exact deltas; a masked value follows no pattern.
 """
 
 import re
@@ -23,7 +23,7 @@ _DAY = Decimal(86_400_000_000)
 _LONGEST_TOLERANCE = 366 * _DAY
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 REFERENCE = "<reference>"
-"""Stands in a line for the name of the reference source."""
+"""Placeholder in a line for the name of the reference source."""
 _QUARTER_HOUR = Decimal(900_000_000)
 _HOUR = 4 * _QUARTER_HOUR
 _WIDEST_ZONES = 26 * _HOUR
@@ -70,7 +70,7 @@ class Pattern(NamedTuple):
 def _most(
     pairs: Iterable[Pair], answer_of: Callable[[Pair], Fraction | Decimal | None]
 ) -> tuple[Fraction | Decimal, list[Pair]] | None:
-    """What most pairs tell, and those that do; None where it is said of one value alone."""
+    """The pattern of most pairs, with these pairs; None where only one value has it."""
     by_answer: dict[Fraction | Decimal, list[Pair]] = {}
     for pair in pairs:
         answer = answer_of(pair)
@@ -88,7 +88,7 @@ def _number(text: str | None) -> Decimal | None:
 
 
 def _numbers(pairs: Iterable[Pair]) -> list[tuple[Pair, Decimal, Decimal]]:
-    """Pairs of numbers; a text that looks like one has no delta and is none."""
+    """Pairs of numbers; a text that looks like a number has no delta and is not one."""
     numbers = []
     for pair in pairs:
         base, value = _number(pair.base), _number(pair.value)
@@ -274,7 +274,7 @@ def _null(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
 
 
 def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
-    """Texts of one source end where they reach one length, those of the other go on."""
+    """Texts of one source end at one length, those of the other continue."""
     measure = at.column
     texts = [pair for pair in pairs if pair.delta is None and pair.base and pair.value]
     best: Pattern | None = None

@@ -1,8 +1,8 @@
-"""What a finished run would have said under other tolerances, from its stored differences alone.
+"""The verdict of a finished run under other tolerances, from its stored differences only.
 
-No source is asked and the run never changes. What is judged again is judged by the tolerances'
-own arithmetic; where stored rows cannot carry the answer it is refused, never guessed. Apart from
-`agreement`, which judges values that are still typed and not yet text.
+No source is read and the run never changes. Values are judged again with the arithmetic of the
+tolerances; where the stored rows are not enough, the request is refused. Separate from
+`agreement`, which judges typed values, not text.
 """
 
 import re
@@ -52,12 +52,12 @@ _ALWAYS_OUTSIDE = frozenset(
     }
 )
 _WITHOUT_DISTANCE = frozenset({None, "NaN", "Inf", "-Inf"})
-_RUN_INSTEAD = "run the job with these tolerances to know, or judge a stage without `confirm`"
+_RUN_INSTEAD = "run the job with these tolerances, or judge a stage without `confirm`"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRejudgeableError(DatarecsError):
-    """Stored differences cannot say what the run would have said."""
+    """The stored differences are not enough for another verdict."""
 
     code = RunFault.NOT_REJUDGEABLE
 
@@ -79,7 +79,7 @@ class StoredRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureChange:
-    """How a measure is to be judged; None keeps what the run did."""
+    """How a measure is to be judged; None keeps the run's tolerances."""
 
     tolerances: tuple[Tolerance, ...] | None = None
     combine: Combine | None = None
@@ -88,18 +88,18 @@ class MeasureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageChange:
-    """What is asked of one stage instead."""
+    """The changes requested for one stage."""
 
     measures: Mapping[str, MeasureChange] = field(default_factory=dict)
     compare_to: CompareTo | None = None
-    """Of all measures; None keeps what the run compared."""
+    """Of all measures; None keeps the run's comparison."""
     accept: Accept | None = None
     """None keeps the run's limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAgain:
-    """A stage as it was and as it would have been; the same twice where nothing was asked."""
+    """A stage before and after the changes; the same twice without changes."""
 
     was: SealedStage
     results: StageResults
@@ -112,7 +112,7 @@ class StageAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAgain:
-    """The verdict under what was asked."""
+    """The verdict with the requested changes."""
 
     was: SealedRun
     stages: tuple[StageAgain, ...]
@@ -129,9 +129,9 @@ def rejudge(
     """Judge the stored rows of some stages again.
 
     Args:
-        run: verified by itself.
+        run: already verified.
         changes: by the name of an executed stage; measures that it has.
-        rows: all stored differences of a stage; asked once per changed stage.
+        rows: all stored differences of a stage; called once per changed stage.
 
     Raises:
         NotRejudgeableError: the stored rows, or a later stage, do not allow it.
@@ -189,9 +189,9 @@ def _stage(
 
 
 def _refuse_rechecks(run: SealedRun, stage: SealedStage, again: StageResults) -> None:
-    """Groups that `confirm` would have read again, or would have left as they were first read.
+    """Groups that `confirm` would read again, or would keep from the first reading.
 
-    Nobody knows what they hold, unless no source had moved since or nothing is read again.
+    Their values are unknown, unless no source has changed since or nothing is read again.
     """
     if stage.confirm is None:
         return
@@ -199,9 +199,9 @@ def _refuse_rechecks(run: SealedRun, stage: SealedStage, again: StageResults) ->
         if all(_same_reads(run.pins, recheck.pins) for recheck in stage.confirmed.rechecks):
             return
         reason = (
-            f"its `confirm` read the {stage.confirmed.first.rows_unmatched} groups that differed "
-            "again at newer pins; under other tolerances they would be other groups, and what "
-            f"they held before is not stored; {_RUN_INSTEAD}"
+            f"`confirm` read {stage.confirmed.first.rows_unmatched} differing groups again at "
+            "newer pins; other tolerances would select other groups, and the values of the "
+            f"first reading are not stored; {_RUN_INSTEAD}"
         )
         raise NotRejudgeableError(stage=stage.name, reason=reason)
     most, was = stage.confirm.max_keys, cast("StageResults", stage.results).counts.rows_unmatched
@@ -210,7 +210,7 @@ def _refuse_rechecks(run: SealedRun, stage: SealedStage, again: StageResults) ->
     if differ == 0 or differ > most or 0 < was <= most:
         return
     reason = (
-        f"{differ} groups differ under these tolerances, which its `confirm` would have read "
+        f"{differ} groups differ under these tolerances, and `confirm` would read them "
         f"again; {_RUN_INSTEAD}"
     )
     raise NotRejudgeableError(stage=stage.name, reason=reason)
@@ -219,7 +219,7 @@ def _refuse_rechecks(run: SealedRun, stage: SealedStage, again: StageResults) ->
 def _same_reads(
     first: Sequence[Mapping[str, object]], then: Sequence[Mapping[str, object]]
 ) -> bool:
-    """Whether a recheck read every source as it was; of a database nobody knows."""
+    """Whether a recheck read every source unchanged; unknown for a database."""
     return all(
         _lasting(one) == _lasting(other) != {} for one, other in zip(first, then, strict=True)
     )
@@ -243,7 +243,7 @@ def _refuse_consequences(run: SealedRun, again: StageAgain) -> None:
     if again.other_groups:
         for each in later:
             if each.scope == stage.name or each.skipped is SkipReason.NOTHING_IN_SCOPE:
-                reason = f"the rows that {each.name} sees depend on which groups differ here"
+                reason = f"the rows that {each.name} reads depend on which groups differ here"
                 raise NotRejudgeableError(stage=stage.name, reason=reason)
     if later and stage.on_unmatched is OnUnmatched.STOP and stage.verdict is not again.verdict:
         reason = f"`on_unmatched: stop` decides here whether {later[0].name} is executed"
@@ -315,7 +315,7 @@ class _Again:
             if self.stored[name] != count:
                 reason = (
                     f"{self.stored[name]} differences of {name} are stored, the run counted "
-                    f"{count}; `deltas: true` keeps those within tolerance"
+                    f"{count}; `deltas: true` stores those within tolerance"
                 )
                 raise self._refused(reason)
 
@@ -328,7 +328,7 @@ class _Again:
         hidden = min(repeated - self.unpairable[source] for source, repeated in pairs)
         if hidden > 0:
             reason = (
-                f"{hidden} keys have several rows in every source, of which one alone is stored"
+                f"{hidden} keys have several rows in every source, and only one of them is stored"
             )
             raise self._refused(reason)
 
@@ -375,7 +375,7 @@ def _question_of(measure: SealedMeasure, result: MeasureResult, change: StageCha
 
 
 class _Judge:
-    """One measure's rows under its new tolerances; counts what each tolerance alone lets pass."""
+    """One measure's rows under its new tolerances; counts the groups within each tolerance."""
 
     def __init__(self, stage: SealedStage, question: _Question, run: SealedRun) -> None:
         self.stage, self.name = stage.name, question.name

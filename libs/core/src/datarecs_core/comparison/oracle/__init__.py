@@ -1,1 +1,1 @@
-"""The reference: a stage over plain lists, as the specification says it and no faster."""
+"""The reference: a stage over plain lists, as in the specification, without optimisation."""

@@ -23,7 +23,7 @@ FLOAT_LIMIT = Decimal(10**20)
 
 
 class OverflowedError(ArithmeticError):
-    """A sum needs more than 38 digits; the caller knows whose."""
+    """A sum needs more than 38 digits; the caller knows the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Whether the values of one group agree, which source is the odd one, and how they differ.
 
 One group, one measure, one value per source. Equality is that of encodings, distance that of
-exact decimals; NULLs mixed with values are outside whatever is compared with what.
+exact decimals; NULLs mixed with values are always outside.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from datarecs_core.values import EXACT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How one value per source stands to the tolerances of a measure."""
+    """How one value per source relates to the tolerances of a measure."""
 
     equal: bool
     within: bool
@@ -30,7 +30,7 @@ class Agreement:
 
 
 def agreement(measure: MeasurePlan, values: Sequence[Value], reference: int) -> Agreement:
-    """Judge one value per source against each other as `compare_to` says."""
+    """Judge the values of the sources against each other as in `compare_to`."""
     same = equal(measure, values)
     if same or not measure.comparable:
         return Agreement(equal=same, within=same, alone_within=(same,) * len(measure.tolerances))
@@ -63,7 +63,7 @@ def _compared(
 
 
 def equal(measure: MeasurePlan, values: Sequence[Value]) -> bool:
-    """Canonically equal; a NaN under `nan: unequal` equals nothing, not even itself."""
+    """Canonically equal; with `nan: unequal` a NaN equals nothing, not even itself."""
     if not measure.comparable or len({encode(value) for value in values}) > 1:
         return False
     return not (measure.rules.nan is NanRule.UNEQUAL and values[0].is_nan)
@@ -72,7 +72,7 @@ def equal(measure: MeasurePlan, values: Sequence[Value]) -> bool:
 def holds(
     measure: MeasurePlan, tolerance: Tolerance, values: Sequence[Value], reference: Value
 ) -> bool:
-    """Whether one tolerance lets a pair, or a whole set, pass."""
+    """Whether a pair, or a whole set, is within one tolerance."""
     if equal(measure, values):
         return True
     amounts = [value.amount for value in values]
@@ -105,7 +105,7 @@ def _pair_agrees(
 
 
 def odd_presence(mask: int, sources: int) -> int | None:
-    """The one source alone in having or in lacking a group; of three or more."""
+    """The only source with or without a group; of three or more."""
     if sources < MIN_SOURCES_FOR_ODD:
         return None
     for present in (mask, ~mask & ((1 << sources) - 1)):

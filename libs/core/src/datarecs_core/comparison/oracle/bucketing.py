@@ -18,7 +18,7 @@ def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> G
         ConditionNotSupportedError: `where` needs an SQL engine.
     """
     if stage.hashed is None:
-        raise TypeError(f"{stage.name} is no digest stage")
+        raise TypeError(f"{stage.name} is not a digest stage")
     hashed = stage.hashed
     row_stage = replace(stage, dimensions=hashed.dimensions, measures=hashed.measures)
     grouped = group_rows(row_stage, rows, outside)

@@ -1,6 +1,6 @@
 """The oracle's reading of one stage: rows into scope, keys, and groups of prepared cells.
 
-Everything here is lists and dictionaries; `reference` counts and judges what comes out.
+Everything here is lists and dictionaries; `reference` counts and judges the groups.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Cell(NamedTuple):
 
 
 _NOTHING = Cell(NULL, NULL)
-"""Of a measure that the source lacks, or that cannot be compared."""
+"""Of a measure that is missing in the source, or that cannot be compared."""
 
 
 Spelling = tuple[str | None, ...]
@@ -109,7 +109,7 @@ class Outside:
     scopes: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     """Differing groups by the name of an earlier stage, as encoded keys."""
     beside: Mapping[int, int] = field(default_factory=dict)
-    """Rows that a source kept because no stage looks at them, by its index."""
+    """Rows that a source does not send because no stage reads them, by its index."""
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ class _SourceReader:
 
         def cell(delivered: DeliveredRow) -> Cell:
             raw = delivered[column]
-            if not isinstance(raw.content, Decimal):  # whose size is none
+            if not isinstance(raw.content, Decimal):  # it has no size
                 check_value(raw, scan, column)
             return Cell(raw, prepare(raw))
 
@@ -220,7 +220,7 @@ def _is_infinite(value: Value) -> bool:
 
 
 def _preparing(preparation: Preparation, *, as_result: bool) -> _Prepare:
-    """Map, cast and rules of one column, looked at once for all its values."""
+    """Map, cast and rules of one column, resolved once for all its values."""
     if preparation.changes_nothing:
         return lambda value: value
     if as_result:

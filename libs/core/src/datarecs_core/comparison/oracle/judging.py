@@ -79,7 +79,7 @@ class GroupJudgement:
 
     @property
     def equal(self) -> bool:
-        """Nothing is stored of it."""
+        """None of it is stored."""
         return self.matched and all(each.equal for each in self.all_measures)
 
     @property
@@ -89,7 +89,7 @@ class GroupJudgement:
 
 
 def judge_group(stage: StagePlan, group: Group, mask: int) -> GroupJudgement:
-    """Judge one group whose rows have been collapsed where the stage asks for it."""
+    """Judge one group, with collapsed rows where the stage requires it."""
     if mask != stage.everywhere:
         return GroupJudgement(mask=mask, matched=False)
     lengths = [len(rows) for rows in group.rows]
@@ -106,10 +106,10 @@ def judge_group(stage: StagePlan, group: Group, mask: int) -> GroupJudgement:
 
 
 def agrees(stage: StagePlan, group: Group) -> bool:
-    """Whether every source has the same rows in the same order, which leaves nothing to judge.
+    """Whether every source has the same rows in the same order, so that nothing is judged.
 
-    A shortcut alone: `==` is stricter than equality of encodings, so what does not pass here may
-    still agree.
+    Only a shortcut: `==` is stricter than equality of encodings, so other rows may still
+    agree.
     """
     first, *others = group.rows
     if not first or any(each.rules.nan is NanRule.UNEQUAL for each in stage.measures):
@@ -140,7 +140,7 @@ def matched_group(stage: StagePlan, measures: Sequence[MeasureJudgement]) -> Gro
 
 @cache
 def not_comparable(tolerances: int) -> MeasureJudgement:
-    """The judgement of a measure that some source lacks or has in another type."""
+    """The judgement of a measure that is missing in a source or has another type there."""
     return MeasureJudgement(
         equal=False,
         within=False,
@@ -151,7 +151,7 @@ def not_comparable(tolerances: int) -> MeasureJudgement:
 
 @cache
 def equal_measure(tolerances: int) -> MeasureJudgement:
-    """The judgement of a measure with so many tolerances whose values are equal at every rank."""
+    """The judgement of a measure with this number of tolerances and equal values at every rank."""
     return MeasureJudgement(equal=True, within=True, alone_within=(True,) * tolerances)
 
 
@@ -186,10 +186,10 @@ def _unequal_lengths(measure: MeasurePlan, rows: MeasureJudgement) -> MeasureJud
 
 
 def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
-    """What is left after cancelling, in canonical order of the measures by name.
+    """The remaining rows after cancelling, in canonical order of the measures by name.
 
-    Rows whose values agree after their rules are ordered by the values before, so that what is
-    shown depends on no reader's order; of equal copies the first ones cancel.
+    Rows whose values agree after their rules are ordered by the values before, so that the
+    shown rows do not depend on the reading order; of equal copies the first ones cancel.
     """
     by_name = sorted(
         (each for each in stage.measures if each.comparable), key=lambda each: each.name
@@ -357,7 +357,7 @@ class DifferenceWriter:
         )
 
     def _encoded_key(self, encoded: bytes, key: Sequence[str | None]) -> bytes:
-        """As it was, or made of the masked texts where any part is masked."""
+        """Unchanged, or from the masked texts where any part is masked."""
         if all(dimension.mask is None for dimension in self.stage.dimensions):
             return encoded
         return encode_tuple([NULL if part is None else text(part) for part in key])

@@ -1,6 +1,6 @@
-"""The oracle: a stage over plain lists, as the specification says it and no faster.
+"""The oracle: a stage over plain lists, as in the specification, without optimisation.
 
-Engines are judged against it (D23). It shares the plan types with them and nothing else; up to
+Engines are compared with it (D23). It shares only the plan types with them; up to
 100,000 rows a source.
 """
 
@@ -68,12 +68,12 @@ from datarecs_core.values import EXACT
 
 SHOWN_KEYS = 3
 _KEYED = frozenset({StageType.ROW, StageType.CUSTOM_SQL})
-"""Stages whose groups may have several rows of a source that no function collapses."""
+"""Stages with groups that may have several rows of a source, without a function over them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleStage:
-    """What the oracle found: the results, the rows to store, and the groups that differ."""
+    """The result of the oracle: the results, the rows to store, and the groups that differ."""
 
     results: StageResults
     differences: tuple[Difference, ...]
@@ -198,13 +198,13 @@ class _Oracle:
         return OracleStage(results=results, differences=stored, differing=differing)
 
     def _sealed(self) -> tuple[BucketSum, ...]:
-        """Sums of fingerprints, where they are asked for."""
+        """Sums of fingerprints, where they are requested."""
         if not self.stage.seal_rows:
             return ()
         return tuple(bucket_sums(self.stage, self.groups, self.key))
 
     def _duplicate_keys(self) -> list[int]:
-        """Keys with several rows, per source; refused where the policy says so."""
+        """Keys with several rows, per source; refused where the policy requires it."""
         repeated = [
             [group for group in self.groups.values() if len(group.rows[index]) > 1]
             for index in self.sources
@@ -220,7 +220,7 @@ class _Oracle:
         return [len(groups) for groups in repeated]
 
     def _examples(self, groups: Sequence[Group]) -> list[str]:
-        """The three smallest keys; an error's text tells no key in clear."""
+        """The three smallest keys; an error's text shows no key in clear."""
         smallest = sorted(groups, key=lambda group: [canonical_order(part) for part in group.key])
         return [
             f"#{key_hash(self.key, encode_tuple(group.key)).hex()}"
@@ -318,7 +318,7 @@ class _Oracle:
         return replace(rows_measure, unreadable_by_source=none, not_finite_by_source=none)
 
     def _amount(self, rows: Sequence[tuple[Cell, ...]], plan: MeasurePlan) -> Decimal | None:
-        """Of one group and source; what is not a finite number contributes nothing."""
+        """Of one group and source; values that are not finite numbers add nothing."""
         if len(rows) == 1:
             return rows[0][plan.index].value.amount or Decimal(0)
         amounts = [row[plan.index].value.amount for row in rows]
@@ -346,13 +346,13 @@ class _Oracle:
         return results_by_unit(self.stage, judgements, self._amount, self._hides)
 
     def _faults(self) -> list[Mapping[int, MeasureFaults]]:
-        """By source, of the stage's own measures: a digest stage has none of its rows' measures."""
+        """By source, of the stage's measures: a digest stage has none of its rows' measures."""
         if self.stage.hashed is not None:
             return [{} for _ in self.sources]
         return [tally.faults for tally in self.tallies]
 
     def _warnings(self) -> tuple[Warn, ...]:
-        """What only the reading of rows can know."""
+        """Facts that only the reading of rows has."""
         noticed = (
             ("FLOAT_SUM_ROUNDED", self.rounded, "float values rounded to 18 places in sums"),
             ("DST_AMBIGUOUS", self._ambiguous(), "local times at a change of offset"),

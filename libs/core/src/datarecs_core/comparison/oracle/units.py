@@ -1,6 +1,6 @@
 """Groups and amounts of a stage by the currency or unit that its key names, group by group.
 
-Amounts of two currencies are never added. Apart from the totals, which are of all groups.
+Amounts of two currencies are never added. Separate from the totals, which are of all groups.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ def results_by_unit(
     amount_of: AmountOf,
     is_hidden: Callable[[MeasurePlan, int], bool],
 ) -> tuple[UnitResult, ...]:
-    """One entry per unit with a difference, sorted; none where a unit is no short word.
+    """One entry per unit with a difference, sorted; none where a unit is not a short word.
 
     Args:
         stage: with `unit_dimensions`.
         judged: every group of the stage.
         amount_of: the sum of a measure over the rows of one source in a group.
-        is_hidden: whether a source has values of a measure that are no numbers.
+        is_hidden: whether a source has values of a measure that are not numbers.
     """
     by_unit: dict[str, list[Judged]] = {}
     for group, judgement in judged:
@@ -85,7 +85,7 @@ def _has_difference(result: UnitResult) -> bool:
 def _hidden(
     stage: StagePlan, result: UnitResult, is_hidden: Callable[[MeasurePlan, int], bool]
 ) -> UnitResult:
-    """The same without the steps of sources, or of a reference, whose totals are unknown."""
+    """The same without the steps of sources, or of a reference, with unknown totals."""
     plans = {plan.name: plan for plan in stage.measures}
     measures = []
     for each in result.measures:

@@ -25,7 +25,7 @@ class Steps:
     changed: Decimal = _NOTHING
 
     def take(self, amount: Decimal | None, base: Decimal | None) -> None:
-        """A group with its amounts; None for a source that lacks it."""
+        """A group with its amounts; None for a source without it."""
         if amount is None and base is not None:
             self.missing_here = EXACT.add(self.missing_here, base)
         elif base is None and amount is not None:
@@ -36,7 +36,7 @@ class Steps:
 
 @dataclass(slots=True, kw_only=True)
 class WaterfallOf:
-    """The steps of every source of one measure, made of its groups."""
+    """The steps of every source of one measure, from its groups."""
 
     plan: MeasurePlan
     reference: int

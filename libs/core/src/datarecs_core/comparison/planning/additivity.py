@@ -1,8 +1,8 @@
-"""Whether a total of a measure says anything, and which part of a key is its currency or unit.
+"""Whether a total of a measure is meaningful, and which part of a key is its currency or unit.
 
-The job decides with `adds_up`; where it is silent, the function and the words of the names decide:
-amounts and quantities add up, prices, rates, percentages and ids do not. Its own module because
-every surface that shows a total or a gap asks this one rule.
+The job decides with `adds_up`; without it, the function and the words of the names decide:
+amounts and quantities add up, prices, rates, percentages and ids do not. A separate module because
+every output with a total or a gap uses this one rule.
 """
 
 import re
@@ -12,7 +12,7 @@ from datarecs_core.jobs.vocabulary import Function
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LABEL = re.compile(r"[\w%$£€¥°.^-][\w%$£€¥°.^/ -]{0,15}")
-"""Short and plain: it stands beside totals, also for readers who may see no values of rows."""
+"""Short and plain: it is shown with totals, also to readers without access to values of rows."""
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def adds_up(names: Iterable[str], function: Function, *, declared: bool | None) 
     """Whether the total of a measure over all its groups is an amount that people may read.
 
     Args:
-        names: of the measure and of the column behind it.
+        names: of the measure and of its column.
         function: what the stage makes of the column.
         declared: the job's `adds_up`; None where it is silent.
     """
@@ -57,7 +57,7 @@ def adds_up(names: Iterable[str], function: Function, *, declared: bool | None) 
     match function:
         case Function.COUNT:
             return True
-        case Function.SUM:  # the job asks for a sum
+        case Function.SUM:  # the job declares a sum
             return not words & _NEVER
         case Function.VALUE:
             return bool(words & _ADDS_UP) and not words & _NEVER
@@ -69,7 +69,7 @@ def is_unit(names: Iterable[str]) -> bool:
     """Whether a dimension holds the currency or unit of the amounts beside it.
 
     Args:
-        names: of the dimension and of the columns behind it.
+        names: of the dimension and of its columns.
     """
     return any(_UNITS & set(words) or words in _UNIT_NAMES for words in map(_words, names))
 
@@ -78,8 +78,8 @@ def unit_column(dimensions: Iterable[Sequence[str]], texts: Iterable[Sequence[st
     """The compared text by which the amounts of a stage may have several currencies or units.
 
     Args:
-        dimensions: of each its name and the names of the columns behind it.
-        texts: the same of each measure whose values are texts.
+        dimensions: of each its name and the names of its columns.
+        texts: the same of each measure of texts.
 
     Returns:
         The name of the measure; None where there is none, or where a dimension is the unit.
@@ -90,6 +90,6 @@ def unit_column(dimensions: Iterable[Sequence[str]], texts: Iterable[Sequence[st
 
 
 def unit_label(parts: Sequence[str | None]) -> str | None:
-    """`USD` of the key's parts that hold a unit; None where they are no such short word."""
+    """`USD` of the key's parts that hold a unit; None where they are not a short word."""
     label = "/".join("NULL" if part is None else part for part in parts)
     return label if _LABEL.fullmatch(label) else None

@@ -1,7 +1,7 @@
-"""How the sources' columns come to one type: casts, maps, zones, and which types do not meet.
+"""How the sources' columns get one type: casts, maps, zones, and types that cannot be compared.
 
-The planner's second step, for one dimension or measure at a time. Nothing is guessed: what needs a
-declaration and lacks it is a fault.
+The planner's second step, for one dimension or measure at a time. Nothing is guessed: a missing
+declaration is a fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnUse:
-    """A dimension or measure asks for a logical column of every source."""
+    """A dimension or measure uses a logical column of every source."""
 
     column: str
     path: Path
@@ -41,7 +41,7 @@ class ColumnUse:
 
 
 def align(sources: Sequence[LogicalSource], use: ColumnUse) -> Alignment:
-    """Bring the sources' columns to comparable types; every source must have the column."""
+    """Convert the sources' columns to comparable types; every source must have the column."""
     missing = [fault for source in sources if (fault := source.fault_of(use.column, use.path))]
     if missing:
         return Alignment(inputs=(), faults=tuple(missing), comparable=False)
@@ -77,7 +77,7 @@ def _declared(source: LogicalSource, use: ColumnUse) -> InputPlan:
 
 
 def _mapped_types(inputs: list[InputPlan]) -> list[InputPlan]:
-    """A map translates into the type of the sources without one, unless a cast says otherwise."""
+    """A map translates into the type of the sources without one, unless a cast is declared."""
     others = [each.result for each in inputs if not each.mapped]
     if not others:
         first = inputs[0].result
@@ -145,7 +145,7 @@ def _impossible_cast(source: LogicalSource, each: InputPlan, use: ColumnUse) -> 
         path=("spec", "sources", source.index, "cast", use.column),
         message=f"{use.column} of source {source.name} is {each.type}, which has no cast to "
         f"{each.cast}",
-        hint="declare a `map`, or an `expr` in the source's own language",
+        hint="declare a `map` or an `expr`",
     )
 
 
@@ -161,7 +161,7 @@ def _mismatch(
     return Fault(
         code=SpecCode.INCOMPATIBLE_TYPES,
         path=use.path,
-        message=f"{use.column} is {seen}: these do not compare",
+        message=f"{use.column} is {seen}: these types cannot be compared",
         hint=text_hint(sources, use.column)
         or "declare a `cast` in one of the sources, or a `map` of the measure",
     )

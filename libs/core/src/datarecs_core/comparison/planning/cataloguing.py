@@ -36,7 +36,7 @@ CATALOGUE_COLUMNS = (
 
 
 def catalogue_of(sources: Sequence[LogicalSource], policy: SchemaPolicy) -> Catalogue:
-    """The columns of every source but the ignored ones, in the source's own order."""
+    """The columns of every source but the ignored ones, in the order of the source."""
     return Catalogue(
         policy=policy, columns=tuple(_columns_of(source, policy) for source in sources)
     )
@@ -45,7 +45,7 @@ def catalogue_of(sources: Sequence[LogicalSource], policy: SchemaPolicy) -> Cata
 def catalogue_faults(
     sources: Sequence[LogicalSource], catalogue: Catalogue, path: Path
 ) -> list[Fault]:
-    """Columns that no one type can be told of, unless they are ignored."""
+    """Columns without a single type, unless they are ignored."""
     candidates = []
     for source, columns in zip(sources, catalogue.columns, strict=True):
         untyped = source.undelivered.keys() - source.columns.keys() - set(catalogue.policy.ignore)
@@ -62,7 +62,7 @@ def column_dimension(sources: int) -> DimensionPlan:
 def column_measures(
     sources: Sequence[LogicalSource], catalogue: Catalogue
 ) -> tuple[MeasurePlan, ...]:
-    """`type` unless names alone are asked for, then `nullable` and `position` where asked."""
+    """`type` unless only names are compared, then `nullable` and `position` where declared."""
     policy = catalogue.policy
     inputs: dict[str, tuple[InputPlan, ...]] = {}
     if policy.mode is not SchemaMode.NAMES:
@@ -121,7 +121,7 @@ def _declared_type(source: LogicalSource, column: str) -> CanonicalType:
 
 
 def _type_inputs(sources: Sequence[LogicalSource], catalogue: Catalogue) -> tuple[InputPlan, ...]:
-    """Maps from each type as written to what it counts as, where that is something else."""
+    """Maps from each type as written to the type it counts as, where that differs."""
     equivalences = _equivalences(catalogue.policy)
     inputs = []
     for source, columns in zip(sources, catalogue.columns, strict=True):

@@ -1,8 +1,8 @@
-"""Columns that a source computes: declared expressions, and conditions that say more than compare.
+"""Columns that a source computes: declared expressions, and conditions beyond comparisons.
 
-Expressions are typed here over the columns that a source describes, so that every source kind has
+Expressions get their types here over the described columns of a source, so that every kind has
 the same types. A condition of a stage is written over logical columns; here it becomes one over
-those of the source. Apart from `logical`, which names columns, and from the language itself.
+those of the source. Separate from `logical`, which names columns, and from the language itself.
 """
 
 from collections.abc import Mapping
@@ -54,9 +54,9 @@ def typed_condition(sql: str, schema: SourceSchema) -> Typed:
 
 
 def computed_column(name: str, sql: str, schema: SourceSchema) -> SourceColumn:
-    """What a source says about a column that it computes; raises ExpressionError.
+    """The description of a column that a source computes; raises ExpressionError.
 
-    It groups exactly where all its columns do: everything else in the language means one thing.
+    It groups exactly where all its columns do: the rest of the language is exact.
     """
     typed = typed_over(sql, schema)
     exact = {column.name: column.groups_exactly for column in schema.columns}
@@ -99,14 +99,14 @@ def _source_text(column: ScanColumn) -> str:
 
 
 def columns_in(column: ScanColumn) -> frozenset[str]:
-    """The source's columns that a column of a scan is made of."""
+    """The source's columns in a column of a scan."""
     if column.expression is not None:
         return frozenset(columns_of(parse_expression(column.expression)))
     return frozenset() if column.physical is None else frozenset({column.physical})
 
 
 def brings_computed(scan: Scan) -> bool:
-    """A source of files computes something of its rows: its connector brings them."""
+    """A source of files computes expressions of its rows: its connector delivers them."""
     if scan.kind is SourceKind.POSTGRES:
         return False
     has_filter = scan.filter is not None and not is_plain(scan.filter)

@@ -1,8 +1,8 @@
 """Reading what differed again: which rows count, and what a second read has to deliver.
 
 A confirmed stage is the same stage over other rows: groups that differed have the rows of the last
-recheck, all others those of the first read. So no number of it has arithmetic of its own. Engines
-replace the rows, the application waits and reads; what both must agree on stands here.
+recheck, all others those of the first read. So all its numbers use the same arithmetic. Engines
+replace the rows, the application waits and reads; their common rules are here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from datarecs_core.comparison.values.casting import Zones
 def counted_rechecks(stage: StagePlan) -> tuple[tuple[Scan, ...], ...]:
     """The first scans and those of every recheck, as far as rows of them count.
 
-    A stage with one group for everything has all its rows from its last recheck.
+    A stage with only one group has all its rows from its last recheck.
     """
     if stage.rechecks and not stage.row_dimensions:
         return (stage.rechecks[-1],)
@@ -87,7 +87,7 @@ def is_same_read(before: Pin, now: Pin) -> bool:
             at = before.taken_at
             return isinstance(now, TableSnapshot) and before == replace(now, taken_at=at)
         case ExportedSnapshot():
-            return False  # its transaction says nothing about the tables
+            return False  # its transaction does not identify the content of the tables
     assert_never(before)
 
 
@@ -103,7 +103,7 @@ def delivers_alike(schema: SourceSchema, scan: Scan) -> bool:
 
 
 def only_groups(stage: StagePlan, scan: Scan, keys: Sequence[Sequence[str | None]]) -> Only | None:
-    """What a source is asked for in a recheck; None where it cannot find these groups by itself."""
+    """What is read from a source in a recheck; None where it cannot select these groups."""
     dimensions = stage.row_dimensions
     if not dimensions or stage.hashed is not None or not finds_groups(dimensions, scan):
         return None

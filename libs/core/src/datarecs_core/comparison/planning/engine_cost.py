@@ -1,8 +1,8 @@
-"""Which engine answers a comparison on one machine: the oracle, or Spark.
+"""Which engine executes a comparison on one machine: the oracle, or Spark.
 
 One rule decides: the oracle's estimated seconds against the seconds that Spark needs to start. It
-is a module of its own because `plan` prints the estimate before anything is read, and `compare`
-decides by the same rule afterwards. ADR 0117 has the measurements behind the constants.
+is a separate module because `plan` prints the estimate before anything is read, and `compare`
+decides by the same rule afterwards. ADR 0117 has the measurements for the constants.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ class EngineDecision:
 
 
 def choose_engine(plan: ComparisonPlan, rows: RowsOf, limits: OracleLimits) -> EngineDecision:
-    """The engine that is expected to answer sooner within the limits.
+    """The engine that is expected to end sooner within the limits.
 
     Args:
         plan: with the columns that are read.
@@ -80,7 +80,7 @@ def choose_engine(plan: ComparisonPlan, rows: RowsOf, limits: OracleLimits) -> E
 
 
 def memory_of(plan: ComparisonPlan, rows: RowsOf) -> int:
-    """Bytes that the oracle needs beside long texts, whose length nobody knows before reading."""
+    """Bytes that the oracle needs without long texts; their length is unknown before reading."""
     scans = {(scan.index, scan.query): scan for scan, _ in _reads(plan)}
     return sum((rows(scan) or 0) * row_bytes(len(scan.columns)) for scan in scans.values())
 
@@ -99,7 +99,7 @@ def _obstacle(
     plan: ComparisonPlan, most_rows: int, memory_bytes: int, limits: OracleLimits
 ) -> str | None:
     if any(stage.strategy.requested is not Strategy.AUTO for stage in plan.stages):
-        return "`execution.strategy` names a way of Spark"
+        return "`execution.strategy` names a strategy of Spark"
     if most_rows > limits.rows:
         return f"a source has more than {limits.rows:,} rows"
     return too_much_memory(limits.memory_bytes) if memory_bytes > limits.memory_bytes else None

@@ -23,7 +23,7 @@ _RUN_CODES = {
 
 
 class PlanRefusedError(DatarecsError):
-    """The job does not fit its sources, or asks for what this release does not have.
+    """The job does not fit its sources, or uses a feature that this release does not have.
 
     `faults` holds every one, in the order of the job; `code` is the run's detail code of the
     first.
@@ -86,7 +86,7 @@ class EmptySourceError(DatarecsError):
 
     def __init__(self, *, stage: str, sources: Sequence[str]) -> None:
         super().__init__(
-            f"stage {stage}: no rows in {', '.join(sources)}; look at the filter and the pinned "
+            f"stage {stage}: no rows in {', '.join(sources)}; check the filter and the pinned "
             "data, or declare `empty: warn`"
         )
         self.stage, self.sources = stage, tuple(sources)
@@ -100,7 +100,7 @@ class ClosureFailedError(DatarecsError):
     def __init__(self, *, stage: str, source: str) -> None:
         super().__init__(
             f"stage {stage}: the rows of source {source} do not add up, so there is no verdict; "
-            "this is a fault of the engine, please report it"
+            "this is a defect of the engine; please report it"
         )
         self.stage, self.source = stage, source
 
@@ -113,26 +113,26 @@ class InconsistentCountsError(DatarecsError):
     def __init__(self, *, stage: str, rule: str) -> None:
         super().__init__(
             f"stage {stage}: the counts break the rule {rule}, so there is no verdict; this is a "
-            "fault of the engine, please report it"
+            "defect of the engine; please report it"
         )
         self.stage, self.rule = stage, rule
 
 
 class ConditionNotSupportedError(DatarecsError):
-    """A `where` says more than the engine at hand can evaluate."""
+    """A `where` has more than the engine can evaluate."""
 
     code = RunDetail.COMPARISON_FAILED
 
     def __init__(self, *, stage: str, reason: str) -> None:
         super().__init__(
-            f"stage {stage}: `where` cannot be evaluated here: {reason}; this engine knows "
+            f"stage {stage}: `where` cannot be evaluated here: {reason}; this engine supports "
             "comparisons, IN, BETWEEN, IS NULL, AND, OR and NOT"
         )
         self.stage, self.reason = stage, reason
 
 
 class TooManyRowsError(DatarecsError):
-    """More rows than the engine at hand is made for."""
+    """More rows than the engine supports."""
 
     code = RunDetail.SOURCE_LIMIT
 
@@ -165,8 +165,8 @@ class ValueTooLargeError(DatarecsError):
 
     def __init__(self, *, source: str, column: str, limit: int) -> None:
         super().__init__(
-            f"source {source}: a value of {column!r} has more than {limit:,} bytes, and at most so "
-            f"many are allowed; {self.fix}"
+            f"source {source}: a value of {column!r} has more than the allowed {limit:,} bytes; "
+            f"{self.fix}"
         )
         self.source, self.column, self.limit = source, column, limit
 
@@ -179,8 +179,8 @@ class KeyTooLargeError(DatarecsError):
 
     def __init__(self, *, source: str, limit: int) -> None:
         super().__init__(
-            f"source {source}: a key has more than {limit:,} bytes of text and binary values, and "
-            f"at most so many are allowed; {self.fix}"
+            f"source {source}: a key has more than the allowed {limit:,} bytes of text and binary "
+            f"values; {self.fix}"
         )
         self.source, self.limit = source, limit
 
@@ -191,4 +191,4 @@ class NothingExecutedError(DatarecsError):
     code = RunDetail.COMPARISON_FAILED
 
     def __init__(self) -> None:
-        super().__init__("no stage was executed, so there is nothing that could have matched")
+        super().__init__("no stage was executed, so nothing was compared")

@@ -1,4 +1,4 @@
-"""Logical columns: what a source's columns are called in the job, and where each comes from.
+"""Logical columns: the names of a source's columns in the job, and the origin of each.
 
 The planner's first step. Names match exactly; a declared mapping wins over a physical column of
 the same name.
@@ -39,14 +39,14 @@ _WIDE = NESTED | {TypeKind.TEXT, TypeKind.BINARY, TypeKind.JSON}
 
 
 QUERY_KINDS = frozenset({SourceKind.POSTGRES}) | READ_AS_FILES
-"""Kinds of sources that answer the queries of a custom_sql stage."""
+"""Kinds of sources that execute the queries of a custom_sql stage."""
 
 
 def query_source(source: Source, query: str) -> Source:
-    """The source as one custom_sql stage reads it: by its own query, whose columns are as named.
+    """The source as one custom_sql stage reads it: by its query, with the query's columns.
 
-    Of files and lake tables the query sees one table, named as the source: the rows behind its
-    filter, under the names that the files give their columns.
+    Of files and lake tables the query reads one table with the name of the source: the rows after
+    its filter, with the column names of the files.
     """
     query_only = replace(source, query=query, columns={}, cast={})
     if source.kind in READ_AS_FILES:
@@ -64,7 +64,7 @@ class LogicalSource:
     columns: Mapping[str, ScanColumn]
     """In the order of the schema, mapped columns first."""
     undelivered: Mapping[str, str]
-    """The source's word for the type of a column that no row brings, by logical name."""
+    """The source's name for the type of a column that is not delivered, by logical name."""
     repeated: frozenset[str]
     """Physical names that occur more than once."""
 
@@ -105,8 +105,8 @@ class LogicalSource:
         return Fault(
             code=SpecCode.TYPE_NOT_SUPPORTED,
             path=path,
-            message=f"column {column!r} of source {self.name} has the type {match.native_type}, "
-            "whose digits writers fill differently, and no declared precision",
+            message=f"column {column!r} of source {self.name} has the type {match.native_type} "
+            "and no declared precision; writers of this type store different digits",
             hint=f"declare `normalize.columns.{column}.precision`: us, ms or s",
         )
 
@@ -135,19 +135,19 @@ class LogicalSource:
         return tuple(each for each in self.schema.notes if each.column in named)
 
     def note_of(self, column: str) -> ColumnNote | None:
-        """Why a logical column is text, where its source says."""
+        """Why a logical column is text, where its source reports it."""
         physical = self.columns[column].physical if column in self.columns else None
         return next((each for each in self.schema.notes if each.column == physical), None)
 
     def scan(
         self, pin: Pin, wanted: frozenset[str], conditions: Mapping[str, str] | None = None
     ) -> Scan:
-        """What to read: the wanted logical columns, or a small one where only rows are counted.
+        """What to read: the requested logical columns, or a small one where only rows are counted.
 
         Args:
             pin: of the source.
             wanted: logical columns.
-            conditions: of stages, over the source's columns, by the column that holds each.
+            conditions: of stages, over the source's columns, by the column with each result.
         """
         brought = self.columns.keys() - self.undelivered.keys()
         names = sorted(wanted & brought) or sorted(brought, key=self._width)[:1]
@@ -273,14 +273,14 @@ def expression_faults(
     wanted: CanonicalType | None = None,
     is_typed: bool = True,
 ) -> Iterator[Fault]:
-    """Why a source cannot compute an expression over its own columns, if so.
+    """Why a source cannot compute an expression over its columns, or None.
 
     Args:
         logical: the source.
         sql: the expression.
-        path: of the field that holds it.
-        wanted: the only type that will do.
-        is_typed: False for comparisons that readers of files judge value by value.
+        path: of its field.
+        wanted: the required type.
+        is_typed: False for comparisons that readers of files evaluate value by value.
     """
     try:
         node = parse_expression(sql)

@@ -54,7 +54,7 @@ _COARSE = frozenset({TimePrecision.SECONDS, TimePrecision.MILLIS, TimePrecision.
 
 @dataclass(slots=True, kw_only=True)
 class StageDraft:
-    """What the columns of one stage come to, with everything that was found on the way."""
+    """The planned columns of one stage, with all faults and warnings."""
 
     job: ReconciliationJob
     sources: Sequence[LogicalSource]
@@ -243,7 +243,7 @@ class StageDraft:
         )
 
     def _imprecise(self, column: str, path: Path) -> Fault | None:
-        """A source has times whose digits nobody declares, and the job does not say which count."""
+        """A source has times without declared digits, and the job does not declare a precision."""
         rules = self.job.normalize.columns.get(column)
         declared = (rules and rules.precision) or self.job.normalize.timestamps.precision
         if declared in _COARSE:
@@ -276,7 +276,7 @@ class StageDraft:
 
 
 def _reason(alignment: Alignment) -> str:
-    """Why sources cannot be compared by a column: the first fault, said of the column."""
+    """Why sources cannot be compared by a column: the first fault."""
     code = alignment.faults[0].code if alignment.faults else SpecCode.INCOMPATIBLE_TYPES
     words = {
         SpecCode.AMBIGUOUS_COLUMN: "stands more than once in a source",
@@ -331,7 +331,7 @@ def _misfits(
         message = f"{function} needs numbers, {inputs[0].column} is {kind}"
         return [Fault(code=SpecCode.INCOMPATIBLE_TYPES, path=path, message=message)]
     if function in CHOOSING and kind.kind in NESTED:
-        message = f"there is no {function} of {kind}, the type of {inputs[0].column}"
+        message = f"{function} does not accept {kind}, the type of {inputs[0].column}"
         return [Fault(code=SpecCode.INCOMPATIBLE_TYPES, path=path, message=message)]
     number = kind.is_number or function in COUNTING
     time = kind.is_time and function not in COUNTING

@@ -1,4 +1,4 @@
-"""The plan: everything a run will read, compare and judge, frozen before it happens.
+"""The plan: everything a run will read, compare and judge, fixed before the run.
 
 A plan is data (D7): tuples and frozen dataclasses, so it can be printed, hashed, stored and sent
 to a child process (`comparison.document`). Every per-source tuple has one entry per source, in
@@ -39,7 +39,7 @@ CANONICAL_VERSION = "c1"
 ROWS = "$rows"
 """The measure that compares multiplicities in row stages."""
 PRESENCE = "$presence"
-"""Stands for the measure in the difference of an unmatched group."""
+"""The measure name in the difference of an unmatched group."""
 MAX_PATTERNS = 4096
 MIN_SOURCES_FOR_ODD = 3
 """Of fewer sources none is the odd one."""
@@ -81,7 +81,7 @@ class DimensionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The coarsest declaration among the sources, by which PRECISION is told from OUTSIDE.
+    """The coarsest declaration among the sources, which separates PRECISION from OUTSIDE.
 
     At most one field is set. Numbers are cut towards zero, times to the earlier moment.
     """
@@ -113,10 +113,10 @@ class MeasurePlan:
     has_total: bool = False
     """Whether totals and gaps exist: numbers, but for values, minima and maxima of floats."""
     total_scale: int | None = None
-    """Digits after the point of a total, which has at most 38 in all; None = its own."""
+    """Digits after the point of a total, which has at most 38 in all; None = all digits."""
     mask: MaskRule | None = None
     adds_up: bool | None = None
-    """As the job declares it; changes what people see of totals, and no number."""
+    """As the job declares it; changes which totals are shown, and no number."""
 
     @property
     def subtractable(self) -> bool:
@@ -142,7 +142,7 @@ class ColumnRow:
     """The canonical type as a job writes it, after a declared cast."""
     nullable: bool
     position: int
-    """From 1, in the source's own order, ignored columns not counted."""
+    """From 1, in the order of the source, ignored columns not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashedRows:
-    """The rows whose fingerprints a digest stage adds up."""
+    """The rows for the fingerprints of a digest stage."""
 
     dimensions: tuple[DimensionPlan, ...]
     measures: tuple[MeasurePlan, ...] = ()
@@ -185,11 +185,11 @@ class StrategyChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """How many differences are kept and shown; counts are complete whatever these say."""
+    """How many differences are stored and shown; counts are always complete."""
 
     max_rows: int = 1_000_000
     largest_per_measure: int = 1000
-    """Of the largest |delta| kept first when `max_rows` is exceeded."""
+    """Of the largest |delta| stored first when `max_rows` is exceeded."""
     sample_per_class: int = 50
     deltas: bool = True
     """Keep WITHIN rows."""
@@ -197,7 +197,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """What the job says of the work; no number depends on it."""
+    """Settings of the execution; no number depends on them."""
 
     partitions: int | None = None
     """Into which rows are cut for the exact comparison; None leaves it to the engine."""
@@ -224,7 +224,7 @@ class StagePlan:
     null_keys: NullKeys = NullKeys.GROUP
     empty: EmptyPolicy = EmptyPolicy.WARN
     where: str | None = None
-    """Comparisons of columns; what says more is a column that sources compute."""
+    """Comparisons of columns; any other expression is a column that sources compute."""
     written_where: str | None = None
     """The condition as the job has it."""
     scope: ScopePlan | None = None
@@ -235,19 +235,19 @@ class StagePlan:
     accept: Accept | None = field(default=None, hash=False)
     strategy: StrategyChoice = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.AUTO)
     groups: tuple[Groups | None, ...] = ()
-    """Under `pushdown` per source what it is asked for; None where it gives rows."""
+    """With `pushdown`: per source the groups to read; None where it sends rows."""
     by_keys: tuple[int, ...] = ()
-    """Sources asked only for rows of the groups that the scope names, where these are few."""
+    """Sources that send only rows of the groups in the scope, where these are few."""
     caps: Caps = Caps()
     effort: Effort = Effort()
     catalogue: Catalogue | None = None
     """Of a schema stage alone."""
     hashed: HashedRows | None = None
-    """Of a digest stage alone, whose own dimension is the bucket."""
+    """Only of a digest stage, with the bucket as dimension."""
     queries: tuple[Scan, ...] = ()
-    """Of a custom_sql stage alone: its own scan of every source, which its `scans` are."""
+    """Only of a custom_sql stage: its scan of every source, as in `scans`."""
     seal_rows: bool = False
-    """`proof: rows`: the engine gives the sums of fingerprints by bucket."""
+    """`proof: rows`: the engine returns the sums of fingerprints by bucket."""
     confirm: Confirm | None = None
     rechecks: tuple[tuple[Scan, ...], ...] = field(default=(), metadata={"yaml": "looks"})
     """Scans of every source at newer pins, one entry per recheck; the rows of the groups that
@@ -265,7 +265,7 @@ class StagePlan:
 
     @property
     def has_groups(self) -> bool:
-        """Some source is asked for groups, not for rows."""
+        """Some source sends groups, not rows."""
         return any(scan.groups is not None for scan in self.scans)
 
     @property
@@ -325,14 +325,14 @@ class StagePlan:
 
     @property
     def row_dimensions(self) -> tuple[DimensionPlan, ...]:
-        """Dimensions of the rows that are read: those behind fingerprints, none of a schema."""
+        """Dimensions of the rows that are read: those for fingerprints, none for a schema."""
         if self.catalogue is not None:
             return ()
         return self.dimensions if self.hashed is None else self.hashed.dimensions
 
     @property
     def row_measures(self) -> tuple[MeasurePlan, ...]:
-        """Measures of the rows that are read: those behind fingerprints, none of a schema."""
+        """Measures of the rows that are read: those for fingerprints, none for a schema."""
         if self.catalogue is not None:
             return ()
         return self.measures if self.hashed is None else self.hashed.measures
@@ -366,10 +366,10 @@ class ComparisonPlan:
     canonical: str = CANONICAL_VERSION
 
     def with_scans(self, scans: tuple[Scan, ...]) -> "ComparisonPlan":
-        """The same plan over other scans, for instance their extracts; own queries stay."""
+        """The same plan over other scans, for instance their extracts; custom_sql queries stay."""
         stages = tuple(replace(stage, scans=stage.queries or scans) for stage in self.stages)
         return replace(self, scans=scans, stages=stages)
 
     def with_pins(self, pins: Mapping[str, Pin]) -> "ComparisonPlan":
-        """The same plan over the same reads, which these pins tell of; by source."""
+        """The same plan over the same reads, with these pins; by source."""
         return self.with_scans(tuple(replace(scan, pin=pins[scan.source]) for scan in self.scans))

@@ -1,7 +1,7 @@
 """From a job, its sources' schemas and their pins to the plan, or to every fault at once.
 
-Pure: whoever calls it has pinned and described the sources before. The job comes with parameter
-values already written into `filter` and `where` as typed literals.
+Pure: the caller has pinned and described the sources before. The job has its parameter
+values already in `filter` and `where` as typed literals.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,13 +78,15 @@ from datarecs_core.jobs.vocabulary import (
     Strategy,
 )
 
-_QUERIES = "own queries are for sources of kind postgres; compare files by an aggregate stage"
+_QUERIES = (
+    "custom_sql queries are for sources of kind postgres; compare files by an aggregate stage"
+)
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """Everything a plan is made from. Schemas and pins are given for every source, by name."""
+    """Everything that a plan needs. Schemas and pins exist for every source, by name."""
 
     job: ReconciliationJob
     job_uid: UUID
@@ -151,7 +153,7 @@ def _named(request: PlanRequest) -> list[LogicalSource]:
 
 
 def _with_notes(scan: Scan, source: LogicalSource, stages: Sequence[StagePlan]) -> Scan:
-    """Notes of what is read, and of columns that a stage wanted and cannot compare."""
+    """Notes about reads, and about columns that a stage cannot compare."""
     measures = (each for stage in stages for each in stage.row_measures if not each.comparable)
     named = {entry.column for each in measures if (entry := each.inputs[source.index]) is not None}
     notes = dict.fromkeys((*scan.schema.notes, *source.notes_of(named)))
@@ -186,7 +188,7 @@ def _with_strategies(plan: ComparisonPlan, requested: Strategy) -> ComparisonPla
 
 
 def plan_document(plan: ComparisonPlan) -> JsonValue:
-    """The plan as JSON, with its scans told once and not again in every stage."""
+    """The plan as JSON, with its scans listed once and not again in every stage."""
     stages = tuple(replace(stage, scans=()) for stage in plan.stages)
     return to_document(replace(plan, stages=stages))
 
@@ -205,7 +207,7 @@ def plan_hash(plan: ComparisonPlan) -> str:
     """`sha256:` and 64 hexadecimal characters; printed by `plan`, stored with the run.
 
     The moment and the place of a pin are left out, so that the same question over the same files or
-    relations has the same hash; what a run really read stands in its proof.
+    relations has the same hash; the pins of a run are in its proof.
     """
     stages = tuple(replace(stage, queries=_placed(stage.queries)) for stage in plan.stages)
     bare_plan = replace(plan, stages=stages).with_scans(_placed(plan.scans))
@@ -321,7 +323,7 @@ class _Planning:
         )
 
     def _read_by(self, stage: Stage, path: Path) -> Sequence[LogicalSource]:
-        """The job's sources, or what the stage's own queries return; none where one cannot run."""
+        """The job's sources, or the results of the stage's queries; none where one cannot run."""
         if stage.type is not StageType.CUSTOM_SQL:
             return self.sources
         unfit = [each for each in self.sources if each.source.kind not in QUERY_KINDS]
@@ -349,7 +351,7 @@ class _Planning:
         return Effort(partitions=cut, spill=execution.spill)
 
     def _duplicates(self, stage: Stage) -> DuplicatePolicy:
-        """A query returns a group once; twice is an error, whatever rows may do."""
+        """A query returns a group once; twice is an error, also where rows may repeat."""
         if stage.type is StageType.CUSTOM_SQL:
             return DuplicatePolicy.ERROR
         return stage.duplicates or self.job.duplicates
@@ -364,7 +366,7 @@ class _Planning:
         return tuple(each.scan(self.request.pins[each.name], wanted) for each in sources)
 
     def _over_rows(self, draft: StageDraft) -> "_StageContent":
-        """Groups made of the sources' rows; without dimensions whole rows are the key."""
+        """Groups of the sources' rows; without dimensions whole rows are the key."""
         stage = draft.stage
         if stage.type in STAR_STAGES and not stage.dimensions:
             return _StageContent(dimensions=draft.measures_as_key())
@@ -373,7 +375,7 @@ class _Planning:
         return _StageContent(dimensions=dimensions, measures=draft.measures())
 
     def _over_columns(self, draft: StageDraft) -> "_StageContent":
-        """Groups made of the sources' columns."""
+        """Groups of the sources' columns."""
         catalogue = catalogue_of(self.sources, self.job.schema)
         draft.faults.extend(catalogue_faults(self.sources, catalogue, draft.path))
         return _StageContent(
@@ -383,7 +385,7 @@ class _Planning:
         )
 
     def _over_buckets(self, draft: StageDraft, rows: "_StageContent") -> "_StageContent":
-        """Groups made of the hashes of the sources' rows."""
+        """Groups of the hashes of the sources' rows."""
         return _StageContent(
             dimensions=(bucket_dimension(len(self.sources)),),
             measures=bucket_measures(rows.measures, len(self.sources), draft.stage.compare_to),
@@ -399,7 +401,7 @@ class _Planning:
         )
 
     def _where(self, stage: Stage) -> str | None:
-        """The condition as engines judge it: what says more than compare is a column."""
+        """The condition as engines evaluate it: anything beyond comparisons is a column."""
         if stage.where is None or is_plain(stage.where):
             return stage.where
         return f'"{condition_column(stage.name)}"'

@@ -1,8 +1,8 @@
-"""What a source may answer instead of its rows: groups, or fewer rows, and only where it is exact.
+"""What a source may send instead of all rows: groups, or fewer rows, only where this is exact.
 
-A database groups and compares as its types and collations say, which is what this product says for
-some of them. Everything else stays in the engine, with its reason. What only values can tell (NaN,
-infinity, years that have no canonical form) the source says when it is asked: NotPushedError.
+A database groups and compares by its types and collations, which agree with canonical values for
+some of them. Everything else stays in the engine, with a reason. Where only the values decide (NaN,
+infinity, years without canonical form) the source raises NotPushedError at the read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +17,16 @@ from datarecs_core.jobs.vocabulary import Function, NullAs, SourceKind, StageTyp
 
 PUSHED_KINDS = frozenset({SourceKind.POSTGRES})
 MAX_KEYS = 10_000
-"""Keys of differing groups that a statement may list; more are met in the engine."""
+"""Keys of differing groups that a statement may list; more are filtered in the engine."""
 PUSH_FROM = 1_000_000
-"""Rows of all sources from which `auto` asks for groups: below it the engine is quicker."""
+"""Rows of all sources from which `auto` reads groups: below it the engine is faster."""
 _MOST_GROUPS = 10
 """Percent of a source's rows: with more groups than that little is saved."""
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _TEMPORAL = frozenset({TypeKind.DATE, TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 _DIMENSIONS = _EXACT | _TEMPORAL | {TypeKind.TEXT, TypeKind.UUID, TypeKind.BOOL}
 _ORDERED = _EXACT | _TEMPORAL | {TypeKind.TEXT}
-"""Whose least and greatest values are the same by bytes, in SQL and in canonical order."""
+"""Types with the same minimum and maximum by bytes, in SQL and in canonical order."""
 _GROUPED = frozenset({StageType.AGGREGATE, StageType.COUNTS})
 _INT = 20
 """Digits of the widest integer."""
@@ -34,23 +34,23 @@ _RESERVED = "$"
 
 
 class NotPushedError(Exception):
-    """A source may not answer what it was asked; the message is the reason. Its rows are read."""
+    """A source cannot send the requested groups; the message is the reason. Its rows are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushing:
-    """What is asked of the sources of one stage."""
+    """What is read from the sources of one stage."""
 
     groups: tuple[Groups | None, ...] = ()
-    """Per source; empty where every source gives rows."""
+    """Per source; empty where every source sends rows."""
     by_keys: tuple[int, ...] = ()
-    """Sources that are asked for the rows of differing groups alone."""
+    """Sources that send only the rows of differing groups."""
     reason: str | None = None
-    """Why some source, or all of them, give rows."""
+    """Why some source, or all of them, send rows."""
 
 
 def pushing_of(stages: Sequence[StagePlan], requested: Strategy) -> tuple[Pushing, ...]:
-    """For every stage what its sources are asked for.
+    """For every stage what is read from its sources.
 
     Args:
         stages: with their scans.
@@ -84,7 +84,7 @@ def reads_rows(stage: StagePlan, index: int) -> bool:
 
 
 def shared_condition(stages: Sequence[StagePlan], index: int) -> str | None:
-    """A condition that every stage has, which the source can say exactly: other rows may stay."""
+    """A condition of every stage that the source evaluates exactly; other rows are not sent."""
     row_stages = [each for each in stages if each.catalogue is None and not each.queries]
     conditions = [
         {each for each in (stage.where, stage.scope.where if stage.scope else None) if each}
@@ -112,12 +112,12 @@ def _pushing(stage: StagePlan, requests: Sequence[Groups | str], keys: tuple[int
         database_reasons = [each for scan, each in reasons if scan.kind in PUSHED_KINDS]
         reason = database_reasons[0] if database_reasons else "no source is a database"
         return Pushing(by_keys=keys, reason=reason)
-    text = "; ".join(f"{scan.source} gives rows, {each}" for scan, each in reasons)
+    text = "; ".join(f"{scan.source} sends rows: {each}" for scan, each in reasons)
     return Pushing(groups=groups, by_keys=keys, reason=text or None)
 
 
 def _request(stage: StagePlan, scan: Scan) -> Groups | str:
-    """What a source is asked for, or why it is not."""
+    """The groups to read from a source, or the reason against it."""
     reason = next(_obstacles(stage, scan), None)
     if reason is not None:
         return reason
@@ -152,9 +152,9 @@ def _obstacles(stage: StagePlan, scan: Scan) -> Iterator[str]:
     if stage.scope is not None:
         yield "a scoped stage reads few rows anyway"
     if stage.confirm is not None:
-        yield "`confirm` looks at rows again"
+        yield "`confirm` reads rows again"
     if stage.where is not None and (doubt := _condition_doubt(stage.where, scan)) is not None:
-        yield f"`where` may mean something else there: {doubt}"
+        yield f"`where` may have another meaning there: {doubt}"
     for dimension in stage.dimensions:
         yield from _dimension_obstacles(dimension, scan)
     for measure in stage.measures:
@@ -191,12 +191,12 @@ def _measure_obstacles(measure: MeasurePlan, scan: Scan) -> Iterator[str]:
 
 
 def _changes_inputs(measure: MeasurePlan) -> bool:
-    """Rules change values before a function sees them; `null` and `round` change its result."""
+    """Rules change values before a function reads them; `null` and `round` change its result."""
     return replace(measure.rules, null=NullAs.KEEP, round=None) != STRICT
 
 
 def _adds_up(kinds: Sequence[CanonicalType]) -> bool:
-    """All sources have exact numbers that meet in one decimal, so that no value is lost in it."""
+    """All sources have exact numbers that one decimal holds, so that no value is lost."""
     if any(each.kind not in _EXACT for each in kinds):
         return False
     whole = [
@@ -217,7 +217,7 @@ def _input_obstacles(plan: InputPlan, scan: Scan, label: str) -> Iterator[str]:
 
 
 def declared_column(scan: Scan, name: str) -> SourceColumn | None:
-    """What the source says about a logical column."""
+    """The source's description of a logical column."""
     column = scan.column(name)
     if column.physical is None:
         known = (each for each in scan.schema.expressions if each.name == name)
@@ -234,7 +234,7 @@ def _condition_doubt(condition: str, scan: Scan) -> str | None:
         return str(cause)
     columns = {name: declared_column(scan, name) for name in exact.types}
     unlike = [name for name, each in columns.items() if each is None or not each.groups_exactly]
-    return f"{unlike[0]} is compared otherwise" if unlike else None
+    return f"{unlike[0]} is compared in another way" if unlike else None
 
 
 def _by_keys(stage: StagePlan) -> tuple[int, ...]:
@@ -248,14 +248,14 @@ def _by_keys(stage: StagePlan) -> tuple[int, ...]:
 
 
 def finds_groups(dimensions: Sequence[DimensionPlan], scan: Scan) -> bool:
-    """Whether a source can find the rows of given groups by itself."""
+    """Whether a source can select the rows of listed groups."""
     return scan.kind in PUSHED_KINDS and not any(
         True for each in dimensions for _ in _dimension_obstacles(each, scan)
     )
 
 
 def _saving(stage: StagePlan, requests: Sequence[Groups | str]) -> list[Groups | str]:
-    """Groups are asked for where they are expected to be few."""
+    """Groups are read where few are expected."""
     expected = sum(scan.schema.estimated_rows or 0 for scan in stage.scans)
     return [
         each if isinstance(each, str) else _little_saved(stage, scan, expected) or each
@@ -269,7 +269,7 @@ def _little_saved(stage: StagePlan, scan: Scan, expected: int) -> str | None:
         return f"fewer than {PUSH_FROM:,} rows are expected"
     groups = expected_groups(stage, scan)
     if groups is None:
-        return f"{scan.source} does not know how many groups it has; ANALYZE tells"
+        return f"{scan.source} has no statistics about its groups; run ANALYZE"
     if groups * 100 > rows * _MOST_GROUPS:
         return f"{groups:,} groups of {rows:,} rows are expected of {scan.source}"
     return None
@@ -295,7 +295,7 @@ def _readers(
 def _unread(
     stage: StagePlan, requests: Sequence[Groups | str], readers: Mapping[int, str]
 ) -> list[Groups | str]:
-    """Groups of a source save nothing where a stage reads its rows anyway."""
+    """Groups of a source have no benefit where a stage reads its rows anyway."""
     return [
         f"stage {readers[index]} reads every row of {stage.scans[index].source} anyway"
         if isinstance(each, Groups) and index in readers

@@ -1,7 +1,7 @@
 """What to read and which frozen version of it: schemas, pins and scans.
 
-A scan is data: connectors and engines obey it, plans print and hash it. Files in pins are named
-relative to their root, so that a proof says nothing about one machine.
+A scan is data: connectors and engines execute it, plans print and hash it. Files in pins are named
+relative to their root, so that a proof does not depend on one machine.
 """
 
 from dataclasses import dataclass, field
@@ -23,18 +23,18 @@ class SourceColumn:
     """A column as its source declares it."""
 
     name: str
-    """Physical name, case and blanks kept; of an expression its logical name."""
+    """Physical name with case and blanks; of an expression its logical name."""
     type: CanonicalType
     native_type: str = ""
-    """The source's own word, for plans and reports."""
+    """The source's type name, for plans and reports."""
     nullable: bool = True
     groups_exactly: bool = False
-    """The source's own SQL can compare, group and order the values as canonical values are; those
-    that have no canonical form it can tell from the others."""
+    """The source's SQL can compare, group and order the values like canonical values, and
+    distinguish values without canonical form from the others."""
     needs_precision: bool = False
     """Its times have digits that its writers fill differently: a job declares which ones count."""
     distinct: int | None = None
-    """How many values the source's statistics expect; None where they say nothing."""
+    """How many values the source's statistics expect; None without statistics."""
     date_format: str = ""
     """How a text file writes the dates or times of the column; empty for ISO 8601."""
 
@@ -50,7 +50,7 @@ class Ranges:
     by: str | None = None
     """A physical column; None = the places where rows are stored."""
     reason: str = ""
-    """Why no more of them, for people."""
+    """Why there are not more of them, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +67,20 @@ class ColumnNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSchema:
-    """Columns in the source's order. The same name twice is legal until somebody refers to it."""
+    """Columns in the source's order. The same name twice is allowed unless the job uses it."""
 
     columns: tuple[SourceColumn, ...]
     expressions: tuple[SourceColumn, ...] = ()
     """One per declared `columns.L.expr` of the job, named by its logical name, typed by the
     source."""
     undelivered: tuple[tuple[str, str], ...] = ()
-    """Columns that no row brings, by physical name, and the source's own word for their type: they
-    matter to nobody who does not name them. Those that are not in `columns`, too, have no canonical
+    """Columns that are not delivered, by physical name, with the source's name for their type: they
+    matter only if the job names them. Those that are not in `columns` either have no canonical
     type."""
     estimated_rows: int | None = None
     estimated_bytes: int | None = None
     ranges: Ranges | None = None
-    """How many readers bring the rows; None where engines or connectors read files."""
+    """How many readers deliver the rows; None where engines or connectors read files."""
     read_as: tuple[str, ...] = ()
     """What was recognised or left out while a text file was read, for plans and reports."""
     notes: tuple[ColumnNote, ...] = ()
@@ -91,7 +91,7 @@ class ExportedSnapshot:
     """Pin of a PostgreSQL source: one READ ONLY REPEATABLE READ transaction, kept open."""
 
     snapshot_id: str
-    """For `SET TRANSACTION SNAPSHOT`; means nothing once its transaction has ended, so it is not
+    """For `SET TRANSACTION SNAPSHOT`; has no meaning after its transaction has ended, so it is not
     part of the proof."""
     system_id: str
     database: str
@@ -108,7 +108,7 @@ class PinnedFile:
     size_bytes: int
     etag: str | None = None
     sha256: str | None = None
-    """64 hexadecimal characters; given where the store has no etag."""
+    """64 hexadecimal characters; set where the store has no etag."""
     rows: int | None = None
 
 
@@ -127,7 +127,7 @@ class TableSnapshot:
     """Pin of a lake table: one snapshot under one schema; both are immutable while they exist."""
 
     catalog: str
-    """Which catalog knows the table: its kind and name, no credential and no absolute path."""
+    """The catalog of the table: its kind and name, no credential and no absolute path."""
     table: str
     """Name in the catalog, with namespace."""
     table_uuid: str
@@ -135,7 +135,7 @@ class TableSnapshot:
     snapshot_id: int | None
     """None for a table that has no snapshot: it has no rows either."""
     schema_id: int
-    """Whose names and types the columns have."""
+    """Names and types of the columns."""
     taken_at: datetime
 
 
@@ -144,10 +144,10 @@ Pin = ExportedSnapshot | FileList | TableSnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanColumn:
-    """One column to deliver: exactly one of physical name and expression is given."""
+    """One column to deliver: exactly one of physical name and expression is set."""
 
     name: str
-    """Logical name, under which engines see the column."""
+    """Logical name, under which engines read the column."""
     physical: str | None = None
     expression: str | None = None
     type: CanonicalType
@@ -175,7 +175,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """What a source is asked for instead of its rows: one row per group, with its row count."""
+    """What a source sends instead of its rows: one row per group, with its row count."""
 
     dimensions: tuple[str, ...]
     """Logical columns."""
@@ -195,7 +195,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Only:
-    """Rows that no stage looks at and a source may keep; it counts them all the same."""
+    """Rows that no stage reads and a source need not send; it still counts them."""
 
     where: str | None = None
     """A condition that every stage has."""
@@ -204,7 +204,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
-    """Rows of a scan brought into the run's own store as Parquet, columns by logical name."""
+    """Rows of a scan in the store of the run as Parquet, columns by logical name."""
 
     root: str
     files: tuple[PinnedFile, ...]
@@ -214,16 +214,16 @@ class Extract:
     """Logical columns with a companion binary column `$invalid.<name>`: not NULL where the value
     has no canonical form, and then the raw bytes."""
     source_rows: int | None = None
-    """Rows that the source has behind its filter, where it kept or grouped some; None = `rows`."""
+    """Rows of the source after its filter, where it omitted or grouped some; None = `rows`."""
 
     @property
     def is_partial(self) -> bool:
-        """Whether the source kept some of its rows, or grouped them."""
+        """Whether the source omitted some of its rows, or grouped them."""
         return self.source_rows is not None
 
     @property
     def all_rows(self) -> int:
-        """Rows that the source has behind its filter, brought or not."""
+        """Rows of the source after its filter, delivered or not."""
         return self.rows if self.source_rows is None else self.source_rows
 
 
@@ -243,7 +243,7 @@ class Scan:
     """Only what some stage needs, in the order of logical names."""
     schema: SourceSchema
     filter: str | None = None
-    """In the language of expressions; parameters stand in it as typed literals."""
+    """In the language of expressions; with parameters as typed literals."""
     timezone: str | None = None
     partition: Partition = DEFAULT_PARTITION
     max_hold: timedelta = timedelta(hours=1)
@@ -252,10 +252,10 @@ class Scan:
     limits: Limits = DEFAULT_LIMITS
     pin: Pin
     groups: Groups | None = None
-    """Set where one stage asks for groups; the others ask for rows."""
+    """Set where one stage reads groups; the others read rows."""
     only: Only | None = None
     extract: Extract | None = None
-    """Set once the rows lie in the run's own store; engines read it instead of the source."""
+    """Set once the rows are in the store of the run; engines read it instead of the source."""
 
     def column(self, name: str) -> ScanColumn:
         """The column of a logical name.

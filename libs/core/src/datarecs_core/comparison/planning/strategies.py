@@ -1,8 +1,8 @@
-"""Which strategy a stage gets: every engine gives the same numbers under each of them.
+"""Which strategy a stage gets: every engine returns the same numbers with each of them.
 
 `narrow` reads a row stage once before it is compared, so that rows which are equal everywhere are
 not joined; whether that pays is decided here by the kind of stage and by its expected size. `full`
-compares every row at once. `pushdown` has rules of its own, in the module of that name.
+compares every row at once. `pushdown` has separate rules, in the module of that name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from datarecs_core.jobs.vocabulary import Strategy
 FEWEST_ROWS = 100_000
 """Of all sources together; below it a first reading takes longer than it saves."""
 _NOT_BY_ROW = "only row stages that compare row by row are narrowed"
-_GROUPS = "a database gives groups already"
+_GROUPS = "a database returns groups already"
 _NOT_YET = ((Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),)
 
 
 def with_strategies(stages: Sequence[StagePlan], requested: Strategy) -> tuple[StagePlan, ...]:
-    """Every stage with what is asked of its sources, and how it is compared.
+    """Every stage with what is read from its sources, and how it is compared.
 
     A forced strategy that is impossible becomes `full`, never an error.
     """
@@ -77,14 +77,14 @@ def _obstacles(stage: StagePlan, requested: Strategy) -> Iterator[str]:
 
 
 def _is_small(stage: StagePlan) -> bool:
-    """Known to be; where a source does not know its rows, the kernel counts them first."""
+    """Known in advance; where a source has no row count, the kernel counts first."""
     rows = [_expected_rows(scan) for scan in stage.scans]
     known = [each for each in rows if each is not None]
     return len(known) == len(rows) and sum(known) < FEWEST_ROWS
 
 
 def _expected_rows(scan: Scan) -> int | None:
-    """As its pinned files or its statistics say."""
+    """From its pinned files or its statistics."""
     files = scan.pin.files if isinstance(scan.pin, FileList) else ()
     counted = [file.rows for file in files if file.rows is not None]
     if files and len(counted) == len(files):

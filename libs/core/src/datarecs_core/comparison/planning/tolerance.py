@@ -1,6 +1,6 @@
 """When two different values still agree: one class per kind, each with `allows`.
 
-Arithmetic is exact and made of products, so nothing divides and zero needs no special case.
+Arithmetic is exact and uses products, so there is no division and zero needs no special case.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from datarecs_core.values import EXACT, HUNDRED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What a tolerance looks at: two different, finite values of one group.
+    """The input of a tolerance: two different, finite values of one group.
 
-    Numbers are numbers, times are microseconds. Equal values are within before anybody asks, and
-    NULL, NaN, infinities and INVALID never get here.
+    Numbers are numbers, times are microseconds. Equal values are within without this check, and
+    NULL, NaN, infinities and INVALID are judged before.
     """
 
     size: Decimal
@@ -84,7 +84,7 @@ class PercentageTolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationTolerance:
-    """Agree when two times lie at most `microseconds` apart. Date, instant, local, time."""
+    """Agree when two times differ by at most `microseconds`. Date, instant, local, time."""
 
     microseconds: Decimal
 
@@ -106,7 +106,7 @@ def duration_microseconds(length: timedelta) -> Decimal:
 
 
 def tolerance_of(declared: DeclaredTolerance) -> Tolerance:
-    """The judge of a declared tolerance.
+    """The rule of a declared tolerance.
 
     Raises:
         ValueError: value and type do not belong together; validation refuses such a job before.
@@ -125,7 +125,7 @@ def tolerance_of(declared: DeclaredTolerance) -> Tolerance:
 
 
 def tolerance_type(tolerance: Tolerance) -> ToleranceType:
-    """The word of events, reports and job files."""
+    """The name in events, reports and job files."""
     match tolerance:
         case ExactTolerance():
             return ToleranceType.EXACT

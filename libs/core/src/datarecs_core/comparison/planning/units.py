@@ -1,4 +1,4 @@
-"""The columns behind measures with a unit: amounts of one unit, NULL in rows of another.
+"""The columns of measures with a unit: amounts of one unit, NULL in rows of another.
 
 Written in the language of expressions, so that databases, files and every engine compute the same.
 """
@@ -80,7 +80,7 @@ def _split(stage: Stage) -> Stage:
 
 
 def _copied(rules: Mapping[str, T], split: Sequence[UnitMeasure]) -> dict[str, T]:
-    """What the job says of the column of an amount holds for its amounts of each unit."""
+    """Declarations about the column of an amount apply to its amounts of each unit."""
     more = {
         each.column: rules[amount_column(each.declared)]
         for each in split
@@ -125,7 +125,7 @@ def _literal(text: str) -> str:
 
 
 def without_total(job: ReconciliationJob) -> frozenset[tuple[str, str]]:
-    """Stage and name of each measure over several units, which nobody may add up."""
+    """Stage and name of each measure over several units, which must not be added up."""
     return frozenset(
         (stage.name, each.name)
         for stage in job.stages

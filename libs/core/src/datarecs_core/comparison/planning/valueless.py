@@ -1,7 +1,7 @@
 """Columns without any value: they have every type, so each takes the type of its partners.
 
-The planner's step between naming columns and aligning them, on its own because it looks at all
-sources at once. What has a value in no source is text.
+The planner's step between naming columns and aligning them, separate because it uses all
+sources at once. A column without a value in any source is text.
 """
 
 from collections.abc import Mapping, Sequence

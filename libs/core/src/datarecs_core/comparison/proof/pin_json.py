@@ -1,6 +1,6 @@
-"""A pin as JSON: what was read, told so that another machine can find the same.
+"""A pin as JSON: what was read, in a form that another machine can find.
 
-Apart from `run_json` because a stage that was looked at again tells the pins of every look as well.
+Separate from `run_json` because a rechecked stage has the pins of every recheck as well.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ MAX_LISTED_FILES = 1000
 
 
 def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
-    """A pin as the proof tells it: no session handle, no absolute path.
+    """A pin in the proof: no session handle, no absolute path.
 
     Args:
         pin: of one source.
-        listed: a longer list of files stands there by its count and digest alone.
+        listed: a longer list of files is replaced by its count and digest.
     """
     if isinstance(pin, ExportedSnapshot):
         return {

@@ -1,8 +1,8 @@
-"""A run.json as it lies in a store, read part by part with types.
+"""A run.json from a store, read part by part with types.
 
-A reader trusts nothing: whatever is absent or of another type ends in one error that names its
-place, so that nothing is judged, verified or shown from half a document. Apart from `sealed`, which
-says what stands where in the proof.
+A reader trusts nothing: an absent part or one of another type raises one error with its place, so
+that nothing is judged, verified or shown from half a document. Separate from `sealed`, which
+defines the parts of the proof.
 """
 
 import re
@@ -21,7 +21,7 @@ _DECIMAL = re.compile(r"-?\d{1,800}(\.\d{1,800})?", re.ASCII)
 
 
 class DocumentUnreadableError(DatarecsError):
-    """A run.json that is none of this release, with the place that tells so."""
+    """A run.json that is not of this release, with the place of the fault."""
 
     code = StorageCode.BLOB_CORRUPT
 
@@ -32,7 +32,7 @@ class DocumentUnreadableError(DatarecsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of the document; what may be left out reads as nothing."""
+    """One object of the document; optional parts may be absent."""
 
     place: str
     content: Mapping[str, object]
@@ -53,7 +53,7 @@ class Part:
             raise self.wrong(name, f"one of {known}") from None
 
     def count(self, name: str) -> int:
-        """A number of 0 or more; of 2^53 or more it stands as text, and 0 may be left out."""
+        """A number of 0 or more; from 2^53 it is text, and 0 may be left out."""
         value = self.content.get(name)
         if value is None:
             return 0
@@ -113,7 +113,7 @@ class Part:
         return pairs
 
     def mapping(self, name: str) -> dict[str, str]:
-        """An object whose values are shown as text; an absent one is empty."""
+        """An object with values as text; an absent one is empty."""
         return {key: _shown(value) for key, value in self.maybe_part(name).content.items()}
 
     def by_source(self, name: str, sources: int) -> tuple[int, ...]:

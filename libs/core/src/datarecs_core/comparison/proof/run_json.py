@@ -1,7 +1,7 @@
-"""run.json: what a run proves, sealed by one hash, and beside it what only this run knows.
+"""run.json: what a run proves, sealed by one hash, and the facts of this execution beside it.
 
-`proof` depends on the question, the pins and the data alone, so equal inputs give equal bytes on
-any engine and partitioning; ids, times, places and samples stand outside it.
+`proof` depends only on the job, the pins and the data, so equal inputs give equal bytes on
+any engine and partitioning; ids, times, places and samples are outside it.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Sealing:
     versions: Mapping[str, str]
     """`tzdata` and `unicode`, as the run used them."""
     key_id: str
-    """Names the tenant key behind ids and hashes."""
+    """The name of the tenant key for ids and hashes."""
 
 
 def run_document(
@@ -76,16 +76,16 @@ def run_document(
 def with_hints(document: Document, hints: Mapping[str, JsonValue]) -> Document:
     """The document with likely causes by stage, unless it would grow beyond its limit.
 
-    They are no part of the proof: rules for hints may change, what was found does not.
+    They are not part of the proof: rules for hints may change, the result does not.
     """
     whole = {**document, "hints": hints}
     return whole if hints and len(canonical_json(whole)) <= MAX_BYTES else document
 
 
 def _run(plan: ComparisonPlan, outcome: RunOutcome, run: Mapping[str, JsonValue]) -> Document:
-    """What only this run knows: ids and times as given, places, strategies.
+    """The facts of this execution: ids and times as passed, places, strategies.
 
-    With `proof: rows` the plan, from which the digests of a source can be made again.
+    With `proof: rows` also the plan, from which the digests of a source can be computed again.
     """
     execution = run.get("execution")
     document: Document = {
@@ -100,7 +100,7 @@ def _run(plan: ComparisonPlan, outcome: RunOutcome, run: Mapping[str, JsonValue]
 
 
 def _execution(outcome: RunOutcome) -> Document:
-    """How each stage was compared, with the reason of whatever was not done, and rows read."""
+    """How each stage was compared, with the reasons against other strategies, and rows read."""
     done = [(stage.plan, stage.results) for stage in outcome.stages if stage.results is not None]
     return {
         "strategies": [
@@ -128,7 +128,7 @@ def strategy_document(stage: str, choice: StrategyChoice) -> Document:
 
 
 def placeless(plan: ComparisonPlan) -> ComparisonPlan:
-    """The plan without files and folders of one machine: whoever repeats it says where they lie."""
+    """The plan without files and folders of one machine: a repetition supplies their places."""
     return plan.with_scans(tuple(map(_placeless, plan.scans)))
 
 
@@ -185,7 +185,7 @@ def _digests(outcome: RunOutcome) -> Document:
 
 
 def _closures(outcome: RunOutcome) -> tuple[Closure, ...]:
-    """Of the first stage that saw the sources' rows; others count columns or a query's answer."""
+    """Of the first stage that read the sources' rows; others count columns or a query's result."""
     done = [(stage.plan, stage.results) for stage in outcome.stages if stage.results is not None]
     seen = [results for plan, results in done if plan.catalogue is None and not plan.queries]
     return (seen[0] if seen else done[0][1]).closure

@@ -1,8 +1,8 @@
-"""run.json read back into the types it was written from: what a finished run says it found.
+"""run.json read back into its types: the result of a finished run.
 
-The one typed reading of a proof, for whoever verifies, judges again or shows it. Apart from
-`run_json`, which writes it, because a reader trusts nothing. Places, samples and hints stand
-outside the proof and are read by reports.
+The one typed reading of a proof, for verification, rejudging and reports. Separate from
+`run_json`, which writes it, because a reader trusts nothing. Places, samples and hints are
+outside the proof; reports read them.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class SealedSource:
     name: str
     kind: SourceKind
     pin: Mapping[str, object]
-    """As it is written; each kind of pin has fields of its own."""
+    """As written; each kind of pin has different fields."""
     columns: tuple[tuple[str, CanonicalType], ...]
     """Logical name and type as delivered."""
     physical: Mapping[str, str]
@@ -76,14 +76,14 @@ class SealedDimension:
 
     name: str
     column: str
-    """Logical name of the column behind it."""
+    """Logical name of its column."""
     types: tuple[str, ...]
     rules: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedMeasure:
-    """How a measure was judged; its numbers stand in the results, in the same order."""
+    """How a measure was judged; its numbers are in the results, in the same order."""
 
     name: str
     function: Function
@@ -93,7 +93,7 @@ class SealedMeasure:
     comparable: bool
     rules: Mapping[str, str]
     column: str | None = None
-    """Logical name of the column behind it; None for a number of rows, and in older documents."""
+    """Logical name of its column; None for a number of rows, and in older documents."""
     types: tuple[str | None, ...] = ()
     """What is compared, by source, after a cast; empty in older documents."""
     adds_up: bool | None = None
@@ -152,7 +152,7 @@ class SealedStage:
     queries: Mapping[str, str] = field(default_factory=dict)
     """Of a custom_sql stage: its query of every source."""
     hashed: tuple[tuple[str, Mapping[str, str]], ...] = ()
-    """Of a digest stage: the columns behind its fingerprints with their rules."""
+    """Of a digest stage: the columns of its fingerprints with their rules."""
 
     @property
     def compares_multisets(self) -> bool:
@@ -165,7 +165,7 @@ class SealedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedDigests:
-    """What `proof: rows` seals: the root over the row digests, which lie in a file beside it."""
+    """What `proof: rows` seals: the root over the row digests, which are in a file beside it."""
 
     leaves: int
     file: str
@@ -174,7 +174,7 @@ class SealedDigests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRun:
-    """What `proof` says, and the hash that stands beside it."""
+    """The content of `proof`, and its hash."""
 
     proof_hash: str
     canonical: str
@@ -203,7 +203,7 @@ class SealedRun:
 
 
 def sealed_run(document: object) -> SealedRun:
-    """Read a run.json; its hash is not looked at.
+    """Read a run.json; its hash is not checked.
 
     Args:
         document: parsed JSON.

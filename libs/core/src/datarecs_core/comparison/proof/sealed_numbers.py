@@ -1,6 +1,6 @@
-"""The numbers of a stage as run.json tells them, read back: counts, measures, closure.
+"""The numbers of a stage in run.json, read back: counts, measures, closure.
 
-Apart from `sealed`, which reads the question they answer.
+Separate from `sealed`, which reads the declaration of the stage.
 """
 
 from typing import assert_never
@@ -104,7 +104,7 @@ def _numbers(part: Part, sources: int) -> MeasureResult:
         max_abs_delta=part.decimal("max_abs_delta"),
     )
     if part.flag("passed") is not result.passed:
-        raise part.wrong("passed", "what `outside` says (F06)")
+        raise part.wrong("passed", "consistent with `outside` (F06)")
     return result
 
 
@@ -113,7 +113,7 @@ def _maybe_by_source(part: Part, name: str, sources: int) -> tuple[int, ...]:
 
 
 def read_unit(part: Part, sources: int) -> UnitResult:
-    """Groups and amounts of one currency or unit, which stand outside the proof."""
+    """Groups and amounts of one currency or unit, outside the proof."""
     return UnitResult(
         unit=part.text("unit"),
         differing=part.count("differing"),

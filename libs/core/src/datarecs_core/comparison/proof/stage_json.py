@@ -1,6 +1,6 @@
-"""A stage as the proof tells it: what was asked, with every relaxation, and every number.
+"""A stage in the proof: its declaration, with every relaxation, and every number.
 
-Apart from `run_json`, which seals the run around it; `sealed` is the way back.
+Separate from `run_json`, which seals the whole run; `sealed` reads it back.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _confirmed(results: StageResults) -> Document:
 
 
 def question_document(plan: StagePlan) -> Document:
-    """What a stage asks, with every relaxation that is declared."""
+    """The declaration of a stage, with every relaxation."""
     return {
         "dimensions": [_dimension(each) for each in plan.dimensions],
         "reference": plan.sources[plan.reference],
@@ -93,7 +93,7 @@ def question_document(plan: StagePlan) -> Document:
 
 
 def _derived(plan: StagePlan) -> Document:
-    """What groups are made of that are no rows of a source."""
+    """The origin of groups that are not rows of a source."""
     if plan.catalogue is not None:
         policy = plan.catalogue.policy
         return {
@@ -163,7 +163,7 @@ def _measures(plan: StagePlan, results: StageResults) -> list[JsonValue]:
 
 
 def measure_document(plan: MeasurePlan | None, result: MeasureResult) -> Document:
-    """A measure's question and numbers; `$rows` has no plan of its own."""
+    """A measure's declaration and numbers; `$rows` has no plan."""
     document: Document = {
         "name": result.name,
         "tolerances": [
@@ -225,7 +225,7 @@ def _faults(result: MeasureResult) -> Document:
 
 
 def unit_document(result: UnitResult) -> Document:
-    """Groups and amounts of one currency or unit; stands outside the proof."""
+    """Groups and amounts of one currency or unit; outside the proof."""
     return {
         "unit": result.unit,
         "differing": result.differing,

@@ -1,7 +1,7 @@
-"""Does a run.json prove what it says: its hash, its invariants, its closure, its differences.
+"""Check that a run.json is complete and unaltered: hash, invariants, closure, differences.
 
-Nothing is compared again and no source is asked. Every fault is named, none ends the others,
-because whoever verifies wants to know what was touched.
+Nothing is compared again and no source is read. Every fault is reported, so that the result shows
+everything that was altered.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _SHOWN_BUCKETS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that does not hold."""
+    """One failed check."""
 
     check: str
     """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `F15`, `F17`, `F18`, `verdict`,
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What a document says, as far as it can be read, and what is wrong with it."""
+    """The content of a document, as far as it can be read, and its faults."""
 
     findings: tuple[Finding, ...]
     run: SealedRun | None
@@ -50,7 +50,7 @@ class Verified:
 
 
 def verify_document(document: object) -> Verified:
-    """Check a run.json by itself.
+    """Check a run.json without its files.
 
     Args:
         document: parsed JSON without floats; a reader must have refused double members.
@@ -88,7 +88,7 @@ def verify_differences(
         message = f"{len(seen)} rows are stored, the proof counts {sealed.rows}"
         yield Finding(check="differences", stage=stage.name, message=message)
     if counted != sealed.digest:
-        message = f"the stored rows have the digest {counted}, the proof says {sealed.digest}"
+        message = f"the stored rows have the digest {counted}, the proof has {sealed.digest}"
         yield Finding(check="differences", stage=stage.name, message=message)
     stored = set(seen)
     unknown = [each for each in samples if each not in stored]
@@ -101,8 +101,8 @@ def verify_digests(run: SealedRun, leaves: Sequence[Leaf]) -> Iterator[Finding]:
     """Check the row digests of `proof: rows` against the root and the counts of every stage.
 
     Args:
-        run: whose proof seals them.
-        leaves: all, as they stand in the file.
+        run: its proof seals them.
+        leaves: all, as in the file.
     """
     sealed = run.digests
     if sealed is None:
@@ -113,7 +113,7 @@ def verify_digests(run: SealedRun, leaves: Sequence[Leaf]) -> Iterator[Finding]:
         yield Finding(check="digests", message=message)
     root = merkle_root(leaves)
     if root != sealed.merkle_root:
-        message = f"the leaves have the root {root}, the proof says {sealed.merkle_root}"
+        message = f"the leaves have the root {root}, the proof has {sealed.merkle_root}"
         yield Finding(check="digests", message=message)
     rows = Counter[tuple[str, str]]()
     for leaf in leaves:
@@ -137,11 +137,11 @@ def _sealed_rows(
 def differing_leaves(
     stored: Sequence[Leaf], made: Sequence[Leaf], *, stage: str, source: str
 ) -> Iterator[Finding]:
-    """Leaves that the data of a source does not have, or has otherwise.
+    """Leaves that are missing or different in the data of a source.
 
     Args:
         stored: of any stages and sources.
-        made: of the stage and source, from data that is at hand.
+        made: of the stage and source, from the available data.
         stage: name.
         source: name.
     """
@@ -169,7 +169,7 @@ def _noting(rows: Iterable[Difference], seen: list[str]) -> Iterator[Difference]
 
 def _schema(document: Mapping[str, object]) -> Iterator[Finding]:
     if document.get("schema") != SCHEMA:
-        message = f"the document names the schema {document.get('schema')!r}, not {SCHEMA!r}"
+        message = f"the document has the schema {document.get('schema')!r}, not {SCHEMA!r}"
         yield Finding(check="schema", message=message)
 
 
@@ -181,7 +181,7 @@ def _hash(document: Mapping[str, object]) -> Iterator[Finding]:
         yield Finding(check="proof_hash", message=f"the proof has no canonical form: {cause}")
         return
     if said != computed:
-        message = f"the proof hashes to {computed}, the document says {said}"
+        message = f"the hash of the proof is {computed}, the document has {said}"
         yield Finding(check="proof_hash", message=message)
 
 
@@ -193,11 +193,11 @@ def _stage_findings(
         message = f"the counts break the rule {broken}"
         yield Finding(check=broken, stage=stage.name, message=message)
     if stage.verdict is not stage_verdict(results):
-        message = f"the counts say {stage_verdict(results)}, the stage says {stage.verdict}"
+        message = f"the counts give {stage_verdict(results)}, the stage has {stage.verdict}"
         yield Finding(check="F06", stage=stage.name, message=message)
     accepted = accepted_within(stage.accept, results)
     if stage.acceptance is not accepted:
-        message = f"the limits say {accepted}, the stage says {stage.acceptance}"
+        message = f"the limits give {accepted}, the stage has {stage.acceptance}"
         yield Finding(check="acceptance", stage=stage.name, message=message)
     yield from _closure(stage, results, sources)
     yield from _rows(stage, results)
@@ -214,15 +214,15 @@ def _recheck_findings(stage: SealedStage, results: StageResults) -> Iterator[Fin
     differing = [each.rows_unmatched for each in counts]
     resolved = differing[0] - differing[-1]
     if allowed is None or not 0 < len(confirmed.rechecks) <= allowed.attempts:
-        message = f"{len(confirmed.rechecks)} looks are told, `confirm` does not ask for them"
+        message = f"{len(confirmed.rechecks)} rechecks are recorded, `confirm` does not allow them"
     elif differing[0] > allowed.max_keys:
         message = f"{differing[0]} groups were read again, `confirm.max_keys` is {allowed.max_keys}"
     elif differing != sorted(differing, reverse=True):
-        message = "more groups differ after a look than before it"
+        message = "more groups differ after a recheck than before it"
     elif counts[-1] != results.counts:
-        message = "the counts of the last look are not those of the stage"
+        message = "the counts of the last recheck are not those of the stage"
     elif confirmed.in_flight_resolved != resolved:
-        message = f"{confirmed.in_flight_resolved} groups were resolved, the counts say {resolved}"
+        message = f"{confirmed.in_flight_resolved} groups were resolved, the counts give {resolved}"
     else:
         return
     yield Finding(check="confirm", stage=stage.name, message=message)
@@ -233,7 +233,7 @@ def _closure(
 ) -> Iterator[Finding]:
     """F14: nothing was lost between the read and the comparison."""
     if len(results.closure) != len(sources):
-        message = f"closure is given for {len(results.closure)} of {len(sources)} sources"
+        message = f"closure is stored for {len(results.closure)} of {len(sources)} sources"
         yield Finding(check="F14", stage=stage.name, message=message)
         return
     rows = results.counts.source_row_counts
@@ -241,7 +241,7 @@ def _closure(
         if not closure.closed or closure.grouped + closure.excluded != seen:
             message = (
                 f"{closure.extracted} rows of {source} were extracted, {closure.grouped} grouped, "
-                f"{closure.excluded} excluded, {closure.out_of_scope} out of scope, {seen} seen"
+                f"{closure.excluded} excluded, {closure.out_of_scope} out of scope, {seen} counted"
             )
             yield Finding(check="F14", stage=stage.name, source=source, message=message)
 
@@ -253,20 +253,22 @@ def _rows(stage: SealedStage, results: StageResults) -> Iterator[Finding]:
     breaks, within = results.breaks, results.within_differences
     stored = results.differences.rows
     if stored not in (breaks, breaks + within):
-        message = f"{stored} differences are stored, the counts say {breaks} and {within} within"
+        message = f"{stored} differences are stored, the counts give {breaks} and {within} within"
         yield Finding(check="differences", stage=stage.name, message=message)
 
 
 def _run_findings(run: SealedRun) -> Iterator[Finding]:
     executed = [stage for stage in run.stages if stage.results is not None]
     if not executed:
-        yield Finding(check="verdict", message="no stage was executed, so nothing has matched")
+        yield Finding(check="verdict", message="no stage was executed, so nothing was compared")
         return
     matched = all(stage.verdict is Verdict.MATCHED for stage in executed)
     verdict = Verdict.MATCHED if matched else Verdict.UNMATCHED
     if run.verdict is not verdict:
-        yield Finding(check="verdict", message=f"the stages say {verdict}, the run {run.verdict}")
+        yield Finding(
+            check="verdict", message=f"the stages give {verdict}, the run has {run.verdict}"
+        )
     accepted = run_acceptance([(stage.verdict, stage.acceptance) for stage in executed])
     if run.acceptance is not accepted:
-        message = f"the stages say {accepted}, the run says {run.acceptance}"
+        message = f"the stages give {accepted}, the run has {run.acceptance}"
         yield Finding(check="acceptance", message=message)

@@ -1,7 +1,7 @@
-"""Stored differences: their ids, what is kept of too many, their digest and what a report shows.
+"""Stored differences: their ids, the choice of rows, their digest and what a report shows.
 
 Ids and digests are the same for every engine and partitioning, so they are decided here once.
-Masking precedes everything that leaves the engine; ids and key hashes are made before it.
+Masking precedes everything that leaves the engine; ids and key hashes are computed before it.
 """
 
 import base64
@@ -49,7 +49,7 @@ class RankedDifference(NamedTuple):
 
 
 def break_id(key: bytes, *, job_uid: UUID, stage: str, measure: str, group: bytes) -> str:
-    """26 characters of `a-z2-7`, stable over runs whatever the class.
+    """26 characters of `a-z2-7`, stable over runs for every class.
 
     Args:
         key: the tenant's, derived from its secret.
@@ -82,7 +82,7 @@ def delta_percent(delta: Decimal, base: Decimal | None) -> Decimal | None:
 
 
 def difference_bytes(row: Difference) -> bytes:
-    """What the digest says about a row: everything but locator and what follows from the rest."""
+    """The digested fields of a row: all but the locator and derived fields."""
     head = (
         row.break_id,
         row.stage,
@@ -136,7 +136,7 @@ def group_rank(key: Sequence[Value]) -> int:
 
 
 def _rank_text(part: Value) -> str:
-    """A part of a key in ASCII and its text, ending where no other part goes on.
+    """A part of a key in ASCII and its text, with an unambiguous end.
 
     SQL writes the same without encoding any value: times as counts, bytes as digits.
     """
@@ -162,7 +162,7 @@ def by_size(row: Difference) -> tuple[float, str]:
 
 
 def _size(row: Difference) -> float:
-    """What is stored as `sort_delta`; below every |delta| where nothing was subtracted."""
+    """The stored `sort_delta`; below every |delta| where there is no delta."""
     size = row.max_abs_delta
     return -1.0 if size is None else float(size)
 

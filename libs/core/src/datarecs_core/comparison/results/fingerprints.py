@@ -1,7 +1,7 @@
 """Digest stages: keyed fingerprints of rows, added up in 4,096 buckets of the key space.
 
 Sums, because exclusive-or cancels pairs of equal rows; keyed, because the bucket of a single row
-would tell a value that can be guessed. Every engine makes the same bytes of the same rows.
+would reveal a value that can be guessed. Every engine computes the same bytes for the same rows.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ BUCKET_BITS = 12
 FINGERPRINT_BYTES = KEY_HASH_BYTES = 16
 COUNT_BYTES = 8
 ROW_MARK, KEY_MARK = b"\x01", b"\x02"
-"""Behind the tenant's key in what is hashed: for fingerprints, for keys."""
+"""Follows the tenant's key in the hashed bytes: for fingerprints, for keys."""
 NAN = b"NaN"
-"""Raw bytes of a NaN that equals nothing: it is hashed as INVALID, which no other source has."""
+"""Raw bytes of a NaN that equals nothing: it is hashed as INVALID, different in every source."""
 
 
 def key_hash(key: bytes, group: bytes) -> bytes:
@@ -92,7 +92,7 @@ def bucket_measures(
 def hashed_rows(
     dimensions: tuple[DimensionPlan, ...], measures: Sequence[MeasurePlan]
 ) -> HashedRows:
-    """What the rows behind the fingerprints consist of."""
+    """The values in the rows of the fingerprints."""
     named = sorted((each for each in measures if each.comparable), key=lambda each: each.name)
     return HashedRows(
         dimensions=dimensions,

@@ -1,6 +1,6 @@
 """A stage's results as the plain values of Source 001's payloads, field names included.
 
-The event classes belong to `runs.events`; this module owes them only numbers and words, so that
+The event classes belong to `runs.events`; this module supplies only numbers and words, so that
 progress frames, events and stage rows agree digit for digit.
 """
 
@@ -29,7 +29,7 @@ class TolerancePayload(TypedDict):
 
 
 class ComparisonPayload(TypedDict):
-    """What `run.comparison.completed` says about a stage, besides ids.
+    """The fields of `run.comparison.completed` about a stage, without ids.
 
     `stage.completed` takes `stage_name`, `result` and `tolerances` of it.
     """
@@ -51,7 +51,7 @@ class ComparisonPayload(TypedDict):
 
 
 def by_source(numbers: Sequence[int]) -> dict[str, int]:
-    """Keys `source_0`, `source_1`, … for ever, whatever the sources are called."""
+    """Keys `source_0`, `source_1`, …, independent of the names of the sources."""
     return {f"source_{index}": number for index, number in enumerate(numbers)}
 
 

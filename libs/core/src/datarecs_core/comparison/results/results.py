@@ -1,4 +1,4 @@
-"""What an engine gives back for a stage: counts, measures, differences, warnings, closure.
+"""What an engine returns for a stage: counts, measures, differences, warnings, closure.
 
 Engines count; `comparison.verdict` judges. Every per-source tuple has one entry per source, in
 declaration order.
@@ -16,7 +16,7 @@ from datarecs_core.values import EXACT
 
 
 class Verdict(StrEnum):
-    """Of a stage or a run: a business outcome, never an error. The words of RunResult."""
+    """Of a stage or a run: a business outcome, never an error. The values of RunResult."""
 
     MATCHED = "MATCHED"
     UNMATCHED = "UNMATCHED"
@@ -42,10 +42,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCounts:
-    """Complete whatever is stored or sampled; invariants F01 to F07 hold (`verdict`)."""
+    """Complete, however many are stored or sampled; invariants F01 to F07 hold (`verdict`)."""
 
     source_row_counts: tuple[int, ...]
-    """Rows the stage sees: after filter, `where` and scope, before NULL keys are excluded."""
+    """Rows of the stage: after filter, `where` and scope, before NULL keys are excluded."""
     groups_by_source: tuple[int, ...]
     matched_groups: int
     unmatched_by_source: tuple[int, ...]
@@ -67,7 +67,7 @@ class StageCounts:
     excluded_rows_by_source: tuple[int, ...]
     """Rows left out by the policy for NULL keys."""
     odd_one_out: tuple[int, ...]
-    """Groups all of whose breaks name this source."""
+    """Groups in which all breaks name this source."""
 
     @property
     def unmatched_groups(self) -> int:
@@ -80,17 +80,17 @@ class ToleranceResult:
 
     tolerance: Tolerance
     alone_within: int
-    """Matched groups that this tolerance alone would let pass."""
+    """Matched groups that are within this tolerance alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waterfall:
-    """How a source's total comes from the reference's; every amount is exact."""
+    """How a source's total results from the reference's; every amount is exact."""
 
     missing_here: Decimal
-    """Of the reference, over the groups that this source lacks."""
+    """Of the reference, over the groups that are missing in this source."""
     missing_in_reference: Decimal
-    """Of this source, over the groups that the reference lacks."""
+    """Of this source, over the groups that are missing in the reference."""
     changed: Decimal
     """This source minus the reference, over the groups that both have."""
 
@@ -148,7 +148,7 @@ class UnitAmounts:
 class UnitResult:
     """The groups of one currency or unit, where a dimension names it and is not masked.
 
-    Values of a source, so no part of a proof. Of equal groups nothing is said: they add nothing to
+    Values of a source, so not part of a proof. Equal groups are not counted: they add nothing to
     a difference.
     """
 
@@ -156,15 +156,15 @@ class UnitResult:
     differing: int
     """Groups that do not agree."""
     missing_here: tuple[int, ...]
-    """By source: groups of the reference that it lacks."""
+    """By source: groups of the reference that are missing in it."""
     missing_in_reference: tuple[int, ...]
-    """By source: its groups that the reference lacks."""
+    """By source: its groups that are missing in the reference."""
     measures: tuple[UnitAmounts, ...]
     """Those that have a total, in the plan's order."""
 
 
 MAX_UNITS = 200
-"""Of a stage; with more of them the column is no unit, and nothing is said by unit."""
+"""Of a stage; with more of them the column is not a unit, and there are no numbers by unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +172,10 @@ class Difference:
     """One (group, measure) that is not equal, or one unmatched group (spec comparison 9.2)."""
 
     break_id: str
-    """26 base32 characters, stable over runs whatever the class."""
+    """26 base32 characters, stable over runs for every class."""
     stage: str
     measure: str
-    """`$presence` for an unmatched group, whose values are then its row counts."""
+    """`$presence` for an unmatched group; the values are then its row counts."""
     outcome: Outcome
     difference_class: DifferenceClass
     presence: int
@@ -199,7 +199,7 @@ class Difference:
     locator: tuple[tuple[str, str], ...] = ()
     raw_keys: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """(source, the key as it is written there) where cast or rules changed it: up to three
-    spellings and how many there are. Stands outside the digest, as the locator does."""
+    spellings and how many there are. Outside the digest, like the locator."""
 
     @property
     def max_abs_delta(self) -> Decimal | None:
@@ -217,7 +217,7 @@ class DifferenceSet:
     """`sha256:` and 64 hexadecimal characters: the sum of the rows' hashes modulo 2^256."""
     truncated: bool = False
     location: str | None = None
-    """Where the Parquet parts lie; None when nothing was stored outside the process."""
+    """Where the Parquet parts are; None when nothing was stored outside the process."""
     samples: tuple[Difference, ...] = ()
 
 
@@ -254,12 +254,12 @@ class Recheck:
     pins: tuple[Pin, ...]
     """Of every source."""
     counts: StageCounts
-    """Of the whole stage, once these groups have the rows that were found then."""
+    """Of the whole stage, with the rows of this recheck for these groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """How differing groups came to be believed: what the stage counted before, and each recheck."""
+    """How differing groups were confirmed: the counts before, and each recheck."""
 
     first: StageCounts
     rechecks: tuple[Recheck, ...]
@@ -291,11 +291,11 @@ class StageResults:
     digests: tuple[BucketSum, ...] = ()
     """Under `proof: rows`, in any order."""
     metrics: tuple[tuple[str, int], ...] = ()
-    """How the work went (rows scanned, partitions); never part of a proof."""
+    """Facts about the execution (rows scanned, partitions); never part of a proof."""
     strategy: StrategyChoice | None = None
     """What was really done, with the reasons of what was not; never part of a proof."""
     confirmed: Confirmed | None = None
-    """None where nothing was looked at again."""
+    """None where nothing was rechecked."""
 
     @property
     def all_measures(self) -> tuple[MeasureResult, ...]:

@@ -1,8 +1,9 @@
 """`proof: rows`: every source's rows as keyed sums per bucket, sealed by one root.
 
 Leaves are sums, so any split of rows gives the same; the root is a tree of RFC 6962, so that one
-leaf can be shown to belong to a run without the others. Apart from `fingerprints`, which makes the
-bytes of one row: here is decided what counts as a row of a stage, and what the root covers.
+leaf can be shown to belong to a run without the others. Separate from `fingerprints`, which
+computes the bytes of one row: this module decides what counts as a row of a stage, and what the
+root covers.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ _BUCKET_BYTES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Leaf:
-    """What one source has in one bucket of one stage; leaves stand in the order of the fields."""
+    """What one source has in one bucket of one stage; leaves are in the order of the fields."""
 
     stage: str
     source: str
@@ -54,7 +55,7 @@ class Leaf:
 
 
 def merkle_root(leaves: Iterable[Leaf]) -> str:
-    """`sha256:` and the root over the sorted leaves; of none the hash of nothing (RFC 6962)."""
+    """`sha256:` and the root over the sorted leaves; of none the hash of no bytes (RFC 6962)."""
     level = [leaf.hashed() for leaf in sorted(leaves)]
     if not level:
         return f"sha256:{hashlib.sha256(b'').hexdigest()}"
@@ -88,11 +89,11 @@ def expected_rows(kind: StageType, results: StageResults) -> tuple[int, ...]:
 
 
 def bucket_sums(stage: StagePlan, groups: Mapping[bytes, Group], key: bytes) -> list[BucketSum]:
-    """The oracle's sums: of source rows, or of groups' results where functions made them.
+    """The oracle's sums: of source rows, or of the results of groups with functions.
 
     Args:
         stage: with its measures in the order of the cells.
-        groups: by encoded key, collapsed where the stage asks for it; of a digest stage buckets.
+        groups: by encoded key, collapsed where the stage requires it; of a digest stage buckets.
         key: the tenant's.
     """
     if stage.type is StageType.DIGEST:
@@ -119,7 +120,7 @@ def bucket_sums(stage: StagePlan, groups: Mapping[bytes, Group], key: bytes) -> 
 
 
 def row_values(row: Sequence[Cell], columns: Sequence[MeasurePlan], source: str) -> bytes:
-    """The value tuple of a row: columns by name; a NaN that equals nothing is its source's own."""
+    """The value tuple of a row: columns by name; an unequal NaN differs in each source."""
     values = [(plan, row[plan.index].value) for plan in columns]
     return encode_tuple(
         [

@@ -1,6 +1,6 @@
 """From counts to verdicts: stage, run, acceptance and the warnings that counts imply.
 
-Engines count, this module judges; nothing else says MATCHED. Counts that contradict each other, or
+Engines count, this module judges; nothing else sets MATCHED. Counts that contradict each other, or
 rows that do not add up, end the run instead of becoming a verdict.
 """
 
@@ -25,7 +25,7 @@ from datarecs_core.values import EXACT, HUNDRED
 
 BREAKS_TRUNCATED = "BREAKS_TRUNCATED"
 EMPTY_SOURCES = "EMPTY_SOURCES"
-"""Warning that says how many of how many differences of a stage are stored."""
+"""Warning with the numbers of stored and of all differences of a stage."""
 
 
 class Acceptance(StrEnum):
@@ -56,7 +56,7 @@ class StageOutcome:
     warnings: tuple[Warn, ...] = ()
     skipped: SkipReason | None = None
     stopped_by: str | None = None
-    """The stage behind STOPPED_BY."""
+    """The stage in STOPPED_BY."""
 
     @property
     def executed(self) -> bool:
@@ -111,7 +111,7 @@ def judge_run(stages: Sequence[StageOutcome], warnings: Sequence[Warn] = ()) -> 
     """The run's verdict: MATCHED when every executed stage is.
 
     Raises:
-        NothingExecutedError: no stage was executed, so nothing has matched.
+        NothingExecutedError: no stage was executed, so nothing was compared.
     """
     executed = [stage for stage in stages if stage.executed]
     if not executed:
@@ -176,7 +176,7 @@ def broken_rule(plan: StagePlan, results: StageResults) -> str | None:
 
 
 def broken_count_rule(results: StageResults, *, grand_total: bool) -> str | None:
-    """The same for counts whose plan is not at hand.
+    """The same for counts without a plan.
 
     Args:
         results: of one stage.
@@ -228,7 +228,7 @@ def _steps_add_up(measure: MeasureResult) -> bool:
 
 
 def _totals_are_whole(measure: MeasureResult) -> bool:
-    """No total stands where values could not be added up."""
+    """No total exists where values could not be added up."""
     return all(
         total is None
         for numbers in (measure.unreadable_by_source, measure.not_finite_by_source)
@@ -266,7 +266,7 @@ def _within_percent(groups: int, percent: Decimal, compared: int) -> bool:
 
 
 def _gap_over(results: StageResults, limits: Mapping[str, Decimal]) -> list[str]:
-    """Measures whose gap is unknown or above its limit."""
+    """Measures with an unknown gap or one above its limit."""
     over = []
     for measure in results.measures:
         if measure.name in limits:
@@ -277,12 +277,12 @@ def _gap_over(results: StageResults, limits: Mapping[str, Decimal]) -> list[str]
 
 
 def stage_acceptance(plan: StagePlan, results: StageResults) -> Acceptance:
-    """ACCEPTED when every limit that is given holds; limits are inclusive."""
+    """ACCEPTED when every declared limit holds; limits are inclusive."""
     return accepted_within(plan.accept, results)
 
 
 def accepted_within(limits: Accept | None, results: StageResults) -> Acceptance:
-    """The same for results whose plan is not at hand."""
+    """The same for results without a plan."""
     if limits is None:
         return Acceptance.NOT_CONFIGURED
     counts = results.counts

@@ -1,7 +1,7 @@
 """Canonical values, version c1: one typed, injective form for keys, equality and fingerprints.
 
 Every source's values are translated into `Value`s; two of them are equal exactly when their
-encodings are. Engines reproduce these bytes; nothing here knows about rules or tolerances.
+encodings are. Engines reproduce these bytes; rules and tolerances do not apply here.
 """
 
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ class Tag(IntEnum):
 
 
 _NULL, _NUMBER, _TEXT, _DATE, _INVALID = Tag.NULL, Tag.NUMBER, Tag.TEXT, Tag.DATE, Tag.INVALID
-"""Looked up once: Python goes through a property for each member of an enumeration."""
+"""Looked up once: Python calls a property for each member of an enumeration."""
 
 
 class Interval(NamedTuple):
-    """Months, days and microseconds, kept apart since none is a fixed number of another."""
+    """Months, days and microseconds, separate since none is a fixed number of another."""
 
     months: int
     days: int
@@ -55,9 +55,9 @@ class Value:
     """A canonical value. Compare by `encode`, never with `==`: NaN differs from itself there.
 
     Contents: NULL None; BOOL bool; NUMBER Decimal; TEXT, JSON str; BINARY, UUID bytes; DATE days
-    since 1970 and INSTANT, LOCAL, TIME microseconds as Decimal, infinite where the source says so;
-    INTERVAL Interval; ARRAY, STRUCT a tuple of Values; MAP a tuple of pairs, sorted by key;
-    INVALID (source name, raw bytes).
+    since 1970 and INSTANT, LOCAL, TIME microseconds as Decimal, infinite where the source has
+    infinity; INTERVAL Interval; ARRAY, STRUCT a tuple of Values; MAP a tuple of pairs, sorted by
+    key; INVALID (source name, raw bytes).
     """
 
     tag: Tag
@@ -117,7 +117,7 @@ def encode_tuple(values: Sequence[Value]) -> bytes:
 
 
 def payload_of(value: Value) -> bytes:
-    """What an encoding says behind tag and length."""
+    """The content of an encoding after tag and length."""
     match value.content:
         case None:
             return b""

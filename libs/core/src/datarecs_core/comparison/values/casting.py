@@ -1,6 +1,6 @@
-"""Declared casts: a value either keeps its whole meaning in the other type or becomes INVALID.
+"""Declared casts: a value is either exact in the other type or becomes INVALID.
 
-Rounding is declared by `round`, never done by a cast. The table of possible casts stands here, so
+Rounding is declared by `round`, never done by a cast. The table of possible casts is here, so
 that the planner refuses the others before anything is read.
 """
 
@@ -67,7 +67,7 @@ def needs_zone(source: CanonicalType, target: CanonicalType) -> bool:
 
 @dataclass(slots=True)
 class Zones:
-    """Time zones by name, handed in by whoever may read zone tables, and what they met."""
+    """Time zones by name, passed in by the caller, and the ambiguous times they found."""
 
     known: Mapping[str, tzinfo]
     ambiguous: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Zones:
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone
 _FIRST, _LAST = Decimal(-62_135_510_400_000_000), Decimal(253_402_214_400_000_000)
-"""One day inside the years 1 and 9999; the zone's offset there stands for times beyond."""
+"""One day inside the years 1 and 9999; the zone's offset there is used for times beyond."""
 
 
 def _moment(micros: Decimal) -> datetime:

@@ -1,7 +1,7 @@
-"""From encodings back to canonical values: nested values travel through engines encoded.
+"""From encodings back to canonical values: engines carry nested values encoded.
 
-Apart from `canonical`, which encodes, because only texts for people and the oracle's reading of
-extracts go this way back.
+Separate from `canonical`, which encodes, because only texts for people and the oracle's reading of
+extracts decode.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def decode_payload(tag: Tag, payload: bytes) -> Value:
 
 
 def _decode(raw: bytes, at: int) -> tuple[Value, int]:
-    """The value that begins at a place, and the place behind it."""
+    """The value that starts at a place, and the place after it."""
     tag, begin = Tag(raw[at]), at + _HEAD
     end = begin + int.from_bytes(raw[at + 1 : begin])
     return Value(tag, _content(tag, raw[begin:end])), end

@@ -1,6 +1,6 @@
 """Single precision: the shortest decimal of the float32 nearest to a number.
 
-Its own module because only `float32: shortest` and the class PRECISION ask for it.
+A separate module because only `float32: shortest` and the class PRECISION use it.
 """
 
 import struct
@@ -10,7 +10,7 @@ from datarecs_core.values import EXACT
 
 _INFINITE_BITS = 0x7F800000
 _BEYOND = Decimal(2**128)
-"""Where the float32 after the largest one would lie: what rounds to it is infinite."""
+"""The value of a float32 after the largest one: a number that rounds to it is infinite."""
 _MOST_DIGITS = 9
 
 

@@ -1,8 +1,8 @@
-"""The strict forms of text: what counts as a number, a date or a time when only text is given.
+"""The strict forms of text: what counts as a number, a date or a time in text.
 
 Casts and the inference of CSV, JSON lines and partition names share them, so a value that was
-inferred is the value that a cast reads. Floats alone are never inferred: their exponents, NaN and
-infinities are read under a cast. Nothing is trimmed and nothing is guessed.
+inferred is the value that a cast reads. Only floats are never inferred: their exponents, NaN and
+infinities need a cast. Nothing is trimmed and nothing is guessed.
 """
 
 import re
@@ -126,11 +126,11 @@ def read_uuid(text: str) -> Value | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """What the texts of a column seen so far have in common; start empty and `see` each value.
+    """The common type of the texts of a column so far; start empty and `see` each value.
 
     Only bool, int, decimal, date, instant and local_timestamp are inferred, everything else stays
     text. Moments finer than a microsecond make a column of nanoseconds, which must hold them all.
-    NULL says nothing: a column without a value has every type.
+    NULL does not count: a column without a value has every type.
     """
 
     type: CanonicalType | None = None
@@ -188,7 +188,7 @@ def _decimal(whole_digits: int, scale: int) -> CanonicalType:
 
 
 def _kind_of(text: str) -> CanonicalType | None:
-    """Of anything but moments, whose type depends on the others."""
+    """For all but moments; the type of moments depends on the other values."""
     if read_bool(text):
         return types.BOOL
     value = read_number(text)

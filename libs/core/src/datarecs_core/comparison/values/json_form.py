@@ -1,6 +1,6 @@
 """The canonical text of a JSON value: keys by code point, numbers by value, no white space.
 
-Apart from `canonical` because it is the one place where text is parsed to become a value.
+Separate from `canonical` because it is the one place where text is parsed to become a value.
 """
 
 import json
@@ -41,7 +41,7 @@ def _refuse(word: str) -> object:
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return members
 
 
@@ -49,7 +49,7 @@ def _write(value: object, *, arrays_as_sets: bool) -> str:
     match value:
         case Decimal():
             if value != 0 and abs(value.adjusted()) > _MAX_EXPONENT:
-                raise ValueError("a number beyond every double")
+                raise ValueError("a number outside the range of double")
             return decimal_text(value)
         case list():
             items = [_write(item, arrays_as_sets=arrays_as_sets) for item in value]

@@ -1,7 +1,8 @@
 """The declared rules, applied to one value; without any they change nothing.
 
 Order: map, cast, trim, unicode, case, empty, null, round or precision. An aggregate applies
-`null` and `round` to the function's result and everything else to its input, hence two functions.
+`null` and `round` to the function's result and everything else to its input, so there are two
+functions.
 """
 
 import unicodedata

@@ -1,4 +1,4 @@
-"""One source's value on its way into a dimension or measure: map, cast, then the rules of input.
+"""One source's value prepared for a dimension or measure: map, cast, then the rules of input.
 
 The oracle's reading of an InputPlan; its own module because scopes, keys and measures share it.
 """

@@ -1,7 +1,7 @@
 """Stored key texts back to canonical bytes, so that a digest can be computed from files alone.
 
 A difference file holds the parts of a key as text, the digest is over their encoding; only here is
-the way back. Apart from `canonical` because engines never need it.
+the reverse. Separate from `canonical` because engines never need it.
 """
 
 import re
@@ -62,17 +62,17 @@ class KeyForm:
 
 
 def masked_key(key: Sequence[str | None]) -> bytes:
-    """The encoding of a key of which some part is masked: its texts as they stand."""
+    """The encoding of a key with a masked part: its texts unchanged."""
     return encode_tuple([NULL if part is None else text(part) for part in key])
 
 
 def key_form(types: Sequence[str], sources: Sequence[str]) -> KeyForm:
-    """The form of keys whose dimensions have these types, as run.json writes them."""
+    """The form of keys with dimensions of these types, as run.json writes them."""
     return KeyForm(kinds=tuple(map(type_of, types)), sources=tuple(sources))
 
 
 def type_of(written: str) -> CanonicalType:
-    """The type as run.json writes it; nested ones without members, which nobody reads back."""
+    """The type as run.json writes it; nested ones without members, which are not read back."""
     nested = next((kind for kind in NESTED if written.startswith(f"{kind.value}<")), None)
     return parse_type(written) if nested is None else CanonicalType(kind=nested)
 

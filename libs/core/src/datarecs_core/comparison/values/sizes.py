@@ -2,8 +2,8 @@
 
 Only texts, JSON, binaries and nested values can be large, so only they count, as UTF-8, as bytes
 and as encoded; a number or a time has a few dozen at most. Values count as their source delivers
-them, keys as rows are grouped by them. Apart from the oracle's reading because engines measure the
-same in their own SQL.
+them, keys as rows are grouped by them. Separate from the oracle's reading because engines measure
+the same in SQL.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def size_of(value: Value) -> int:
         case bytes(raw) if value.tag is Tag.BINARY:
             return len(raw)
         case (_, bytes(raw)):
-            return len(raw)  # of an INVALID value, behind its source's name
+            return len(raw)  # of an INVALID value, after its source's name
         case tuple() if value.tag in _NESTED:
             return len(payload_of(value))
         case _:

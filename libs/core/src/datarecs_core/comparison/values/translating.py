@@ -1,7 +1,7 @@
 """From the plain values that readers deliver to canonical values.
 
-Apart from `canonical` because only readers of rows (the oracle, small compares) pass here; engines
-that work on columns do the same in their own language.
+Separate from `canonical` because only readers of rows (the oracle, small compares) use it; engines
+that work on columns do the same in SQL or native code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,12 @@ _MICROSECOND = timedelta(microseconds=1)
 MAX_MEMBERS = 65_535
 """An encoded tuple counts its members in two bytes."""
 _MAX_EXPONENT = 400
-"""Beyond every double: writing such a number out would cost its exponent in digits."""
+"""Outside the range of double: such a number has as many digits as its exponent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A source's value that has no canonical form, with its bytes as they came."""
+    """A source's value that has no canonical form, with its bytes unchanged."""
 
     raw: bytes
 
@@ -47,18 +47,18 @@ def canonical(value: object, kind: CanonicalType, source: str) -> Value:
     Takes None and `Invalid` for every type; bool, int, Decimal (also as text), float, str or
     UTF-8 bytes for text, bytes, UUID, date, time, datetime (aware for instants, naive for local
     timestamps), Interval, JSON text; sequences for arrays, mappings for structs, mappings or
-    sequences of pairs for maps, of which the last one counts where a key repeats; nested values
+    sequences of pairs for maps, where the last of a repeated key counts; nested values
     also as `Value`. Times beyond Python's years come as Decimal: days for dates, else microseconds
-    since 1970, infinite where the source says so.
+    since 1970, infinite where the source has infinity.
 
     Raises:
-        TypeError: the reader delivered something else: its fault, not the data's.
+        TypeError: the reader delivered another type: a defect of the reader.
     """
     return translation(kind, source)(value)
 
 
 def translation(kind: CanonicalType, source: str) -> Callable[[object], Value]:
-    """The same for a whole column, whose type is looked at once."""
+    """The same for a whole column; its type is resolved once."""
     translate = _of_kind(kind)
 
     def translated(value: object) -> Value:
@@ -84,7 +84,7 @@ def _of_kind(kind: CanonicalType) -> Callable[[object, CanonicalType, str], Valu
 def _number(value: object, _kind: CanonicalType, source: str) -> Value:
     match value:
         case bool():
-            raise TypeError("a boolean is no number")
+            raise TypeError("a boolean is not a number")
         case int() | Decimal():
             exact = Decimal(value)
         case float():
@@ -92,7 +92,7 @@ def _number(value: object, _kind: CanonicalType, source: str) -> Value:
         case str():
             exact = Decimal(value)
         case _:
-            raise TypeError(f"{type(value).__name__} is no number")
+            raise TypeError(f"{type(value).__name__} is not a number")
     if not exact.is_finite() or fits(exact):
         return number(exact)
     return invalid(source, str(value).encode())
@@ -101,7 +101,7 @@ def _number(value: object, _kind: CanonicalType, source: str) -> Value:
 def fits(value: Decimal, scale: int | None = None, digits: int = MAX_DIGITS) -> bool:
     """Whether a finite number can be written with so many digits, `scale` of them after the point.
 
-    Without a scale the number's own digits decide, trailing zeros not counted.
+    Without a scale the digits of the number decide, trailing zeros not counted.
     """
     if value == 0 or (scale is None and _is_short(value, digits)):
         return True
@@ -166,7 +166,7 @@ def _scalar(value: object, kind: CanonicalType, source: str) -> Value:
 
 
 def _text(value: object, kind: CanonicalType, source: str) -> Value:
-    """UTF-8 or nothing: a lone surrogate is as invalid as a broken byte."""
+    """Valid UTF-8 only: a lone surrogate is as invalid as a broken byte."""
     match value:
         case str():
             return text(value) if _is_unicode(value) else _bad_text(value, source)

@@ -1,8 +1,8 @@
-"""Values that are no number of their column: how many of each measure, and why.
+"""Values that are not a number of their column: how many of each measure, and why.
 
-A total over the rest would be a number that nobody asked for, so where one such value stands the
-total and its gap are unknown. Its own module because every engine counts them alike and reports
-say it in one way.
+A total over the other values would be wrong, so with one such value the total and its gap are
+unknown. A separate module because every engine counts them in the same way and reports
+use the same words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def examples(
     """One unreadable value for each measure and source that has any; none of masked columns.
 
     Args:
-        stage: as it was compared.
+        stage: as compared.
         faults: one entry per source, by the measure's place in the stage.
     """
     unreadable = []
@@ -95,7 +95,7 @@ def unreadable_words(raw: bytes, plan: InputPlan) -> str:
     """Why a value is INVALID, with its text; bytes that are no text stay hexadecimal.
 
     Args:
-        raw: behind the source's name in the encoding of the value.
+        raw: after the source's name in the encoding of the value.
         plan: how the source delivers its column.
     """
     try:
@@ -117,7 +117,7 @@ def text_words(written: str, kind: CanonicalType, *, is_mapped: bool | None = No
     Args:
         written: as it was read.
         kind: the type it was to become.
-        is_mapped: the source has a strict map for it; None where nobody knows.
+        is_mapped: the source has a strict map for it; None where this is unknown.
     """
     more = "…" if len(written) > _SHOWN else ""
     shown = f"'{written[:_SHOWN]}{more}'"

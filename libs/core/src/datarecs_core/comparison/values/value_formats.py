@@ -63,7 +63,7 @@ class DateFormat:
             letters.append(letter.lower() if letter == "B" else letter)
             at += 2
         if len(set(letters) - {"%"}) != len([each for each in letters if each != "%"]):
-            raise ValueError("a directive stands twice")
+            raise ValueError("a directive occurs twice")
         return cls(text, re.compile("".join(parts), re.ASCII), _kind_of(frozenset(letters)))
 
     def strict(self, text: str) -> str | None:

@@ -27,7 +27,7 @@ KEEP ?=
 ONLY ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars dist
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -43,11 +43,11 @@ help: ## list the targets
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	@touch $@
 
-.venv/.members: .venv/.locked $(addsuffix /pyproject.toml,$(MEMBERS))
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
+.venv/.editable: .venv/.locked pyproject.toml
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.java: .venv/.members requirements-java.lock
+.venv/.java: .venv/.editable requirements-java.lock
 	@$(INSTALL) java 2>/dev/null || { echo "no Java 17 to 23 found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; $(INSTALL) java; }
 	@touch $@
 
@@ -154,7 +154,10 @@ mutants: setup ## change what decides a verdict, one place at a time: make mutan
 	@nice -n 19 $(BIN)/python -m tests.mutation.run $(ONLY)
 
 lock: .venv/.uv ## resolve again; names, versions and hashes, no host
-	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock
+	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --all-packages --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock
+
+dist: .venv/.uv ## wheel and source distribution of datarecs, in dist/
+	@$(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist . && ls dist
 
 lock-jars: setup ## resolve Kafka's jars again: coordinates and hashes
 	@$(BIN)/python -m datarecs_cli.stack.lock_jars

@@ -70,17 +70,15 @@ def closure(name: str) -> set[str]:
 
 
 def modules_of(installed: Distribution) -> set[str]:
-    """The names it is imported by; a member's own, since editable files are not listed."""
-    name = normal(installed.name)
-    if name in MEMBERS:
-        return {name.replace("-", "_")}
+    """The names it is imported by; none of the checkout's, since editable files are not listed."""
     tops = {Path(str(file)).parts[0] for file in installed.files or []}
     return {top.partition(".")[0] for top in tops if not top.endswith((".dist-info", ".pth", ".."))}
 
 
 @cache
 def installed() -> dict[str, set[str]]:
-    return {normal(one.name): modules_of(one) for one in distributions()}
+    found = {normal(one.name): modules_of(one) for one in distributions()}
+    return found | {name: {name.replace("-", "_")} for name in MEMBERS}
 
 
 def alone(package: str, owner: str) -> subprocess.CompletedProcess[str]:

@@ -43,7 +43,7 @@ few = settings(cheap, max_examples=SHAPES // 4)
 def spark_bench(
     spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory
 ) -> EngineBench:
-    return SparkBench(spark_runtime, tmp_path_factory.mktemp("differential"))
+    return SparkBench(runtime=spark_runtime, folder=tmp_path_factory.mktemp("differential"))
 
 
 @cheap

@@ -69,7 +69,7 @@ RELAXED = Normalize(
 
 @pytest.fixture(scope="module")
 def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory) -> SparkBench:
-    return SparkBench(spark_runtime, tmp_path_factory.mktemp("groups"))
+    return SparkBench(runtime=spark_runtime, folder=tmp_path_factory.mktemp("groups"))
 
 
 @pytest.mark.case("P60")

@@ -32,7 +32,7 @@ _STREAM_BYTES = 20_000
 
 @pytest.fixture(scope="module")
 def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory) -> SparkBench:
-    return SparkBench(spark_runtime, tmp_path_factory.mktemp("ways"), twice=True)
+    return SparkBench(runtime=spark_runtime, folder=tmp_path_factory.mktemp("ways"), twice=True)
 
 
 @pytest.mark.case("P60")

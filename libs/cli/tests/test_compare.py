@@ -5,6 +5,7 @@ import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from datarecs_cli import parts
 from datarecs_cli.local.engines import EngineChoice, cells_of, decide, heap_of
 from datarecs_cli.main import run
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
@@ -387,7 +389,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
         (["empty", "exports.csv"], "the folder has no file ending in .parquet"),
         (["job.recon.yaml", "--key", "account"], "declare them in the job file"),
         (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is only for job files"),
-        (["ledger.parquet", "exports.csv", "--engine", "fast"], "known: auto, spark"),
+        (["ledger.parquet", "exports.csv", "--engine", "fast"], "known: auto, kernel, spark"),
         (["ledger.parquet", "exports.csv", "-o", "csv"], "-o csv is not a format of this command"),
         (["ledger.parquet", "exports.csv", "--nope"], "--nope"),
         (
@@ -596,6 +598,65 @@ def test_report_and_run_json_say_which_engine_answered_and_why(folder: Path) -> 
     assert execution["engine"] == "reference"
     assert execution["engine_reason"] == "about 0.0 s in memory, Spark alone starts in 4 s"
     assert f"reference: {execution['engine_reason']}" in (folder / OUT / "report.html").read_text()
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where only the base of the distribution is installed."""
+
+    def find(name: str) -> object | None:
+        return None if name in {"pyspark", "kafka", "fastapi"} else find_spec(name)
+
+    monkeypatch.setattr(parts, "find_spec", find)
+
+
+@pytest.mark.usefixtures("folder", "without_spark")
+def test_without_spark_the_kernel_compares_in_this_process(capsys: Shown) -> None:
+    assert run(["plan", "job.recon.yaml"]) == 0
+    assert "engine kernel: Spark is not installed" in re.sub(" +", " ", capsys.readouterr().out)
+    run(["compare", "job.recon.yaml"])
+    by_kernel = json.loads((OUT / "run.json").read_text())
+    run(["compare", "job.recon.yaml", "--engine", "reference"])
+    by_oracle = json.loads((OUT / "run.json").read_text())
+    assert by_kernel["run"]["execution"]["engine"] == "kernel"
+    assert by_kernel["run"]["execution"]["engine_reason"] == "Spark is not installed"
+    assert by_kernel["proof_hash"] == by_oracle["proof_hash"]
+    assert by_kernel["proof"] == by_oracle["proof"]
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(
+    ("words", "what", "extra"),
+    [
+        (["compare", "a.csv", "b.csv", "--engine", "spark"], "--engine spark needs", "spark"),
+        (["up", "--detach"], "datarecs up needs", "local"),
+        (["demo"], "datarecs demo needs", "local"),
+        (["admin", "migrate"], "datarecs admin needs", "server"),
+    ],
+)
+def test_a_part_that_is_not_installed_is_named_with_the_command_that_installs_it(
+    words: list[str], what: str, extra: str, capsys: Shown
+) -> None:
+    assert run(words) == 2
+    said = capsys.readouterr().err
+    assert f"{what} parts that are not installed (" in said
+    assert f"pip install 'datarecs[{extra}]'" in said
+    assert run([words[0], "--help"]) == 0
+
+
+def test_memory_that_the_kernel_lacks_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datarecs_cli.local.engines.kernel_memory", lambda _: 2**24)
+    for name in ("one", "two"):
+        table = pa.table({"id": [f"{name}{k}" for k in range(40_000)], "v": ["x" * 1_000] * 40_000})
+        pq.write_table(table, f"{name}.parquet", use_dictionary=False)
+    assert run(["compare", "one.parquet", "two.parquet", "--key", "id", "--engine", "kernel"]) == 3
+    said = capsys.readouterr().err
+    assert "the rows need more memory at once than the kernel has; the run had " in said
+    assert "raise execution.memory in the job (--memory on the command line)" in said
+    assert "Java" not in said
 
 
 def test_cells_are_counted_where_every_source_says_its_rows() -> None:

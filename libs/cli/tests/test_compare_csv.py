@@ -71,7 +71,9 @@ spec:
 """
 
 
-@pytest.mark.parametrize("engine", ["reference", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine", ["reference", "kernel", pytest.param("spark", marks=pytest.mark.spark)]
+)
 def test_a_custodians_file_is_compared_as_it_is(engine: str, folder: Path) -> None:
     Path("ours.csv").write_text("id,amount\n1,1234.50\n2,\n3,30.00\n")
     Path("theirs.csv").write_bytes(

@@ -12,7 +12,7 @@ from datarecs_cli.main import run
 from datarecs_testing.command_line import run_command
 
 Shown = pytest.CaptureFixture[str]
-ENGINES = ["reference", pytest.param("spark", marks=pytest.mark.spark)]
+ENGINES = ["reference", "kernel", pytest.param("spark", marks=pytest.mark.spark)]
 JOB = """\
 apiVersion: datarecs.io/v1
 kind: ReconciliationJob

@@ -25,6 +25,8 @@ from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
 from datarecs_cli.local.terminal_reporter import TerminalReporter
+from datarecs_kernel import stage_tasks
+from datarecs_kernel.database import Connection
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.stack import PostgresServer
@@ -137,7 +139,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ended_at_its_deadline(place: Path, declared: str) -> None:
+def ended_at_its_deadline(
+    place: Path, declared: str, engine: EngineChoice = EngineChoice.REFERENCE
+) -> None:
     """With its own code, exit 3 and a page that says so, and without scratch or a verdict."""
     Path("job.yaml").write_text(declared)
     invocation, clock = Invocation(), SystemClock()
@@ -150,7 +154,7 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
     local = Local(
         run_id="0188f0c8-0000-7000-8000-000000000001",
         out=OutFolder(place / "out"),
-        engine=EngineChoice.REFERENCE,
+        engine=engine,
         reporter=TerminalReporter.of(invocation, {}, clock),
         clock=clock,
     )
@@ -164,6 +168,16 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
 
 def test_a_comparison_that_waits_for_a_second_look_ends_at_its_deadline(place: Path) -> None:
     ended_at_its_deadline(place, JOB)
+
+
+def test_a_query_of_the_kernel_ends_at_the_deadline(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def query(connection: Connection, *_: object) -> None:
+        connection.execute("SELECT count(*) FROM range(10000000000) a, range(10000000000) b")
+
+    monkeypatch.setattr(stage_tasks, "compare_stage", query)
+    ended_at_its_deadline(place, JOB.replace(", confirm: {after: PT1H}", ""), EngineChoice.KERNEL)
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,18 @@ def test_a_connection_of_another_type_serves_no_table(lake: Lake) -> None:
         open_connector(SOURCE, files, {}, surroundings=lake.surroundings)
 
 
+def test_a_table_without_the_reader_of_tables_says_what_to_install(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.table("words", WORDS, FIRST)
+    catalog = SqlCatalog(type=CatalogType.SQL, name="lake", sqlite="catalog.db")
+    connection = Connection(type=ConnectionType.ICEBERG, config=IcebergConfig(catalog=catalog))
+    monkeypatch.setattr("datarecs_connectors.registry.find_spec", lambda _: None)
+    error = refused(lake, SOURCE, connection)
+    assert error.code.name == "SOURCE_UNSUPPORTED"
+    assert "pip install 'datarecs[iceberg]'" in str(error)
+
+
 def test_metadata_that_cannot_be_read_is_corrupt_without_its_text(lake: Lake) -> None:
     table = lake.table("words", WORDS, FIRST)
     path_at(table.metadata_location).write_text('{"format-version": 2, "location": "s3cret"}')

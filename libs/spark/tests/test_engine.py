@@ -32,11 +32,12 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_kernel.refusals import SourceFailedError
-from datarecs_spark import engine, partitions, reading_tasks, watching
+from datarecs_kernel import watching
+from datarecs_kernel.refusals import ComparisonFailedError, SourceFailedError
+from datarecs_spark import engine, partitions, reading_tasks
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
-from datarecs_spark.errors import CancelledError, ComparisonFailedError
+from datarecs_spark.errors import CancelledError
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import (
     a_measure,
@@ -103,7 +104,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 @pytest.fixture(scope="module")
 def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory) -> SparkBench:
-    return SparkBench(spark_runtime, tmp_path_factory.mktemp("engine"))
+    return SparkBench(runtime=spark_runtime, folder=tmp_path_factory.mktemp("engine"))
 
 
 def books(*, rows: int, differing: int, sources: int = 2) -> list[Table]:

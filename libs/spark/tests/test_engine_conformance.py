@@ -20,10 +20,10 @@ pytestmark = pytest.mark.spark
 class TestSparkEngine(EngineConformance, RelaxationConformance, DerivedConformance):
     @pytest.fixture
     def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> EngineBench:
-        return SparkBench(spark_runtime, tmp_path, twice=True)
+        return SparkBench(runtime=spark_runtime, folder=tmp_path, twice=True)
 
 
 class TestRechecks(RecheckSpellingConformance):
     @pytest.fixture
     def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> RecheckBench:
-        return SparkBench(spark_runtime, tmp_path)
+        return SparkBench(runtime=spark_runtime, folder=tmp_path)

@@ -7,8 +7,9 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.database import FULL_MEMORY, SpillLimitError
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.refusals import SourceFailedError
+from datarecs_kernel.task_failures import InvalidTextsError, TaskFailureError
 from datarecs_spark.errors import translated
-from datarecs_spark.task_failures import InvalidTextsError, TaskFailureError, translate_failures
+from datarecs_spark.task_failures import translate_failures
 from datarecs_testing.comparisons import rows_by
 from datarecs_testing.tables import a_job, pair, plan_of
 

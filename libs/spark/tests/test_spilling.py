@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from datarecs_kernel.watching import Watch
 from datarecs_spark.spilling import SpillGuard
-from datarecs_spark.watching import Watch
 
 
 @pytest.mark.case("P65")

@@ -62,7 +62,7 @@ def test_an_ended_run_is_asked_again_with_its_parameters(
     assert first["status"] == status
     assert again["parameters"] == {"day": "2026-01-31"}
     line = house.store.committed(A_TENANT).audit[-1].row
-    assert (line.action, line.detail["retry_of"]) == ("run.retry", first["run_id"])
+    assert (line.action, _mapping(line.detail)["retry_of"]) == ("run.retry", first["run_id"])
 
 
 @pytest.mark.parametrize("status", [RunStatus.TRIGGERED, RunStatus.QUEUED, RunStatus.RUNNING])

@@ -174,7 +174,7 @@ def _sender(relay: smtplib.SMTP, settings: MailSettings) -> Outcome:
 
 def _message(path: Path) -> EmailMessage:
     message = message_from_bytes(path.read_bytes(), policy=policy.default)
-    if not isinstance(message, EmailMessage) or not message.keys():
+    if not message.keys():
         raise ValueError(f"{path} holds no mail; save the source of a received mail")
     return message
 

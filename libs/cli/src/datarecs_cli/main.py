@@ -14,6 +14,7 @@ from datarecs_cli import error_text
 from datarecs_cli.border import guarded_streams
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
 from datarecs_cli.invocation import HELP, Invocation, UsageFault, current, enter, take_globals
+from datarecs_cli.parts import Extra, require
 from datarecs_core.errors.base import DatarecsError
 from datarecs_runtime.environment import process_environment
 
@@ -28,13 +29,18 @@ class Command(NamedTuple):
     name: str
     target: str
     summary: str
+    needs: Extra | None = None
+    """The extra that it needs, except for its help."""
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("up", "datarecs_cli.commands.up:up", "start the platform on this machine"),
+    Command("up", "datarecs_cli.commands.up:up", "start the platform on this machine", Extra.LOCAL),
     Command("down", "datarecs_cli.commands.up:down", "stop the platform; --reset deletes data"),
     Command("status", "datarecs_cli.commands.up:status", "show which parts run and answer"),
-    Command("demo", "datarecs_cli.commands.demo:demo", "run a demo with two comparisons"),
+    Command(
+        *("demo", "datarecs_cli.commands.demo:demo", "run a demo with two comparisons"),
+        needs=Extra.LOCAL,
+    ),
     Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
     Command("get", "datarecs_cli.commands.resources:get", "list objects and runs, or show one"),
@@ -64,7 +70,10 @@ COMMANDS: tuple[Command, ...] = (
     Command("key", "datarecs_cli.commands.keys:app", "manage API keys"),
     Command("webhook", "datarecs_cli.commands.webhook_actions:app", "receive and resend webhooks"),
     Command("notify", "datarecs_cli.commands.notify:app", "preview, mute, list, resend mails"),
-    Command("admin", "datarecs_cli.commands.admin:app", "manage database, topics, tenants"),
+    Command(
+        *("admin", "datarecs_cli.commands.admin:app", "manage database, topics, tenants"),
+        needs=Extra.SERVER,
+    ),
     Command(
         "completion", "datarecs_cli.commands.completion:completion", "print a completion script"
     ),
@@ -74,6 +83,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 _MANY_OBJECTS = 50_000
+_HELP_FLAGS = frozenset({"--help", "-h"})
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -100,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(rest: Sequence[str]) -> int:
-    if not rest or rest[0] in ("--help", "-h"):
+    if not rest or rest[0] in _HELP_FLAGS:
         print(help_text())
         return ExitCode.DONE if rest else ExitCode.USAGE
     if rest[0] == "--version":
@@ -157,6 +167,8 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
 
     program = program_of(command)
     try:
+        if command.needs is not None and not _HELP_FLAGS.intersection(arguments):
+            require(command.needs, f"datarecs {command.name}")
         ended = program.main(
             args=list(arguments), prog_name=f"datarecs {command.name}", standalone_mode=False
         )

@@ -9,6 +9,7 @@ needs neither a database driver nor the reader of another format.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -141,6 +142,12 @@ def _iceberg(
 ) -> Readable:
     if connection is None or not isinstance(connection.config, IcebergConfig):
         raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
+    if find_spec("pyiceberg") is None:
+        raise SourceUnsupportedError(
+            source.name,
+            "Iceberg tables need a part that is not installed; install it with: "
+            "pip install 'datarecs[iceberg]'",
+        )
     # Half a second of imports, and pyiceberg reads the environment while it is imported.
     from datarecs_connectors.iceberg.connector import iceberg_connector
 

@@ -1,4 +1,4 @@
-"""Errors of the kernel: plans that it does not support, and sources that it cannot read."""
+"""Errors of the kernel: unsupported plans, unreadable sources, stages that cannot end."""
 
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
@@ -10,7 +10,7 @@ class NotCoveredError(DatarecsError):
     code = RunDetail.COMPARISON_FAILED
 
     def __init__(self, *, stage: str, field: str, what: str) -> None:
-        super().__init__(f"stage {stage}: {field}: {what} is not part of this release on Spark")
+        super().__init__(f"stage {stage}: {field}: {what} is not part of this release")
         self.stage, self.field, self.what = stage, field, what
 
 
@@ -21,3 +21,12 @@ class SourceFailedError(DatarecsError):
         super().__init__(f"source {source}: {message}")
         self.code: ErrorCode = code
         self.source = source
+
+
+class ComparisonFailedError(DatarecsError):
+    """A stage ended inside the engine."""
+
+    def __init__(self, code: RunDetail, stage: str, message: str) -> None:
+        super().__init__(f"stage {stage}: {message}")
+        self.code: ErrorCode = code
+        self.stage = stage

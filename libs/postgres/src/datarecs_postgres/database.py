@@ -151,7 +151,7 @@ class Database:
         if newest_revision() not in revisions:
             return f"migration {newest_revision()} is missing; run `datarecs admin migrate`"
         oldest = max((row.oldest_release for row in rows), key=_release)
-        if _release(oldest) > _release(version("datarecs-postgres")):
+        if _release(oldest) > _release(version("datarecs")):
             return f"the database needs release {oldest} or newer"
         return None
 

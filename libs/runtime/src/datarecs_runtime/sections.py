@@ -205,7 +205,7 @@ class Side(Section):
 class Otel(Section):
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
     """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
-    of datarecs-runtime. None: no spans; ids connect logs and events."""
+    of datarecs. None: no spans; ids connect logs and events."""
 
 
 class Api(Section):

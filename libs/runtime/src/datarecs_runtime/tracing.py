@@ -28,8 +28,8 @@ def tracing_of(otel: Otel, service: str) -> Tracing:
     try:
         exporting = import_module("datarecs_runtime.span_export")
     except ModuleNotFoundError as missing:
-        said = f"DATARECS_OTEL__ENDPOINT needs the package {missing.name}: install the extra"
-        raise SettingsError((f"{said} `otlp` of datarecs-runtime",)) from missing
+        said = f"DATARECS_OTEL__ENDPOINT needs the package {missing.name}; install it with:"
+        raise SettingsError((f"{said} pip install 'datarecs[otlp]'",)) from missing
     return cast("Tracing", exporting.ExportedTracing.to(otel.endpoint, service))
 
 

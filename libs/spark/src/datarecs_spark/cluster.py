@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from datarecs_spark.errors import ClusterUnfitError, SparkFailure
 from datarecs_spark.sinking import attempt_name
 
-_PACKAGES = ("datarecs-spark", "datarecs-kernel", "pyspark", "duckdb", "pyarrow", "numpy", "tzdata")
+_PACKAGES = ("datarecs", "pyspark", "duckdb", "pyarrow", "numpy", "tzdata")
 EXECUTOR_LIMIT_S = 60.0
 """Time from the start of the session to answers of its executors; a child has 120 s to start."""
 _PROBES_PER_CORE = 2

@@ -11,10 +11,11 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death
 from datarecs_kernel.database import FULL_MEMORY, SpillLimitError
+from datarecs_kernel.refusals import ComparisonFailedError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """All errors that a Spark action may raise."""
@@ -52,15 +53,6 @@ class CancelledError(DatarecsError):
 
     def __init__(self) -> None:
         super().__init__("the comparison was stopped on request")
-
-
-class ComparisonFailedError(DatarecsError):
-    """A stage ended inside Spark."""
-
-    def __init__(self, code: RunDetail, stage: str, message: str) -> None:
-        super().__init__(f"stage {stage}: {message}")
-        self.code: ErrorCode = code
-        self.stage = stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,10 @@ from pyspark.sql import SparkSession
 from datarecs_kernel.database import read_batches
 from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.messages import partition_of, receive_rows, write_messages
+from datarecs_kernel.row_counts import RowCount
+from datarecs_kernel.stage_tasks import Work, open_database, open_share
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
-from datarecs_spark.reading_tasks import (
-    Step,
-    Work,
-    create_tasks,
-    open_database,
-    open_share,
-    share_numbers,
-)
-from datarecs_spark.row_counts import RowCount
+from datarecs_spark.reading_tasks import Step, create_tasks, share_numbers
 from datarecs_spark.sinking import attempt_name
 from datarecs_spark.task_failures import translate_failures
 

@@ -1,12 +1,7 @@
-"""One Spark session for all tests, and the bench that brings tables to it as files.
+"""One Spark session for all tests, and the bench over it."""
 
-Every second table comes as an extract and the others as pinned Parquet files, so both readers meet
-every case; types that only one of them has decide for it.
-"""
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,15 +10,11 @@ from datarecs_application.ports.comparing import Engine
 from datarecs_cli.stack import classes, java
 from datarecs_cli.stack.failures import JavaMissingError, JavaUnusableError
 from datarecs_core.comparison.planning.plan import ComparisonPlan
-from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
-from datarecs_core.comparison.results.results import Difference, StageResults
-from datarecs_kernel.stored import read_differences
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
+from datarecs_testing.file_bench import FileBench
 from datarecs_testing.stack import SHORT_LIVED
-from datarecs_testing.stored_tables import stored_scan
-from datarecs_testing.tables import Table
 from datarecs_testing.ways import TwoWayEngine, partitions_engine
 
 
@@ -70,45 +61,17 @@ def spark_runtime(
     runtime.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SparkBench:
-    """Port EngineBench over one runtime."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBench(FileBench):
+    """FileBench over one runtime."""
 
     runtime: SparkRuntime
-    folder: Path
-    runs: Iterator[int] = field(default_factory=count)
     twice: bool = False
     """Every stage is compared over files and over partitions."""
 
-    def prepare(
-        self, plan: ComparisonPlan, tables: Sequence[Table]
-    ) -> tuple[Engine, ComparisonPlan]:
-        """Files of the tables below the folder, and the plan over them."""
-        run = self.folder / f"run-{next(self.runs)}"
-        scans = tuple(
-            stored_scan(scan, tables[scan.index], run / f"source-{scan.index}")
-            for scan in plan.scans
-        )
-        ready = plan.with_scans(scans)
-        engine = self._engine(ready, run / "differences")
-        if self.twice:
-            other = partitions_engine(self.runtime, run / "partitions")
-            return TwoWayEngine(planned=engine, other=other), ready
-        return engine, ready
-
-    def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
-        """Files of the tables in another folder."""
-        target = self.folder / f"look-{next(self.runs)}"
-        return tuple(
-            stored_scan(replace(scan, extract=None), tables[scan.index], target / str(scan.index))
-            for scan in plan.scans
-        )
-
-    def _engine(self, plan: ComparisonPlan, directory: Path) -> Engine:
+    def engine(self, plan: ComparisonPlan, directory: Path) -> Engine:
         engine: Engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=directory)
-        return engine
-
-    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
-        """The differences in the stage's files."""
-        del engine
-        return list(read_differences(Path(results.differences.location or "")))
+        if not self.twice:
+            return engine
+        other = partitions_engine(self.runtime, directory.with_name("partitions"))
+        return TwoWayEngine(planned=engine, other=other)

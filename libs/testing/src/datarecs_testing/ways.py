@@ -11,15 +11,21 @@ from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.documents import to_document
 from datarecs_kernel.stored import read_differences
 from datarecs_spark.cancelling import Cancellation
-from datarecs_spark.engine import SparkEngine
+from datarecs_spark.engine import SparkEngine, SparkTasks
 from datarecs_spark.session import SparkRuntime
+
+
+class PartitionsTasks(SparkTasks):
+    """Many tasks also for what one of them could answer."""
+
+    def reads_at_once(self, plan: StagePlan) -> bool:
+        return plan.catalogue is not None
 
 
 class PartitionsEngine(SparkEngine):
     """Compares over Spark's partitions also what files alone could answer."""
 
-    def _reads_at_once(self, plan: StagePlan) -> bool:
-        return plan.catalogue is not None
+    tasks_class = PartitionsTasks
 
 
 def partitions_engine(runtime: SparkRuntime, directory: Path) -> PartitionsEngine:

@@ -106,7 +106,7 @@ def build(settings: Settings) -> Process:
 def _requests(settings: Settings) -> RequestMaker:
     return RequestMaker(
         secrets=TenantSecrets.of(settings.secrets, settings.profile),
-        user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
+        user_agent=f"datarecs-webhook/{version('datarecs')}",
         child_trace=child_of,
         base_url=_base_url(settings),
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datarecs_cli.screen import Screen
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
-ENGINES = "auto, spark or reference"
+ENGINES = "auto, kernel, spark or reference"
 
 
 Sources = Annotated[
@@ -208,11 +208,15 @@ def _memory_bytes(text: str) -> int:
 
 def _engine(name: str) -> "EngineChoice":
     from datarecs_cli.local.engines import EngineChoice
+    from datarecs_cli.parts import Extra, require
 
     try:
-        return EngineChoice(name)
+        engine = EngineChoice(name)
     except ValueError:
         raise UsageFault(f"--engine {name}: unknown engine; known: {ENGINES}") from None
+    if engine is EngineChoice.SPARK:
+        require(Extra.SPARK, "--engine spark")
+    return engine
 
 
 def _columns(values: list[str] | None) -> tuple[str, ...]:

@@ -74,9 +74,11 @@ def doctor(
 
 def _platform_rows(data_dir: Path) -> "list[Json]":
     from datarecs_cli.check_steps import check_rows
+    from datarecs_cli.parts import Extra, require
     from datarecs_cli.platform_check import platform_steps
     from datarecs_cli.stack.layout import layout_of
 
+    require(Extra.SERVER, "doctor --platform")
     return list(check_rows(platform_steps(layout_of(data_dir))))
 
 

@@ -5,7 +5,7 @@ from importlib.metadata import version as installed_version
 
 def release() -> str:
     """The release of this installation, from the metadata of its package."""
-    return installed_version("datarecs-cli")
+    return installed_version("datarecs")
 
 
 def version() -> None:

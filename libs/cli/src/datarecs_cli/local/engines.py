@@ -1,9 +1,11 @@
 """The engine of a local comparison, created after its sources are read.
 
-Spark is imported only when it is chosen. The rule of `auto` is in core (`engine_cost`).
+Spark is imported only when it is chosen. If Spark is installed, the rule of `auto` is in core
+(`engine_cost`); otherwise the kernel compares in this process.
 """
 
 import logging
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,11 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datarecs_application.ports.comparing import Engine
-from datarecs_cli.local.faults import SparkEndedError
+from datarecs_cli.local.faults import EngineEndedError
 from datarecs_cli.local.folder import OutFolder
+from datarecs_cli.parts import Extra, is_installed
 from datarecs_core.comparison.oracle.grouping import MAX_ROWS
 from datarecs_core.comparison.planning.engine_cost import (
     EngineDecision,
+    EngineName,
     OracleLimits,
     RowsOf,
     choose_engine,
@@ -29,23 +33,28 @@ from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planning.scan import FileList, Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import Difference
-from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
 from datarecs_runtime.environment import process_environment
 
 if TYPE_CHECKING:
+    from datarecs_memory.kernel_engine import KernelEngine
     from datarecs_spark.session import SparkRuntime
 
 QUICK_CELLS = 5_000_000
 """Limit up to which Java's quick compiler alone is faster than with the optimizing compiler."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _MIB = 1024**2
+_WITHOUT_SPARK = "Spark is not installed"
+_KERNEL_SHARE = 5 / 7
+"""Of a run's memory; the rest is Python's. With Java these shares are 5/14 and 2/14."""
 
 
 class EngineChoice(StrEnum):
     AUTO = "auto"
+    KERNEL = "kernel"
     SPARK = "spark"
     REFERENCE = "reference"
 
@@ -70,6 +79,8 @@ class Engines:
     """Versions of the data that rules depend on, as used by the engine."""
     spark: "SparkRuntime | None" = None
     """Set after Spark was started."""
+    kernel: "KernelEngine | None" = None
+    """Set after it was created."""
     _oom_kills: int = 0
     """Processes that the operating system killed for lack of memory before Spark was started."""
 
@@ -84,36 +95,59 @@ class Engines:
             oracle = self._oracle(plan)
             if oracle is not None:
                 return oracle
+        # Files of the engine are beside the differences and are no result.
+        directory = self.scratch / "differences"
+        if self.used is EngineChoice.KERNEL:
+            return self._in_process(directory)
         self.say(f"starting Spark on this machine ({self.reason})")
         self.spark = runtime = self._spark(plan)
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
-        # Files of the engine are beside the differences and are no result.
-        directory = self.scratch / "differences"
         made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=directory)
         return made
 
     def abandon(self) -> None:
-        """Stop started processes so that they delay nothing; safe to repeat."""
+        """Stop started work so that it delays nothing; safe to repeat."""
+        if self.kernel is not None:
+            self.kernel.stop()
         if self.spark is not None:
             self.spark.abandon()
             logging.disable()  # py4j logs every call that finds no Java
 
-    def end_of_java(self, cause: BaseException | None) -> DatarecsError | None:
-        """The error if Java ended or lacked memory; None for other causes."""
-        if self.used is EngineChoice.REFERENCE:
-            return None
+    def end_of_engine(self, cause: BaseException | None) -> DatarecsError | None:
+        """The error if Java ended or memory was too small; None for other causes."""
+        from datarecs_kernel.refusals import ComparisonFailedError
+
+        if isinstance(cause, ComparisonFailedError):
+            is_memory = cause.code is RunDetail.OUT_OF_MEMORY
+            return self._ended(cause, cause.code) if is_memory else None
+        return self._end_of_java(cause) if self.used is EngineChoice.SPARK else None
+
+    def _end_of_java(self, cause: BaseException | None) -> DatarecsError | None:
         from datarecs_runtime.tree import oom_kills
-        from datarecs_spark.errors import ComparisonFailedError, SparkStartError
+        from datarecs_spark.errors import SparkStartError
         from datarecs_spark.java_end import JavaEndedError
 
-        if not isinstance(cause, ComparisonFailedError | JavaEndedError | SparkStartError):
+        if not isinstance(cause, JavaEndedError | SparkStartError):
             return None
         is_killed = isinstance(cause, JavaEndedError) and oom_kills() > self._oom_kills
-        code = RunDetail.OUT_OF_MEMORY if is_killed else cause.code
-        if isinstance(cause, ComparisonFailedError) and code is not RunDetail.OUT_OF_MEMORY:
-            return None
-        return SparkEndedError(cause, code, self.memory_bytes)
+        return self._ended(cause, RunDetail.OUT_OF_MEMORY if is_killed else cause.code)
+
+    def _ended(self, cause: DatarecsError, code: ErrorCode) -> EngineEndedError:
+        has_java = self.used is EngineChoice.SPARK
+        return EngineEndedError(cause, code, self.memory_bytes, has_java=has_java)
+
+    def _in_process(self, directory: Path) -> "KernelEngine":
+        from datarecs_memory.kernel_engine import KernelEngine
+
+        self.versions = data_versions()
+        self.kernel = KernelEngine(
+            key=COMPARE_KEY,
+            directory=directory,
+            threads=_cores(),
+            memory_bytes=kernel_memory(self.memory_bytes),
+        )
+        return self.kernel
 
     def _oracle(self, plan: ComparisonPlan) -> MemoryEngine | None:
         """The oracle; None if `auto` chose it and the rows need more memory than it may use."""
@@ -131,7 +165,7 @@ class Engines:
         except OracleMemoryError:
             self.used, self.reason = EngineChoice.SPARK, too_much_memory(limit)
             return None
-        self.versions = oracle_versions()
+        self.versions = data_versions()
         return oracle
 
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
@@ -174,7 +208,19 @@ def heap_of(memory_bytes: int) -> str:
     return f"{memory_bytes // 2 // _MIB}m"
 
 
-def oracle_versions() -> Mapping[str, str]:
+def kernel_memory(memory_bytes: int) -> int:
+    """The kernel's share of a run's memory if there is no Java."""
+    return int(memory_bytes * _KERNEL_SHARE)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def data_versions() -> Mapping[str, str]:
     """Versions of zone tables and Unicode data in this process."""
     return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
@@ -184,11 +230,15 @@ def decide(
 ) -> EngineDecision:
     """Choose the engine for `--engine auto`.
 
+    Without Spark it is the kernel for any size, since it starts without delay.
+
     Args:
         plan: of any comparison.
         memory_bytes: memory of the run; the oracle may use half of it, as Java does.
         rows: number of rows of a scan, for plans before their sources are read.
     """
+    if not is_installed(Extra.SPARK):
+        return EngineDecision(engine=EngineName.KERNEL, reason=_WITHOUT_SPARK)
     limits = OracleLimits(rows=MAX_ROWS, memory_bytes=oracle_memory(memory_bytes))
     return choose_engine(plan, rows or rows_of, limits)
 

@@ -79,25 +79,29 @@ class TooLittleMemoryError(DatarecsError):
     """The comparison needs more memory than available."""
 
     code = RunDetail.OUT_OF_MEMORY
-    fix = "compare with --engine spark, which spills to disk, and raise execution.memory (--memory)"
+    fix = (
+        "compare with --engine kernel, which spills to disk, and raise execution.memory (--memory)"
+    )
 
     def __init__(self) -> None:
         super().__init__("the comparison needs more memory than this machine has free")
 
 
-class SparkEndedError(DatarecsError):
-    """Spark's Java process ended before the comparison, or a task lacked memory."""
+class EngineEndedError(DatarecsError):
+    """The kernel lacked memory, or Spark's Java process ended before the comparison."""
 
-    def __init__(self, cause: DatarecsError, code: ErrorCode, memory_bytes: int) -> None:
+    def __init__(
+        self, cause: DatarecsError, code: ErrorCode, memory_bytes: int, *, has_java: bool
+    ) -> None:
         super().__init__(f"{cause}; the run had {size_text(memory_bytes)} of memory")
         self.code = code
-        self.fix = _MORE_MEMORY if code is RunDetail.OUT_OF_MEMORY else _WHO_KILLED
+        more = f"{_MORE_MEMORY}; {_SHARES_BESIDE_JAVA if has_java else _SHARES}"
+        self.fix = more if code is RunDetail.OUT_OF_MEMORY else _WHO_KILLED
 
 
-_MORE_MEMORY = (
-    "raise execution.memory in the job (--memory on the command line); half of it is for Java's "
-    "heap, a third for joins"
-)
+_MORE_MEMORY = "raise execution.memory in the job (--memory on the command line)"
+_SHARES = "two thirds of it are for joins"
+_SHARES_BESIDE_JAVA = "half of it is for Java's heap, a third for joins"
 _WHO_KILLED = (
     "run again; if the operating system killed it for lack of memory (see the system log), lower "
     "execution.memory (--memory) or free memory; if it ended by itself, raise execution.memory"

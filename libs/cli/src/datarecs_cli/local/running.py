@@ -106,7 +106,7 @@ def _answered(prepared: PreparedQuestion, work: "_Work", reporter: TerminalRepor
         with ends_after(prepared.question.job.execution.deadline, abandon=work.engines.abandon):
             return answer(prepared.question, work.means(), reporter)
     except StageFailedError as failed:
-        ended = work.engines.end_of_java(failed.__cause__)
+        ended = work.engines.end_of_engine(failed.__cause__)
         if ended is None:
             raise
         raise ended from failed

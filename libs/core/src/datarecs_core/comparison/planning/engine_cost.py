@@ -1,4 +1,4 @@
-"""Which engine executes a comparison on one machine: the oracle, or Spark.
+"""Which engine executes a comparison on one machine with Spark: the oracle, or Spark.
 
 One rule decides: the oracle's estimated seconds against the seconds that Spark needs to start. It
 is a separate module because `plan` prints the estimate before anything is read, and `compare`
@@ -29,6 +29,8 @@ RowsOf = Callable[[Scan], int | None]
 
 class EngineName(StrEnum):
     REFERENCE = "reference"
+    KERNEL = "kernel"
+    """In the process of the command, if Spark is not installed."""
     SPARK = "spark"
 
 

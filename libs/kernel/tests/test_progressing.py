@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_spark.progressing import RowProgress
+from datarecs_kernel.progressing import RowProgress
 
 COUNTS = st.lists(st.integers(0, 300), max_size=20)
 

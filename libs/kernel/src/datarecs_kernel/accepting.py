@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from datarecs_core.errors.run import RunDetail
-from datarecs_spark.errors import ComparisonFailedError
+from datarecs_kernel.refusals import ComparisonFailedError
 
 
 def fresh(directory: Path) -> Path:

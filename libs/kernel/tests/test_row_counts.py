@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from datarecs_spark.row_counts import RowCount, rows_counted
+from datarecs_kernel.row_counts import RowCount, rows_counted
 
 
 def test_rows_of_all_tasks_add_up_and_each_reading_gives_its_part(tmp_path: Path) -> None:

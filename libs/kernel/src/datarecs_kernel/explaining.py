@@ -1,14 +1,10 @@
 """Describe how a stage is compared, as text for `plan`: no secret, no value of a row."""
 
-from datarecs_application.ports.comparing import Explanation
 from datarecs_kernel.layout import Layout
 
 
-def explained(layout: Layout, partitions: int | None) -> Explanation:
-    """One line per decision; without partitions one task reads the files."""
-    way = "one task reads the files"
-    if partitions is not None:
-        way = f"many tasks read, {partitions} tasks compare"
+def explained(layout: Layout, way: str = "one task reads the files") -> str:
+    """One line per decision."""
     stage = layout.stage
     lines = [
         f"{stage.name}: strategy {stage.strategy.chosen}, {way}",
@@ -33,4 +29,4 @@ def explained(layout: Layout, partitions: int | None) -> Explanation:
         for scan, python in zip(stage.scans, field.python, strict=True)
         if python
     ]
-    return Explanation(stage=stage.name, text="\n".join(lines))
+    return "\n".join(lines)

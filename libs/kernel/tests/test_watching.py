@@ -4,8 +4,8 @@ from threading import Event
 
 import pytest
 
-from datarecs_spark import watching
-from datarecs_spark.watching import Watch
+from datarecs_kernel import watching
+from datarecs_kernel.watching import Watch
 
 LIMIT_S = 30.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from datarecs_core.errors.run import RunDetail
-from datarecs_spark.accepting import accepted, attempts_of, fresh
-from datarecs_spark.errors import ComparisonFailedError
+from datarecs_kernel.accepting import accepted, attempts_of, fresh
+from datarecs_kernel.refusals import ComparisonFailedError
 
 
 def test_a_lost_task_that_still_writes_changes_nothing(tmp_path: Path) -> None:

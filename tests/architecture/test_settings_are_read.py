@@ -1,0 +1,37 @@
+"""A setting that is accepted has an effect: some code besides its declaration reads it."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from datarecs_runtime import sections
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARED = [
+    (name, field)
+    for name, section in inspect.getmembers(sections, inspect.isclass)
+    if issubclass(section, sections.Section) and section is not sections.Section
+    for field in section.model_fields
+]
+
+
+@pytest.fixture(scope="module")
+def read_attributes() -> set[str]:
+    """Names of every attribute that the source reads, outside the module that declares sections."""
+    paths = [
+        path for member in ("libs", "services") for path in ROOT.glob(f"{member}/*/src/**/*.py")
+    ]
+    trees = [ast.parse(path.read_text("utf-8")) for path in paths if path.name != "sections.py"]
+    return {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+@pytest.mark.parametrize(("section", "field"), DECLARED)
+def test_every_setting_is_read(section: str, field: str, read_attributes: set[str]) -> None:
+    assert field in read_attributes, f"nothing reads {field} of section {section}"

@@ -6,7 +6,7 @@ mailed. The fields come from the published schemas, so one without a probe fails
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -38,7 +38,13 @@ from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_core.webhooks.health import EndpointState
-from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
+from datarecs_core.webhooks.matching import (
+    RESULT,
+    EndpointFacts,
+    EventFacts,
+    JobFacts,
+    match_endpoint,
+)
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.overflow import check_overflow
 from datarecs_core.webhooks.signature import new_secret, secret_context
@@ -97,7 +103,12 @@ def sent(endpoint: WebhookEndpoint) -> object:
     )
     delivery = replace(_DELIVERY, endpoint_uid=_UID)
     sealed = secrets.seal(SECRET.encode(), context=secret_context(A_TENANT, _UID, "k1"))
-    maker = RequestMaker(secrets=secrets, user_agent="x", child_trace=lambda _: f"00-{'a' * 32}-b")
+    maker = RequestMaker(
+        secrets=secrets,
+        user_agent="x",
+        child_trace=lambda _: f"00-{'a' * 32}-b",
+        base_url="https://recs.example.com",
+    )
     made = maker.prepare(
         Leased(
             delivery=delivery,
@@ -120,7 +131,20 @@ _DELIVERY = a_delivery()
 def matched(endpoint: WebhookEndpoint) -> object:
     facts = EndpointFacts(uid=_UID, created_at=NOON, spec=endpoint)
     types = (FINALISED, "io.datarecs.webhook.delivery.dead_lettered")
-    return [match_endpoint(facts, EventFacts(type=one, time=NOON)) for one in types]
+    ledger = JobFacts(name="a", labels={"team": "finance"})
+    return [
+        match_endpoint(
+            facts,
+            EventFacts(
+                type=one,
+                time=NOON,
+                attributes={"type": one, "subject": "run/7"},
+                values={RESULT: "UNMATCHED"},
+                job=ledger,
+            ),
+        )
+        for one in types
+    ]
 
 
 def tried_again(endpoint: WebhookEndpoint) -> object:
@@ -217,6 +241,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 Effect = Callable[[Any], object]
 _URL: Json = {"url": "https://a.test/hook"}
+_SEVEN, _EIGHT = {"subject": "run/7"}, {"subject": "run/8"}
+
+
+def _passing(dialect: str, body: object) -> Json:
+    """An endpoint whose expression takes the event of `matched`."""
+    return {**_URL, "filter": {"dialects": [{dialect: body}]}}
+
+
 _PG: Json = {
     "type": "postgres",
     "config": {"host": "127.0.0.1", "database": "d", "user": "u", "sslmode": "disable"},
@@ -229,6 +261,7 @@ _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
+_ORDER = "libs/application/tests/test_webhook_order.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
 _ALERTS = "libs/application/tests/test_webhook_alerts.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
@@ -242,6 +275,16 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "filter.types": (_URL, ["none.*"], matched),
     "filter.exclude_types": (_URL, ["**"], matched),
     "filter.operational": (_URL, True, matched),
+    "filter.data.jobs": (_URL, ["b"], matched),
+    "filter.data.job_selector": (_URL, {"team": "risk"}, matched),
+    "filter.data.results": (_URL, ["MATCHED"], matched),
+    "filter.data.error_codes": (_URL, ["CRASHED"], matched),
+    "filter.dialects[].exact": (_passing("exact", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].prefix": (_passing("prefix", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].suffix": (_passing("suffix", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].all": (_passing("all", [{"exact": _SEVEN}]), [{"exact": _EIGHT}], matched),
+    "filter.dialects[].any": (_passing("any", [{"exact": _SEVEN}]), [{"exact": _EIGHT}], matched),
+    "filter.dialects[].not": (_passing("not", {"exact": _EIGHT}), {"exact": _SEVEN}, matched),
     "format": (_URL, "standard", sent),
     "signing.mode": ({**_URL, "signing": {"secret_refs": [_B]}}, "reference", sent),
     "signing.secret_refs": (
@@ -251,6 +294,7 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     ),
     "auth.bearer.secret_ref": ({**_URL, "auth": {"bearer": {"secret_ref": _A}}}, _B, sent),
     "headers.*.secret_ref": ({**_URL, "headers": {"X-Key": {"secret_ref": _A}}}, _B, sent),
+    "validation": (_URL, "handshake", sent),
     "timeout": (_URL, "PT3S", sent),
     "retry.delays": (_URL, ["PT1H"], tried_again),
     "limits.max_pending": (_URL, 1_000, overflows),
@@ -300,20 +344,18 @@ FILE_PROBES: Mapping[str, tuple[str, str, object]] = {
     ),
 }
 """Connection of the tiny jobs, field and value."""
-SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "spec<iceberg>.config.catalog<rest>.": (
-        _CATALOGS,
-        ("uri", "warehouse", "token_uri", "scope"),
-    ),
-    "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
-    "spec.retry.": (_SENDING, ("max_age",)),
-    "spec.auto_disable.": (_SENDING, ("enabled", "after")),
-    "spec.mutes[].": (_RULES, ("reason",)),
-    "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
-    "spec.": (_ALERTS, ("alert_emails",)),
-}
-"""Fields that a server or several deliveries show, with the tests that set each of them."""
-_ELSEWHERE = {f"{start}{name}" for start, (_, names) in SHOWN_ELSEWHERE.items() for name in names}
+SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("spec<iceberg>.config.catalog<rest>", _CATALOGS, ("uri", "warehouse", "token_uri", "scope")),
+    ("spec<iceberg>.auth", _CATALOGS, ("password", "token", "credential")),
+    ("spec.retry", _SENDING, ("max_age",)),
+    ("spec.auto_disable", _SENDING, ("enabled", "after")),
+    ("spec.mutes[]", _RULES, ("reason",)),
+    ("spec.limits", _HEALTH, ("rate_per_minute", "max_concurrent")),
+    ("spec", _ORDER, ("ordering", "max_block")),
+    ("spec", _ALERTS, ("alert_emails",)),
+)
+"""Fields that a server or several deliveries show, with the file of the tests that set them."""
+_ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE for name in names}
 
 
 def test_every_field_has_a_probe() -> None:
@@ -400,6 +442,5 @@ def test_files_take_no_secret() -> None:
 
 @pytest.mark.parametrize("path", sorted(_ELSEWHERE))
 def test_a_field_that_needs_a_server_has_a_test_that_sets_it(path: str) -> None:
-    start, _, name = path.rpartition(".")
-    file, _ = SHOWN_ELSEWHERE[f"{start}."]
-    assert re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))
+    name = path.rpartition(".")[2]
+    assert re.search(rf"\b{name}\b", (ROOT / _ELSEWHERE[path]).read_text(encoding="utf-8"))

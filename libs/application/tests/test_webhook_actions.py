@@ -11,13 +11,14 @@ import pytest
 from datarecs_application.ports.state import Transaction
 from datarecs_application.webhook_actions import cancel_action, count_window, request_action
 from datarecs_core.resources.resource import Resource
+from datarecs_core.runs.model import RunResult
 from datarecs_core.values import EventId, ResourceUid
 from datarecs_core.webhooks.actions import ActionState, WebhookAction, Window
 from datarecs_core.webhooks.delivery import DeliveryState, Origin
-from datarecs_core.webhooks.endpoint import Filter, Retry, WebhookEndpoint
+from datarecs_core.webhooks.endpoint import DataFilter, Filter, Retry, WebhookEndpoint
 from datarecs_core.webhooks.matching import EndpointFacts
 from datarecs_core.webhooks.refusals import ActionOpenError, TooManyMessagesError
-from datarecs_testing.builders import A_TENANT, an_id
+from datarecs_testing.builders import A_TENANT, a_resource, an_id
 from datarecs_testing.deliveries import FINALISED, a_message, read_endpoint
 from datarecs_testing.scripted_delivery import OK, answered
 from datarecs_testing.webhook_house import WebhookHouse
@@ -207,6 +208,25 @@ def test_types_narrow_a_replay() -> None:
     action_id = request(house, endpoint, Origin.REPLAY, window=chosen)
     house.expand()
     assert stored(house, action_id).made == 1
+
+
+@pytest.mark.case("W06")
+def test_a_filter_over_data_narrows_a_replay() -> None:
+    house = WebhookHouse()
+    job = a_resource(name="ledger")
+    with house.unit.begin(A_TENANT) as tx:
+        tx.resources.add(job)
+    wanted = DataFilter(jobs=("ledger",), results=(RunResult.UNMATCHED,))
+    endpoint = house.declare(
+        WebhookEndpoint(url="https://a.example.com/", filter=Filter(data=wanted))
+    )
+    for result in ("MATCHED", "UNMATCHED", "UNMATCHED"):
+        house.publish(values={"job_id": str(job.uid), "result": result})
+    house.publish(values={"job_id": str(an_id()), "result": "UNMATCHED"})
+    request(house, endpoint, Origin.REPLAY)
+    house.expand()
+    origins = [one.origin for one in house.deliveries(endpoint)]
+    assert (origins.count(Origin.EVENT), origins.count(Origin.REPLAY)) == (2, 2)
 
 
 def test_an_event_about_the_endpoint_is_never_replayed_to_it() -> None:

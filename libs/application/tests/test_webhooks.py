@@ -6,11 +6,14 @@ import pytest
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_core.errors.delivery import EventTooLargeError
+from datarecs_core.runs.model import RunResult
 from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.delivery import DeliveryReason, DeliveryState
+from datarecs_core.webhooks.dialects import Dialect, Expression
 from datarecs_core.webhooks.endpoint import (
     Auth,
     AutoDisable,
+    DataFilter,
     Filter,
     Limits,
     Retry,
@@ -21,7 +24,7 @@ from datarecs_core.webhooks.endpoint import (
 )
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.signature import secret_key, sign
-from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, an_id
+from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_resource, an_id
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.conformance.webhook_client import WebhookClientConformance
 from datarecs_testing.deliveries import an_endpoint
@@ -492,6 +495,36 @@ def test_an_event_reaches_the_endpoints_of_its_own_tenant_alone() -> None:
     house.publish()
     assert len(house.deliveries(ours)) == 1
     assert house.deliveries(theirs) == []
+
+
+@pytest.mark.case("W06")
+def test_a_filter_over_data_takes_the_ends_and_jobs_it_names() -> None:
+    house = House()
+    job = a_resource(name="ledger", labels={"team": "finance"})
+    with house.unit.begin(A_TENANT) as tx:
+        tx.resources.add(job)
+    ends = DataFilter(job_selector={"team": "finance"}, results=(RunResult.UNMATCHED,))
+    endpoint = house.declare(
+        WebhookEndpoint(url="https://a.example.com/", filter=Filter(data=ends))
+    )
+    ours = {"job_id": str(job.uid)}
+    house.publish(type_="io.datarecs.reconciliation.run.triggered", values=ours)
+    house.publish(values={**ours, "result": "MATCHED"})
+    house.publish(values={"job_id": str(an_id()), "result": "UNMATCHED"})
+    wanted = house.publish(values={**ours, "result": "UNMATCHED"})
+    assert [one.event_id for one in house.deliveries(endpoint)] == [wanted]
+
+
+@pytest.mark.case("W05")
+def test_an_expression_over_attributes_decides_what_is_delivered() -> None:
+    house = House()
+    late = Expression(dialect=Dialect.PREFIX, attributes={"subject": "run/2026"})
+    endpoint = house.declare(
+        WebhookEndpoint(url="https://a.example.com/", filter=Filter(dialects=(late,)))
+    )
+    house.publish(subject="run/2025-1")
+    wanted = house.publish(subject="run/2026-1")
+    assert [one.event_id for one in house.deliveries(endpoint)] == [wanted]
 
 
 def test_stopping_lets_what_is_under_way_end_and_records_it() -> None:

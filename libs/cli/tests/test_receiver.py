@@ -129,6 +129,13 @@ def test_without_a_secret_everything_is_taken_and_nothing_verified() -> None:
         assert (receiver.received[0].verified, receiver.received[0].fault) == (False, None)
 
 
+def test_a_request_for_consent_is_granted(receiver: Receiver) -> None:
+    with httpx.Client(trust_env=False) as client:
+        answer = client.options(receiver.url, headers={"WebHook-Request-Origin": "127.0.0.1"})
+    assert answer.headers["WebHook-Allowed-Origin"] == "*"
+    assert receiver.received == []
+
+
 def test_what_is_wanted_can_be_waited_for(receiver: Receiver) -> None:
     def of_run(received: Received) -> bool:
         return received.data.get("run_id") == "r"

@@ -1,6 +1,7 @@
 """The twins of webhook deliveries and mails against the suites of their ports."""
 
 from datarecs_testing.conformance.deliveries import DeliveriesConformance
+from datarecs_testing.conformance.delivery_order import DeliveryOrderConformance
 from datarecs_testing.conformance.mails import (
     MailChoicesConformance,
     MailsConformance,
@@ -9,6 +10,10 @@ from datarecs_testing.conformance.mails import (
 
 
 class TestDeliveries(DeliveriesConformance):
+    pass
+
+
+class TestDeliveryOrder(DeliveryOrderConformance):
     pass
 
 

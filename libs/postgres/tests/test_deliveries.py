@@ -9,6 +9,7 @@ from datarecs_core.values import JobId, ResourceUid
 from datarecs_core.webhooks.delivery import lease
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.conformance.deliveries import DeliveriesConformance, fresh
+from datarecs_testing.conformance.delivery_order import DeliveryOrderConformance
 from datarecs_testing.conformance.mails import (
     MailChoicesConformance,
     MailsConformance,
@@ -22,6 +23,10 @@ pytestmark = pytest.mark.integration
 
 
 class TestDeliveries(DeliveriesConformance):
+    pass
+
+
+class TestDeliveryOrder(DeliveryOrderConformance):
     pass
 
 

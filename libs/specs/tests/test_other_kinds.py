@@ -415,10 +415,16 @@ def test_an_endpoint_is_read() -> None:
         ),
         ({"url": URL, "filter": {"types": ["Run.*"]}}, ["DR1015 /filter/types/0"]),
         ({"url": URL, "filter": {"types": []}}, ["DR1014 /filter/types"]),
-        ({"url": URL, "filter": {"dialects": []}}, ["DR1004 /filter/dialects"]),
+        ({"url": URL, "filter": {"data": {}}}, ["DR1009 /filter/data"]),
+        (
+            {"url": URL, "filter": {"data": {"results": ["EQUAL"]}}},
+            ["DR1012 /filter/data/results/0"],
+        ),
         ({"url": URL, "format": "slack"}, ["DR1012 /format"]),
-        ({"url": URL, "validation": "handshake"}, ["DR1004 /validation"]),
-        ({"url": URL, "ordering": "run"}, ["DR1004 /ordering"]),
+        ({"url": URL, "validation": "ask"}, ["DR1012 /validation"]),
+        ({"url": URL, "ordering": "time"}, ["DR1012 /ordering"]),
+        ({"url": URL, "max_block": "PT1H"}, ["DR1009 /max_block"]),
+        ({"url": URL, "ordering": "run", "max_block": "PT1S"}, ["DR1046 /max_block"]),
         ({"url": URL, "signing": {"secret": "whsec_x"}}, ["DR1019 /signing/secret"]),
         ({"url": URL, "timeout": "PT31S"}, ["DR1046 /timeout"]),
         ({"url": URL, "retry": {"delays": ["PT0S"]}}, ["DR1046 /retry/delays/0"]),
@@ -429,6 +435,43 @@ def test_an_endpoint_is_read() -> None:
 )
 def test_a_bad_endpoint_is_reported(spec: dict[str, object], expected: list[str] | None) -> None:
     assert told("WebhookEndpoint", spec) == (expected or ["DR1019 /headers/X-A/secret_ref"])
+
+
+@pytest.mark.case("W05")
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ({"exact": {"type": "io.datarecs.reconciliation.run.finalised"}}, None),
+        ({"not": {"any": [{"prefix": {"subject": "run/"}}, {"suffix": {"type": ".x"}}]}}, None),
+        ({"sql": "type = 'x'"}, "DR1012 /sql"),
+        ({"exacts": {"subject": "x"}}, "DR1012 /exacts"),
+        ({"all": []}, "DR1014 /all"),
+        ({"exact": {}}, "DR1014 /exact"),
+        ({"exact": {"subjekt": "x"}}, "DR1012 /exact/subjekt"),
+        ({"exact": {"type": "reconciliation.run.finalised"}}, "DR1009 /exact/type"),
+        ({"prefix": {"type": "reconciliation."}}, "DR1009 /prefix/type"),
+        ({"prefix": {"type": "io."}}, None),
+        ({"exact": {"subject": "a"}, "prefix": {"subject": "b"}}, "DR1014 "),
+        ({"not": [{"exact": {"subject": "a"}}]}, "DR1011 /not"),
+        ("x", "DR1011 "),
+        ({"all": [{"sql": "1"}, {"exact": {"subject": "a"}}]}, "DR1012 /all/0/sql"),
+        ({"not": {"not": {"not": {"not": {"not": {"exact": {"subject": "a"}}}}}}}, "DR1014 "),
+        ({"not": {"not": {"not": {"not": {"exact": {"subject": "a"}}}}}}, None),
+    ],
+)
+def test_an_expression_over_attributes_is_read_or_refused_at_its_place(
+    expression: object, expected: str | None
+) -> None:
+    spec = {"url": URL, "filter": {"dialects": [expression]}}
+    if expected is None:
+        _, read = decoded("WebhookEndpoint", spec).require()
+        assert isinstance(read, WebhookEndpoint)
+        written = canonical_spec(Kind.WEBHOOK_ENDPOINT, read)
+        assert written["filter"]["dialects"] == [expression]  # type: ignore[index,call-overload]  # a mapping
+        assert decode_stored(Kind.WEBHOOK_ENDPOINT, "x", written) == read
+        return
+    code, _, pointer = expected.partition(" ")
+    assert told("WebhookEndpoint", spec) == [f"{code} /filter/dialects/0{pointer}"]
 
 
 @pytest.mark.parametrize("name", ["Host", "content-type", "Authorization", "webhook-id", "ce-id"])

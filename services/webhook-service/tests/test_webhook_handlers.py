@@ -1,16 +1,19 @@
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.resources.resource import Resource
-from datarecs_core.runs.events import RunFinalised
-from datarecs_core.runs.model import RunResult
+from datarecs_core.runs.events import RunFinalised, RunTriggered
+from datarecs_core.runs.model import RunError, RunMode, RunResult
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core.webhooks.endpoint import DataFilter, Filter, WebhookEndpoint
 from datarecs_core.webhooks.events import WebhookDeliveryFailed
 from datarecs_events.catalogue import SUBSCRIPTIONS, Service, subscriptions_of
 from datarecs_events.codec import EncodedEvent, Stamp, encode
@@ -45,8 +48,10 @@ class World:
         self.store = MemoryStore(self.clock, FixedIds())
         self.unit = MemoryUnitOfWork(self.store)
 
-    def declare(self, tenant: TenantId = A_TENANT) -> Resource:
-        endpoint = an_endpoint(tenant_id=tenant)
+    def declare(
+        self, tenant: TenantId = A_TENANT, *, spec: WebhookEndpoint | None = None
+    ) -> Resource:
+        endpoint = an_endpoint(spec, tenant_id=tenant)
         with self.unit.begin(tenant) as tx:
             tx.resources.add(endpoint)
         return endpoint
@@ -174,6 +179,33 @@ def test_an_event_about_an_endpoint_is_kept_from_it_and_carries_its_run() -> Non
     world.append(encode(failed, stamp))
     world.consume()
     assert world.deliveries(endpoint) == []
+
+
+@pytest.mark.case("W06")
+def test_unmatched_results_alone_are_delivered() -> None:
+    world = World()
+    wanted = Filter(data=DataFilter(results=(RunResult.UNMATCHED,)))
+    endpoint = world.declare(
+        spec=WebhookEndpoint(url="https://receiver.example.com/hook", filter=wanted)
+    )
+    run: dict[str, Any] = {
+        "run_id": RunId(an_id()),
+        "job_id": JobId(an_id()),
+        "tenant_id": A_TENANT,
+    }
+    events = [
+        RunTriggered(**run, mode=RunMode.IMMEDIATE, triggered_by="u-ana"),
+        RunFinalised(**run, result=RunResult.MATCHED),
+        RunFinalised(**run, error=RunError(code=RunErrorCode.CRASHED, message="killed")),
+        RunFinalised(**run, result=RunResult.UNMATCHED),
+    ]
+    ids = [EventId(an_id()) for _ in events]
+    for number, (event, event_id) in enumerate(zip(events, ids, strict=True), start=1):
+        stamp = Stamp(event_id=event_id, time=NOON + timedelta(seconds=1), sequence=number)
+        world.append(encode(event, stamp))
+    world.consume()
+    (delivery,) = world.deliveries(endpoint)
+    assert delivery.event_id == ids[-1]
 
 
 @pytest.mark.case("W42")

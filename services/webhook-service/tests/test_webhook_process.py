@@ -3,36 +3,43 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import standardwebhooks
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.webhook_actions import request_action
+from datarecs_application.webhook_consent import claim_soon, grant_by_callback
 from datarecs_core.resources.resource import Resource
-from datarecs_core.runs.events import RunFinalised
-from datarecs_core.runs.model import RunResult
+from datarecs_core.runs.events import (
+    RunCancelRequested,
+    RunFinalised,
+    RunRowsProcessed,
+    RunTriggered,
+)
+from datarecs_core.runs.model import Run, RunResult
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core.webhooks.actions import WebhookAction
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState, Origin
-from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
+from datarecs_core.webhooks.endpoint import Ordering, Retry, Validation, WebhookEndpoint
+from datarecs_core.webhooks.handshake import read_callback_token
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_events.codec import Stamp, encode
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_postgres.database import Database
-from datarecs_postgres.roles import API, WEBHOOK
+from datarecs_postgres.roles import API, WEBHOOK, WORKER_RUN
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
-from datarecs_testing.builders import A_TENANT
+from datarecs_testing.builders import A_TENANT, a_run
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.deliveries import an_endpoint
 from datarecs_testing.receiver import OK, Receiver, status, webhook_receiver
@@ -100,19 +107,40 @@ def service(settings: dict[str, str], tmp_path: Path) -> Iterator[ServiceProcess
         yield running
 
 
-def declare(house: House) -> tuple[Resource, str]:
+def declare(house: House, **changes: Any) -> tuple[Resource, str]:  # noqa: ANN401  any field of the spec
     """An endpoint with a managed secret, as core-api makes it."""
     secret = new_secret(random_bytes(32))
     keyring = Keyring({"kek-1": base64.b64decode(KEK)}, current="kek-1")
     store = TenantSecrets(Secrets(), keyring=keyring, environment={})
     with house.api.begin(A_TENANT, feed=8) as tx:
-        endpoint = an_endpoint(
-            WebhookEndpoint(url=house.receiver.url, retry=SOON), rv=tx.next_rv(), created_at=tx.now
-        )
+        spec = WebhookEndpoint(url=house.receiver.url, retry=SOON, **changes)
+        endpoint = an_endpoint(spec, rv=tx.next_rv(), created_at=tx.now)
         tx.resources.add(endpoint)
+        claim_soon(tx, endpoint)
         sealed = store.seal(secret.encode(), context=secret_context(A_TENANT, endpoint.uid, "k1"))
         tx.secrets.put(endpoint.uid, "signing", "k1", sealed)
     return endpoint, secret
+
+
+class Record(NamedTuple):
+    topic: str
+    key: str
+    headers: Sequence[tuple[str, bytes]]
+    data: bytes
+
+
+def send(house: House, records: Sequence[Record]) -> None:
+    """To the broker, in this order."""
+    broker = house.broker
+    access = BrokerAccess(
+        bootstrap=broker.bootstrap, username=broker.username, password=broker.password
+    )
+    producer = KafkaLogClient(access).producer()
+    for one in records:
+        producer.send(one.topic, key=one.key.encode(), value=one.data, headers=one.headers).wait(
+            timedelta(seconds=35)
+        )
+    producer.close()
 
 
 def publish(house: House) -> str:
@@ -126,15 +154,8 @@ def publish(house: House) -> str:
     )
     stamp = Stamp(event_id=EventId(ids.new()), time=SystemClock().now(), sequence=1)
     encoded = encode(event, stamp)
-    broker = house.broker
-    access = BrokerAccess(
-        bootstrap=broker.bootstrap, username=broker.username, password=broker.password
-    )
-    producer = KafkaLogClient(access).producer()
-    producer.send(
-        str(encoded.topic), key=encoded.key_bytes, value=encoded.data, headers=encoded.headers
-    ).wait(timedelta(seconds=35))
-    producer.close()
+    key = encoded.attributes["partitionkey"]
+    send(house, [Record(str(encoded.topic), key, encoded.headers, encoded.data)])
     return encoded.attributes["id"]
 
 
@@ -233,13 +254,87 @@ def test_a_test_and_a_resend_that_core_api_wrote_arrive(
     }
 
 
-def wait_until_closed(house: House, endpoint: Resource) -> None:
+@pytest.mark.case("W26")
+def test_nothing_is_sent_before_the_receiver_calls_back(
+    service: ServiceProcess, house: House
+) -> None:
+    receiver = house.receiver
+    receiver.answers = [status(405)]
+    endpoint, secret = declare(house, validation=Validation.HANDSHAKE)
+    (asked,) = receiver.wait_for(1, timeout=60)
+    event_id = publish(house)
+    wait_until(lambda: len(deliveries(house, endpoint)) == 1)
+    assert asked.line.startswith("OPTIONS /hook ")
+    callback = asked.by_name["webhook-request-callback"]
+    token = read_callback_token(callback.rpartition("/")[2])
+    assert token is not None
+    assert len(receiver.requests) == 1
+    with house.api.begin(A_TENANT) as tx:
+        granted = grant_by_callback(tx, token, rate="60")
+    assert granted is not None
+    request = receiver.wait_for(2, timeout=60)[1]
+    assert service.stop() == 0
+    assert request.by_name["webhook-request-origin"] == asked.by_name["webhook-request-origin"]
+    assert request.by_name["webhook-id"] == event_id
+    standardwebhooks.Webhook(secret).verify(request.body, dict(request.by_name))
+
+
+@pytest.mark.case("W27")
+def test_the_events_of_a_run_arrive_in_their_order(service: ServiceProcess, house: House) -> None:
+    """Two topics, in no order, and a first attempt that fails."""
+    receiver = house.receiver
+    receiver.answers = [status(500)]
+    endpoint, _ = declare(house, ordering=Ordering.RUN)
+    run = record_run(house)
+    rows = house.database.query(
+        "SELECT topic, partition_key, headers, data FROM datarecs.outbox WHERE partition_key = %s "
+        "ORDER BY position DESC",
+        (str(run.run_id),),
+    )
+    assert len({topic for topic, *_ in rows}) == 2
+    send(house, [Record(topic, key, _headers(headers), data) for topic, key, headers, data in rows])
+    wait_until(lambda: len(deliveries(house, endpoint)) == len(rows))
+    wait_until_closed(house, endpoint)
+    assert service.stop() == 0
+    numbers = [int(json.loads(one.body)["runsequence"]) for one in receiver.requests]
+    assert numbers == [1, *range(1, len(rows) + 1)]
+
+
+def record_run(house: House) -> Run:
+    """A run with its first events, as core-api and a worker write them."""
+    ids = UuidV7Ids()
+    run = a_run(run_id=ids.new(), job_id=ids.new())
+    key: dict[str, Any] = {"run_id": run.run_id, "job_id": run.job_id, "tenant_id": A_TENANT}
+    worker = Database(house.database.url(WORKER_RUN))
+    with house.api.begin(A_TENANT, feed=8) as tx:
+        tx.runs.add(run)
+        tx.outbox.append(RunTriggered(**key, mode=run.mode, triggered_by="u-ana"))
+    with PostgresUnitOfWork(worker, ids).begin(A_TENANT, feed=8) as tx:
+        for count in (1, 2, 3):
+            progress = RunRowsProcessed(**key, stage_name="rows", row_count=count, mismatch_count=0)
+            tx.outbox.append(progress)
+    with house.api.begin(A_TENANT, feed=8) as tx:
+        requested = RunCancelRequested(**key, cancelled_by="u-ana", reason="test")
+        tx.outbox.append(requested)
+    worker.close()
+    return run
+
+
+def _headers(stored: list[list[str]]) -> list[tuple[str, bytes]]:
+    return [(name, value.encode()) for name, value in stored]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
     pause = threading.Event()
     for _ in range(600):
-        if all(one.state.is_terminal for one in deliveries(house, endpoint)):
+        if holds():
             return
         pause.wait(0.1)
-    raise AssertionError("a delivery is still open after 60 s")
+    raise AssertionError("it does not hold after 60 s")
+
+
+def wait_until_closed(house: House, endpoint: Resource) -> None:
+    wait_until(lambda: all(one.state.is_terminal for one in deliveries(house, endpoint)))
 
 
 def request(

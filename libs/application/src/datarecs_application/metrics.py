@@ -129,6 +129,10 @@ _WEBHOOK = (
     _gauge("webhook_egress_suspect", "1 while most endpoints fail for a network reason."),
     _gauge("webhook_actions_open", "Actions of users that are not expanded yet."),
     _counter("webhook_fanout_total", "Deliveries created by fan-out."),
+    _counter(
+        "webhook_order_gaps_total",
+        "Events of a run sent after 30 s without an earlier event that is missing.",
+    ),
     _counter("webhook_late_results_total", "Results that arrived after the lease was lost."),
     _counter("egress_blocked_total", "Connections refused by the address table.", "class"),
 )

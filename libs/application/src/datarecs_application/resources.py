@@ -13,6 +13,7 @@ from typing import Final
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.outside import Ids, SecretStore
 from datarecs_application.ports.state import AuditEntry, Transaction
+from datarecs_application.webhook_consent import claim_soon
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.security import QuotaExceededError
 from datarecs_core.resources import changes
@@ -120,6 +121,7 @@ def create_resource(
     tx.resources.add(write.resource)
     _report_write(tx, actor, write, "resource.create")
     secret = _signing_secret(tx, write.resource, making)
+    claim_soon(tx, write.resource)
     return Applied(resource=write.resource, outcome=Outcome.CREATED, generated_secret=secret)
 
 
@@ -152,6 +154,7 @@ def replace_resource(
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
     _report_write(tx, actor, write, action)
+    claim_soon(tx, write.resource)
     return Applied(
         resource=write.resource,
         outcome=Outcome.CONFIGURED,

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from uuid import UUID
 
+from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_order import is_ordered
 from datarecs_core.resources.resource import Resource
-from datarecs_core.values import EventId, RunId
+from datarecs_core.values import EventId
 from datarecs_core.webhooks.actions import (
     CHUNK,
     MAX_MESSAGES,
@@ -35,15 +37,14 @@ from datarecs_core.webhooks.events import (
     WebhookDeliveryResendRequested,
     WebhookEndpointTestRequested,
 )
-from datarecs_core.webhooks.globs import short_type
 from datarecs_core.webhooks.matching import EndpointFacts
+from datarecs_core.webhooks.ordering import place_of, run_of
 from datarecs_core.webhooks.overflow import room_for_actions
 from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.refusals import ActionOpenError, TooManyMessagesError
 
 REMEMBERED = timedelta(days=30)
 """How long a closed action can be read."""
-_OF_RUNS = "reconciliation.run."
 
 
 MakeTest = Callable[[WebhookAction, EventId], Message]
@@ -236,7 +237,8 @@ class Expanding:
                 delivery_id=self.ids.new(),
                 event_id=where.event_id,
                 event_type=message.attributes["type"],
-                run_id=_run_of(message),
+                run_id=run_of(message.attributes),
+                sequence=_sequence_of(message, endpoint),
                 event_on=_other_day(where.received_on, template),
             )
             for where, message in chosen
@@ -257,9 +259,14 @@ def _chunks(
 ) -> Iterator[tuple[list[_Stored], Position | None]]:
     """The window's events for the endpoint, a chunk at a time, with the chunk's last position."""
     position = after
+    jobs = JobLookup(tx, is_needed=names_jobs(endpoint.spec))
     while True:
         read = tx.deliveries.stored(window.since, window.until, after=position, limit=limit)
-        chosen = [one for one in read if is_in_window(endpoint, window, one[1])]
+        chosen = [
+            one
+            for one in read
+            if is_in_window(endpoint, window, one[1], job=jobs.job_of(one[1].values))
+        ]
         if window.only_missing:
             served = tx.deliveries.served(endpoint.uid, [where for where, _ in chosen])
             chosen = [one for one in chosen if one[0].event_id not in served]
@@ -278,8 +285,7 @@ def _other_day(stored_on: date, delivery: Delivery) -> date | None:
     return None if stored_on == delivery.received_on else stored_on
 
 
-def _run_of(message: Message) -> RunId | None:
-    """Events of runs are keyed by their run."""
-    key = message.attributes.get("partitionkey")
-    is_of_run = short_type(message.attributes["type"]).startswith(_OF_RUNS)
-    return RunId(UUID(key)) if is_of_run and key else None
+def _sequence_of(message: Message, endpoint: EndpointFacts) -> int | None:
+    """What is sent again by one action keeps its order among itself."""
+    place = place_of(message.attributes) if is_ordered(endpoint.spec) else None
+    return None if place is None else place.sequence

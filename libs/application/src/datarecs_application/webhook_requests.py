@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from datarecs_application.ports.delivery import OutgoingWebhook, Ticket, WebhookAttempt
 from datarecs_application.ports.outside import SecretStore
+from datarecs_application.webhook_consent import ConsentRequest
 from datarecs_application.webhooks import Leased
 from datarecs_core.access.references import SecretPurpose, SecretUse, normal_host
 from datarecs_core.errors.security import (
@@ -21,12 +22,14 @@ from datarecs_core.errors.security import (
     SecretUnavailableError,
 )
 from datarecs_core.values import TenantId
-from datarecs_core.webhooks.endpoint import SecretRef, SigningMode
+from datarecs_core.webhooks.endpoint import SecretRef, SigningMode, WebhookEndpoint
+from datarecs_core.webhooks.handshake import needs_consent, request_headers
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import payload
 from datarecs_core.webhooks.shown import event_url, shown_request, shown_url
 from datarecs_core.webhooks.signature import secret_context, secret_key, sign
 
+CALLBACK_PATH = "/api/v1/public/webhook-consent/"
 _SENDABLE = re.compile(r"[\x20-\x7e]{1,8192}")
 
 
@@ -55,6 +58,38 @@ class RequestMaker:
     user_agent: str
     child_trace: Callable[[str | None], str]
     """A traceparent for this attempt, in the trace of the event."""
+    base_url: str
+    """URL of the platform without a trailing slash; receivers call it back."""
+
+    @property
+    def origin(self) -> str:
+        """The sender in requests for consent: the host of the platform."""
+        return urlsplit(self.base_url).hostname or ""
+
+    def consent(self, request: ConsentRequest) -> OutgoingWebhook | None:
+        """OPTIONS to the endpoint's URL, without credentials; None if the URL is unavailable."""
+        try:
+            url = self._url(request.spec, request.tenant_id)
+        except (SecretRefusedError, SecretUnavailableError, ValueError):
+            return None
+        callback = f"{self.base_url}{CALLBACK_PATH}{request.token.text()}"
+        headers = request_headers(request.handshake, origin=self.origin, callback=callback)
+        common = {"User-Agent": self.user_agent, "Accept-Encoding": "identity"}
+        return OutgoingWebhook(
+            ticket=Ticket(
+                tenant_id=request.tenant_id,
+                endpoint_uid=request.endpoint_uid,
+                key=None,
+                attempt_no=0,
+                # Separates answers of an old URL from answers of the new one.
+                lease_epoch=int(request.handshake.sent_at.timestamp() * 1_000_000),
+            ),
+            method="OPTIONS",
+            url=url,
+            headers=tuple((common | dict(headers)).items()),
+            body=b"",
+            timeout=request.spec.timeout,
+        )
 
     def prepare(self, leased: Leased, *, since_lease: timedelta) -> Prepared | Unprepared:
         """Sign and assemble one attempt.
@@ -74,7 +109,7 @@ class RequestMaker:
     def _prepared(self, leased: Leased, since_lease: timedelta) -> Prepared:
         spec, delivery = leased.spec, leased.delivery
         tenant = delivery.tenant_id
-        url = self._url(leased)
+        url = self._url(spec, tenant)
         host = normal_host(urlsplit(url).hostname or "")
         keys = self._keys(leased, host)
         body = payload(leased.message, spec.format)
@@ -95,6 +130,7 @@ class RequestMaker:
             ("datarecs-attempt", str(delivery.attempt_no)),
             ("datarecs-reason", delivery.origin.value),
             ("traceparent", trace),
+            *((("WebHook-Request-Origin", self.origin),) if needs_consent(spec) else ()),
             *body.headers,
             *self._declared_headers(leased, tenant, host),
         )
@@ -119,14 +155,13 @@ class RequestMaker:
             event_url=event_url(url, secret=secret_url),
         )
 
-    def _url(self, leased: Leased) -> str:
-        spec = leased.spec
+    def _url(self, spec: WebhookEndpoint, tenant: TenantId) -> str:
         if spec.url is not None:
             return spec.url
         if spec.url_from is None:
             raise ValueError("an endpoint has a URL or a reference to one")
         use = SecretUse(purpose=SecretPurpose.URL)
-        return self._resolved(spec.url_from, leased.delivery.tenant_id, use)
+        return self._resolved(spec.url_from, tenant, use)
 
     def _keys(self, leased: Leased, host: str) -> list[tuple[str, bytes]]:
         """Key ids and keys that are live now, current first; at least one, or ValueError."""

@@ -1,24 +1,24 @@
-"""Webhook deliveries: from an event to rows, from due rows to leases, from ends to decisions.
+"""Webhook deliveries: from due rows to leases, from ends of attempts to decisions.
 
-Three steps, each inside one transaction of one tenant. The request itself, between a lease and its
-end, happens outside any transaction (`loops.webhook_sending`).
+Each step runs in one transaction of one tenant; `webhook_fan_out` makes the rows. The request
+itself, between a lease and its end, happens outside any transaction (`loops.webhook_sending`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from datarecs_application import webhook_consent, webhook_order
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhook_alerts import alert_facts, queue_alerts
+from datarecs_application.webhook_consent import ConsentRequest
 from datarecs_application.webhook_draining import discard_waiting
-from datarecs_core.crashing import CrashPoint, crash_point
-from datarecs_core.errors.delivery import EventTooLargeError
-from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.values import EventId, ResourceUid, RunId
+from datarecs_core.resources.resource import Resource
+from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.delivery import (
     Delivery,
     DeliveryState,
@@ -37,18 +37,14 @@ from datarecs_core.webhooks.health import (
     decide_endpoint,
     next_claim_time,
     paid,
-    rate_in_force,
     sendable_now,
 )
-from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
-from datarecs_core.webhooks.overflow import after_end, check_overflow, counted_again
-from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
+from datarecs_core.webhooks.overflow import after_end, counted_again
+from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.signature import SECRET_FIELD
 from datarecs_core.webhooks.status import endpoint_status, is_failing, is_stale
 
-MAX_ENDPOINTS = 1000
-"""Endpoints checked per event; the quota per tenant is far below."""
 TESTS_AT_ONCE = 32
 """Open requests of one endpoint up to which a test may start; its largest `max_concurrent`."""
 SETTLED_AT_ONCE = 500
@@ -56,19 +52,6 @@ SETTLED_AT_ONCE = 500
 
 Jitter = Callable[[], float]
 """A number uniform in [0, 1)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncomingEvent:
-    """An event as the consumer decoded it."""
-
-    event_id: EventId
-    type: str
-    time: datetime | None
-    attributes: Mapping[str, str]
-    data: bytes
-    endpoint_id: ResourceUid | None = None
-    run_id: RunId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,90 +93,14 @@ class Settled:
     """Results that arrived after the lease was lost."""
     lost: int = 0
     """Leases that had run out."""
+    gaps: int = 0
+    """Leased events without an earlier event of their run."""
     status_moved: bool = False
     """The status in the resource must be written again."""
     is_drained: bool = False
     """The endpoint is being deleted and nothing of it is open."""
-
-
-def fan_out(
-    tx: Transaction,
-    event: IncomingEvent,
-    *,
-    specs: StoredSpecs[WebhookEndpoint],
-    ids: Ids,
-    base_url: str,
-) -> int:
-    """Keep the event if its tenant has an endpoint, and make one delivery per matching one.
-
-    Runs in the transaction that holds the inbox mark, so it happens once per event. Returns how
-    many deliveries were made.
-
-    Raises:
-        EventTooLargeError: the data breaks the event contract; the record is set aside.
-    """
-    if len(event.data) > MAX_DATA_BYTES:
-        raise EventTooLargeError(size_bytes=len(event.data), most=MAX_DATA_BYTES)
-    declared = tx.resources.page(Kind.WEBHOOK_ENDPOINT, limit=MAX_ENDPOINTS)
-    if not declared:
-        return 0
-    attributes = with_absolute_dataref(event.attributes, base_url)
-    day = tx.deliveries.store_event(event.event_id, Message(attributes=attributes, data=event.data))
-    facts = EventFacts(type=event.type, time=event.time or tx.now, endpoint_id=event.endpoint_id)
-    matching = {
-        resource.uid: (resource, spec)
-        for resource in declared
-        if (spec := _match(resource, specs, facts)) is not None
-    }
-    accepting = [
-        matching[state.endpoint_uid]
-        for state in tx.deliveries.states(matching)
-        if state.accepts(matching[state.endpoint_uid][0].generation)
-        and _has_room(tx, state, *matching[state.endpoint_uid], ids=ids)
-    ]
-    added = tx.deliveries.add(
-        Delivery(
-            tenant_id=tx.tenant_id,
-            received_on=day,
-            delivery_id=ids.new(),
-            endpoint_uid=resource.uid,
-            event_id=event.event_id,
-            event_type=event.type,
-            run_id=event.run_id,
-            due_at=tx.now,
-            expires_at=tx.now + spec.retry.max_age,
-            created_at=tx.now,
-        )
-        for resource, spec in accepting
-    )
-    tx.deliveries.hasten([resource.uid for resource, _ in accepting], added=1)
-    if added:
-        tx.wake()
-        crash_point(CrashPoint.DELIVER_AFTER_INSERT)
-    return added
-
-
-def _has_room(
-    tx: Transaction, state: EndpointState, resource: Resource, spec: WebhookEndpoint, *, ids: Ids
-) -> bool:
-    """Whether the endpoint gets a delivery; where too many wait, the event stays in its gap."""
-    after = check_overflow(state, max_pending=spec.limits.max_pending, now=tx.now)
-    if after != state:
-        # The sending loop comes by and shows it.
-        tx.deliveries.save_state(replace(after, next_claim_at=tx.now))
-        queue_alerts(tx, (state, after), spec, alert_facts(resource, spec), ids=ids)
-    return not after.is_overflowing
-
-
-def _match(
-    resource: Resource, specs: StoredSpecs[WebhookEndpoint], event: EventFacts
-) -> WebhookEndpoint | None:
-    """The endpoint's spec if the event goes to it."""
-    spec = specs.of(resource)
-    if spec is None or resource.deletion_at is not None:
-        return None
-    endpoint = EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
-    return spec if match_endpoint(endpoint, event) else None
+    consent_request: ConsentRequest | None = None
+    """To send after the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +113,8 @@ class Leasing:
     """The worker, as the attempt log names it."""
     ids: Ids
     """Of alert mails."""
+    random_bytes: Callable[[int], bytes]
+    """From the system's secure source."""
 
     def lease_due(
         self, tx: Transaction, endpoint: ResourceUid, *, limit: int
@@ -223,21 +132,51 @@ class Leasing:
         spec = self.specs.of(resource)
         settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
         state = _after_closing(state, settled.closed, spec, now=tx.now)
-        allowed = _allowance(spec, state, resource)
-        waiting = tx.deliveries.waiting(endpoint)
-        leased = self._lease_tests(tx, endpoint, waiting) if spec else []
-        if allowed is not None:
-            running = waiting.leased + len(leased)
-            count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
-            live = self._lease(tx, tx.deliveries.due(endpoint, count))
-            state = paid(state, allowed, started=len(live), now=tx.now)
-            leased += live
-        left = tx.deliveries.waiting(endpoint)
-        claim_at = next_claim_time(state, left, allowed, now=tx.now)
-        tx.deliveries.save_state(replace(counted_again(state, left), next_claim_at=claim_at))
-        moved = is_stale(state, resource.generation, resource.status)
+        leased: list[Delivery] = []
+        if spec is not None:
+            state, request = self._request_consent(state, spec, resource, now=tx.now)
+            state, leased, gaps = self._lease_sendable(tx, state, spec, resource, limit=limit)
+            settled = replace(settled, gaps=gaps, consent_request=request)
+        _save_claim_time(tx, state, spec, resource)
+        consent = webhook_consent.consent_shown(state, spec, now=tx.now)
+        moved = is_stale(state, resource.generation, resource.status, consent)
         settled = replace(settled, status_moved=moved)
         return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
+
+    def _request_consent(
+        self, state: EndpointState, spec: WebhookEndpoint, resource: Resource, *, now: datetime
+    ) -> tuple[EndpointState, ConsentRequest | None]:
+        """An endpoint that is disabled requests no consent."""
+        if not spec.enabled or not state.accepts(resource.generation):
+            return state, None
+        return webhook_consent.request_consent(state, spec, now=now, random_bytes=self.random_bytes)
+
+    def _lease_sendable(
+        self,
+        tx: Transaction,
+        state: EndpointState,
+        spec: WebhookEndpoint,
+        resource: Resource,
+        *,
+        limit: int,
+    ) -> tuple[EndpointState, list[Delivery], int]:
+        """Lease what consent, order and limits allow now.
+
+        Returns the state, the leased deliveries, and the number of gaps in the order of runs.
+        """
+        endpoint = state.endpoint_uid
+        waiting = tx.deliveries.waiting(endpoint)
+        is_withheld = webhook_consent.is_withheld(state, spec, now=tx.now)
+        tests = [] if is_withheld else self._lease_tests(tx, endpoint, waiting)
+        allowed = _allowance(spec, state, resource, now=tx.now)
+        if allowed is None:
+            return state, tests, 0
+        running = waiting.leased + len(tests)
+        count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
+        due = webhook_order.due(tx, endpoint, spec, count)
+        live = self._lease(tx, due)
+        gaps = webhook_order.skip_gaps(tx, endpoint, due)
+        return paid(state, allowed, started=len(live), now=tx.now), [*tests, *live], gaps
 
     def _lease_tests(
         self, tx: Transaction, endpoint: ResourceUid, waiting: Waiting
@@ -321,12 +260,14 @@ def _after_closing(
 
 
 def _allowance(
-    spec: WebhookEndpoint | None, state: EndpointState, resource: Resource
+    spec: WebhookEndpoint | None, state: EndpointState, resource: Resource, *, now: datetime
 ) -> Allowance | None:
     if spec is None or not spec.enabled or not state.accepts(resource.generation):
         return None
+    if webhook_consent.is_withheld(state, spec, now=now):
+        return None
     return Allowance(
-        rate_per_minute=rate_in_force(state, spec.limits.rate_per_minute),
+        rate_per_minute=webhook_consent.rate_of(state, spec),
         max_concurrent=spec.limits.max_concurrent,
     )
 
@@ -386,9 +327,7 @@ def record_ends(
             state = _judge_endpoint(tx, state, ended, (resource, spec), leasing=leasing)
     tx.deliveries.save(decided)
     state = _after_closing(state, _closed(decided), spec, now=tx.now)
-    tx.deliveries.save_state(
-        replace(state, next_claim_at=_next_claim_at(tx, state, spec, resource))
-    )
+    _save_claim_time(tx, state, spec, resource)
     moved = (
         state.disabled != before.disabled
         or is_failing(state) != is_failing(before)
@@ -416,17 +355,27 @@ def _judge_endpoint(
     return after.state
 
 
-def _next_claim_at(
+def _save_claim_time(
     tx: Transaction,
     state: EndpointState,
     spec: WebhookEndpoint | None,
     resource: Resource | None,
-) -> datetime | None:
-    """When the endpoint is claimed next; at once where it is deleted."""
+) -> None:
+    """Save the state with the time of its next claim: at once where the endpoint is deleted."""
     if resource is None or resource.deletion_at is not None:
-        return tx.now
-    allowed = _allowance(spec, state, resource)
-    return next_claim_time(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)
+        tx.deliveries.save_state(replace(state, next_claim_at=tx.now))
+        return
+    waiting = webhook_order.waiting(tx, state.endpoint_uid, spec)
+    state = counted_again(state, waiting)
+    check = None
+    if spec is not None:
+        check = webhook_consent.next_check(state, spec, now=tx.now)
+        if webhook_consent.is_withheld(state, spec, now=tx.now):
+            waiting = replace(waiting, first_test=None)
+    allowed = _allowance(spec, state, resource, now=tx.now)
+    claim_at = next_claim_time(state, waiting, allowed, now=tx.now)
+    times = [time for time in (claim_at, check) if time is not None]
+    tx.deliveries.save_state(replace(state, next_claim_at=min(times, default=None)))
 
 
 def _receiver(
@@ -439,7 +388,9 @@ def _receiver(
     )
 
 
-def show_status(tx: Transaction, endpoint: ResourceUid) -> None:
+def show_status(
+    tx: Transaction, endpoint: ResourceUid, *, specs: StoredSpecs[WebhookEndpoint]
+) -> None:
     """Write what the resource shows of its endpoint; safe to repeat.
 
     The transaction is begun with `feed=1`, because a status is a change of the resource.
@@ -449,5 +400,11 @@ def show_status(tx: Transaction, endpoint: ResourceUid) -> None:
     if resource is None:
         return
     (state,) = tx.deliveries.states([endpoint])
-    status = endpoint_status(state, resource.generation, before=resource.status, now=tx.now)
+    status = endpoint_status(
+        state,
+        resource.generation,
+        before=resource.status,
+        now=tx.now,
+        consent=webhook_consent.consent_shown(state, specs.of(resource), now=tx.now),
+    )
     observe_resource(tx, endpoint, status, observed_generation=resource.generation)

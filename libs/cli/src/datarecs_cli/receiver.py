@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Condition, Thread
+from types import MappingProxyType
 from typing import Self
 
 from datarecs_application.ports.outside import Clock
@@ -20,6 +21,8 @@ READ_LIMIT_S = 10
 STOP_POLL_S = 0.05
 FAILING = 503
 """The answer to the first deliveries under --fail-first."""
+_CONSENT = 200
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
 
 
@@ -154,9 +157,15 @@ class _Handler(BaseHTTPRequestHandler):
             body = self.rfile.read(int(length))
             self._answer(self.server.receiver.take(Request(headers=headers, body=body)))
 
-    def _answer(self, status: int) -> None:
+    def do_OPTIONS(self) -> None:
+        """Consent to whoever asks, so that `validation: handshake` can be tried here."""
+        self._answer(_CONSENT, {"WebHook-Allowed-Origin": "*", "WebHook-Allowed-Rate": "*"})
+
+    def _answer(self, status: int, headers: Mapping[str, str] = NO_HEADERS) -> None:
         self.close_connection = True
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()

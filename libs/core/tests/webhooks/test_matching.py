@@ -1,15 +1,20 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.runs.model import RunResult
 from datarecs_core.values import ResourceUid
-from datarecs_core.webhooks.endpoint import Filter, WebhookEndpoint
+from datarecs_core.webhooks.endpoint import DataFilter, Filter, WebhookEndpoint
 from datarecs_core.webhooks.globs import glob_fault, glob_matches, short_type
 from datarecs_core.webhooks.matching import (
+    ERROR_CODE,
+    RESULT,
     EndpointFacts,
     EventFacts,
+    JobFacts,
     is_operational,
     match_endpoint,
 )
@@ -121,3 +126,39 @@ def test_operational_types_are_those_about_webhooks() -> None:
     assert is_operational(PREFIX + "webhook.delivery.failed")
     assert not is_operational(PREFIX + RUN + "finalised")
     assert short_type(PREFIX + "a.b") == "a.b"
+
+
+UNMATCHED = DataFilter(results=(RunResult.UNMATCHED,))
+ENDS = DataFilter(results=(RunResult.UNMATCHED,), error_codes=(RunErrorCode.CRASHED,))
+
+
+def passes(
+    data: DataFilter, values: Mapping[str, str] | None = None, *, job: JobFacts | None = None
+) -> bool:
+    event = EventFacts(type=PREFIX + RUN + "finalised", time=NOON, values=values or {}, job=job)
+    return match_endpoint(an_endpoint(data=data), event)
+
+
+@pytest.mark.case("W06")
+def test_results_and_error_codes_name_the_ends_that_pass() -> None:
+    assert passes(UNMATCHED, {RESULT: "UNMATCHED"})
+    assert not passes(UNMATCHED, {RESULT: "MATCHED"})
+    assert not passes(UNMATCHED, {ERROR_CODE: "CRASHED"})
+    assert not passes(UNMATCHED)
+    assert passes(ENDS, {RESULT: "UNMATCHED"})
+    assert passes(ENDS, {ERROR_CODE: "CRASHED"})
+    assert not passes(ENDS, {ERROR_CODE: "TIMED_OUT"})
+    assert not passes(ENDS, {RESULT: "MATCHED"})
+
+
+@pytest.mark.case("W06")
+def test_jobs_pass_by_name_and_by_all_labels_of_the_selector() -> None:
+    ledger = JobFacts(name="ledger", labels={"team": "finance", "tier": "1"})
+    assert passes(DataFilter(jobs=("ledger", "bank")), job=ledger)
+    assert not passes(DataFilter(jobs=("bank",)), job=ledger)
+    assert not passes(DataFilter(jobs=("ledger",)), job=None)
+    assert passes(DataFilter(job_selector={"team": "finance"}), job=ledger)
+    assert not passes(DataFilter(job_selector={"team": "finance", "tier": "2"}), job=ledger)
+    both = DataFilter(jobs=("ledger",), results=(RunResult.MATCHED,))
+    assert passes(both, {RESULT: "MATCHED"}, job=ledger)
+    assert not passes(both, {RESULT: "UNMATCHED"}, job=ledger)

@@ -3,9 +3,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
+
 from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.webhooks.endpoint import Validation, WebhookEndpoint
+from datarecs_core.webhooks.handshake import Handshake, begin_handshake
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
-from datarecs_core.webhooks.status import endpoint_status, is_stale
+from datarecs_core.webhooks.status import endpoint_status, is_stale, validated
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -61,6 +65,41 @@ def test_a_disabled_endpoint_shows_who_disabled_it_until_its_spec_changes() -> N
 
 def test_a_status_of_another_form_is_written_anew() -> None:
     assert shown(WELL, before={"conditions": ["x"]}) == shown(WELL, before={"conditions": 3})
+
+
+REQUESTED = begin_handshake(
+    None,
+    WebhookEndpoint(url="https://a.example.com/", validation=Validation.HANDSHAKE),
+    secret=bytes(32),
+    now=NOON,
+)
+
+
+@pytest.mark.parametrize(
+    ("handshake", "now", "reason", "ready"),
+    [
+        (None, NOON, "Pending", "False"),
+        (REQUESTED, NOON, "Pending", "False"),
+        (replace(REQUESTED, answer="HTTP 200"), NOON, "Pending", "False"),
+        (REQUESTED, NOON + timedelta(days=1), "Refused", "False"),
+        (replace(REQUESTED, granted_at=NOON), LATER, "Granted", "True"),
+    ],
+)
+def test_an_endpoint_that_needs_consent_shows_its_state(
+    handshake: Handshake | None, now: datetime, reason: str, ready: str
+) -> None:
+    consent = validated(handshake, now=now)
+    status = endpoint_status(WELL, 1, before={}, now=now, consent=consent)
+    written = status["conditions"]
+    assert isinstance(written, list)
+    assert {one["type"]: (one["status"], one["reason"]) for one in written} == {
+        "Healthy": ("True", "Delivering"),
+        "Ready": (ready, "Enabled" if ready == "True" else "NotValidated"),
+        "Validated": (ready, reason),
+    }
+    assert not is_stale(WELL, 1, status, consent)
+    assert is_stale(WELL, 1, status, None)
+    assert is_stale(WELL, 1, {}, consent)
 
 
 def test_an_overflow_is_shown_with_its_gap_until_after_its_end() -> None:

@@ -12,6 +12,7 @@ from datarecs_memory.access import (
     MemorySocketTickets,
 )
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
+from datarecs_memory.delivery_order import MemoryDeliveryOrder
 from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMailChoices, MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
@@ -40,6 +41,7 @@ class MemoryTransaction:
         self.secrets = MemorySealedSecrets(scope)
         self.tickets = MemorySocketTickets(scope)
         self.deliveries = MemoryDeliveries(scope)
+        self.delivery_order = MemoryDeliveryOrder(scope)
         self.webhook_actions = MemoryWebhookActions(scope)
         self.mails = MemoryMails(scope)
         self.mail_choices = MemoryMailChoices(scope)

@@ -88,7 +88,7 @@ class GuardedWebhookClient:
             return WebhookReport(ticket=request.ticket, end=end)
         answer = await self._http.call(
             HttpCall(
-                method="POST",
+                method=request.method,
                 target=target,
                 headers=request.headers,
                 body=request.body,

@@ -64,7 +64,9 @@ _MAIL_SHOWN = (
     *("tenant_id", "delivery_id", "run_id", "job_id", "rules", "kind", "detail", "outcome"),
     *("state", "reason", "due_at", "finalised_at", "attempts", "message_id", "created_at"),
 )
-_MESSAGE_SHOWN = ("tenant_id", "received_on", "message_id", "attributes", "created_at")
+_MESSAGE_SHOWN = (
+    *("tenant_id", "received_on", "message_id", "attributes", "created_at", "filter_values"),
+)
 """Columns that core-api uses for counts; only the webhook-service reads the data of events."""
 _ACTION_PROGRESS = (
     *("state", "closed_at", "position_on", "position_id", "made", "first_delivery"),

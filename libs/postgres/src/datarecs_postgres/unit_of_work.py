@@ -28,6 +28,7 @@ from datarecs_postgres.session import Session
 from datarecs_postgres.tickets import PostgresSocketTickets
 from datarecs_postgres.timers import PostgresRunTimers
 from datarecs_postgres.webhook_actions import PostgresWebhookActions
+from datarecs_postgres.webhook_order import PostgresDeliveryOrder
 from datarecs_postgres.webhooks import PostgresDeliveries
 
 
@@ -51,6 +52,7 @@ class PostgresTransaction:
         self.secrets = PostgresSealedSecrets(session)
         self.tickets = PostgresSocketTickets(session)
         self.deliveries = PostgresDeliveries(session)
+        self.delivery_order = PostgresDeliveryOrder(session)
         self.webhook_actions = PostgresWebhookActions(session)
         self.mails = PostgresMails(session)
         self.mail_choices = PostgresMailChoices(session)

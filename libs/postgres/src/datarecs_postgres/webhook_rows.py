@@ -3,15 +3,17 @@
 Separate from the statements, for shorter modules.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
-from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware
+from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware, instant_text
 from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, Origin
+from datarecs_core.webhooks.handshake import Handshake
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
 from datarecs_core.webhooks.outcome import Outcome
 
@@ -30,6 +32,9 @@ def delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or o
         event_id=EventId(row.event_id),
         event_type=row.event_type,
         run_id=None if row.run_id is None else RunId(row.run_id),
+        sequence=row.sequence,
+        is_early=row.is_early,
+        failing_since=utc(row.failing_since),
         state=DeliveryState(row.state),
         reason=None if row.reason is None else DeliveryReason(row.reason),
         attempt_no=row.attempt_no,
@@ -65,6 +70,7 @@ def state_of(row: Row[Any]) -> EndpointState:
         window_started_at=utc(row.window_started_at),
         window_attempts=row.window_attempts,
         window_failures=row.window_failures,
+        handshake=_handshake_of(row.handshake),
         warned_at=utc(row.warned_at),
         pending=row.pending,
         overflow_since=utc(row.overflow_since),
@@ -78,6 +84,31 @@ def state_of(row: Row[Any]) -> EndpointState:
         generation=row.disabled_generation,
     )
     return replace(state, disabled=disabled)
+
+
+def _handshake_of(stored: Mapping[str, Any] | None) -> Handshake | None:
+    if stored is None:
+        return None
+    times = {
+        name: None if stored[name] is None else datetime.fromisoformat(stored[name])
+        for name in _HANDSHAKE_TIMES
+    }
+    return Handshake(**{**stored, **times})
+
+
+def handshake_column(handshake: Handshake | None) -> Mapping[str, object] | None:
+    """As JSON, times as text."""
+    if handshake is None:
+        return None
+    times = {
+        name: None if moment is None else instant_text(moment)
+        for name in _HANDSHAKE_TIMES
+        for moment in (getattr(handshake, name),)
+    }
+    return {**asdict(handshake), **times}
+
+
+_HANDSHAKE_TIMES = ("began_at", "sent_at", "granted_at")
 
 
 def attempt_of(row: Row[Any], key: DeliveryKey) -> WebhookAttempt:

@@ -50,7 +50,13 @@ from datarecs_postgres.tables.webhooks import (
     WEBHOOK_ENDPOINT_STATE,
     WEBHOOK_MESSAGE,
 )
-from datarecs_postgres.webhook_rows import attempt_of, delivery_of, state_of, utc
+from datarecs_postgres.webhook_rows import (
+    attempt_of,
+    delivery_of,
+    handshake_column,
+    state_of,
+    utc,
+)
 
 LIVES = timedelta(days=8)
 """A delivery lives at most 7 days, plus one for partial days."""
@@ -81,6 +87,7 @@ class PostgresDeliveries:
                 message_id=event_id,
                 attributes=dict(message.attributes),
                 data=message.data,
+                filter_values=dict(message.values),
             )
             .on_conflict_do_nothing()
             .inline()
@@ -150,6 +157,7 @@ class PostgresDeliveries:
                 window_started_at=state.window_started_at,
                 window_attempts=state.window_attempts,
                 window_failures=state.window_failures,
+                handshake=handshake_column(state.handshake),
                 warned_at=state.warned_at,
                 pending=state.pending,
                 overflow_since=state.overflow_since,
@@ -265,7 +273,9 @@ class PostgresDeliveries:
         self, since: datetime, until: datetime, *, after: Position | None, limit: int
     ) -> list[tuple[Position, Message]]:
         table = WEBHOOK_MESSAGE.c
-        statement = select(table.received_on, table.message_id, table.attributes).where(
+        statement = select(
+            table.received_on, table.message_id, table.attributes, table.filter_values
+        ).where(
             self._session.tenant_rows(WEBHOOK_MESSAGE),
             table.received_on >= since.astimezone(UTC).date(),
             table.received_on <= until.astimezone(UTC).date(),
@@ -282,7 +292,7 @@ class PostgresDeliveries:
         return [
             (
                 Position(row.received_on, EventId(row.message_id)),
-                Message(attributes=row.attributes, data=b""),
+                Message(attributes=row.attributes, data=b"", values=row.filter_values),
             )
             for row in self._session.execute(in_order)
         ]
@@ -345,7 +355,7 @@ class PostgresDeliveries:
 
 _CHANGING = (
     *("state", "reason", "attempt_no", "schedule_index", "losses", "due_at", "lease_epoch"),
-    *("lease_owner", "lease_until", "last_outcome", "last_status"),
+    *("lease_owner", "lease_until", "last_outcome", "last_status", "is_early", "failing_since"),
 )
 _VALUES = attrgetter(*_CHANGING)
 _KEY_OF_TENANT = ("received_on", "delivery_id")

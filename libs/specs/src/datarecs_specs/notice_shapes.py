@@ -16,22 +16,22 @@ from datarecs_core.notifications.address import MAX_LENGTH, address_fault
 from datarecs_core.webhooks.endpoint import (
     MAX_ALERT_EMAILS,
     MAX_DELAYS,
-    MAX_GLOBS,
     MAX_HEADERS,
     MAX_SECRET_REFS,
     Auth,
     AutoDisable,
-    Filter,
     Format,
     Limits,
+    Ordering,
     Retry,
     SecretRef,
     Signing,
     SigningMode,
+    Validation,
     WebhookEndpoint,
     endpoint_faults,
 )
-from datarecs_core.webhooks.globs import glob_fault
+from datarecs_specs.filter_shapes import FILTER
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
@@ -43,19 +43,12 @@ _SECRET_REF = Record(
     model=SecretRef,
     fields=(Field(name="secret_ref", shape=SECRET_REFERENCE, doc="env:NAME or file:/path"),),
 )
-_GLOB = Checked(
-    text=Text(most=255),
-    code=SpecCode.BAD_TEXT,
-    fault_of=lambda text, _: glob_fault(text),
-    examples=("reconciliation.run.finalised", "reconciliation.run.**"),
-)
 _ADDRESS = Checked(
     text=Text(most=MAX_LENGTH, normal=False),
     code=SpecCode.BAD_ADDRESS,
     fault_of=lambda text, _: address_fault(text),
     examples=("oncall@example.com",),
 )
-_GLOBS = ListOf(item=_GLOB, most=MAX_GLOBS)
 
 
 class _HeaderValue:
@@ -145,19 +138,7 @@ ENDPOINT = Record(
         Field(name="url", shape=URL, doc="where events are posted; https"),
         Field(name="url_from", shape=_SECRET_REF, doc="for a URL that is a secret itself"),
         Field(name="enabled", shape=FLAG, doc="whether events are sent; false stops deliveries"),
-        Field(
-            name="filter",
-            shape=Record(
-                title="filter",
-                model=Filter,
-                fields=(
-                    Field(name="types", shape=_GLOBS, doc="globs over event types"),
-                    Field(name="exclude_types", shape=_GLOBS, doc="globs that win over types"),
-                    Field(name="operational", shape=FLAG, doc="also events about other deliveries"),
-                ),
-            ),
-            doc="which events are sent",
-        ),
+        Field(name="filter", shape=FILTER, doc="which events are sent"),
         Field(name="format", shape=Word(words=Format), doc="how an event becomes a body"),
         Field(
             name="signing",
@@ -196,6 +177,11 @@ ENDPOINT = Record(
             doc="further headers",
         ),
         Field(
+            name="validation",
+            shape=Word(words=Validation),
+            doc="handshake: nothing is sent before the receiver consents to OPTIONS",
+        ),
+        Field(
             name="timeout",
             shape=Length(least=timedelta(seconds=1), most=timedelta(seconds=30)),
             doc="of a whole attempt",
@@ -222,6 +208,16 @@ ENDPOINT = Record(
                 ),
             ),
             doc="when a failed delivery is tried again",
+        ),
+        Field(
+            name="ordering",
+            shape=Word(words=Ordering),
+            doc="run: events of one run one at a time, in their order",
+        ),
+        Field(
+            name="max_block",
+            shape=Length(least=timedelta(minutes=1), most=timedelta(days=1)),
+            doc="with ordering: run, after which later events pass one that fails; never without",
         ),
         Field(
             name="limits",

@@ -38,6 +38,8 @@ class ScriptedWebhookClient:
         self.closed = False
         self.address_class: str | None = None
         """Of the address that is refused, where the script answers BLOCKED_ADDRESS."""
+        self.headers: tuple[tuple[str, str], ...] = (("content-type", "text/plain"),)
+        """Of every answer from now on."""
         self._answer = answer
         self._under_way: list[OutgoingWebhook] = []
 
@@ -58,7 +60,7 @@ class ScriptedWebhookClient:
             WebhookReport(
                 ticket=request.ticket,
                 end=end,
-                response_headers=(("content-type", "text/plain"),),
+                response_headers=self.headers,
                 address_class=self.address_class,
             )
             for request, end in ends

@@ -3,17 +3,19 @@
 Separate from the tests, because tests of actions and of deliveries use it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from uuid import UUID
 
 from datarecs_application.loops.webhook_expanding import WebhookExpanding
 from datarecs_application.loops.webhook_sending import WebhookSending
 from datarecs_application.ports.delivery import DeliveryKey, OutgoingWebhook, WebhookAttempt
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhook_actions import Expanding
+from datarecs_application.webhook_fan_out import IncomingEvent, fan_out
 from datarecs_application.webhook_requests import RequestMaker
-from datarecs_application.webhooks import IncomingEvent, Leasing, fan_out
+from datarecs_application.webhooks import Leasing
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.delivery import Delivery
@@ -73,11 +75,18 @@ class WebhookHouse:
             MemoryWorkFinder(self.store),
             self.unit,
             self.client,
-            leasing=Leasing(specs=self.specs, jitter=lambda: 0.5, owner=owner, ids=self.store.ids),
+            leasing=Leasing(
+                specs=self.specs,
+                jitter=lambda: 0.5,
+                owner=owner,
+                ids=self.store.ids,
+                random_bytes=lambda count: an_id().bytes * (count // 16),
+            ),
             requests=RequestMaker(
                 secrets=self.secrets,
                 user_agent="datarecs-webhook/0.1.0",
                 child_trace=lambda _: TRACE,
+                base_url="https://recs.example.com",
             ),
             metrics=self.metrics,
             clock=self.clock,
@@ -117,9 +126,11 @@ class WebhookHouse:
         type_: str = FINALISED,
         about: ResourceUid | None = None,
         data: bytes = b'{"v":0.010}',
+        values: Mapping[str, str] | None = None,
+        **attributes: str,
     ) -> EventId:
-        event = EventId(an_id())
-        message = a_message(event, type=type_)
+        event = EventId(UUID(attributes["id"])) if "id" in attributes else EventId(an_id())
+        message = a_message(event, type=type_, **attributes)
         with self.unit.begin(tenant, feed=8) as tx:
             if tx.inbox.first_time("webhook-service", "/datarecs/core-api", event):
                 fan_out(
@@ -132,6 +143,7 @@ class WebhookHouse:
                         data=data,
                         endpoint_id=about,
                         run_id=RunId(an_id()),
+                        values=values or {},
                     ),
                     specs=self.specs,
                     ids=self.store.ids,

@@ -35,6 +35,7 @@ from datarecs_core_api.routes import (
     runs,
     system,
     webhook_actions,
+    webhook_consent,
 )
 from datarecs_core_api.shell import Shell
 from datarecs_runtime.health import Health, ReadyCheck
@@ -54,6 +55,7 @@ ROUTERS = (
     mails.router,
     previews.router,
     public.router,
+    webhook_consent.router,
     keys.router,
     system.router,
     system.open_router,

@@ -3,17 +3,19 @@
 Nothing is sent here: a slow receiver must never delay the consumer.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from datarecs_application.ports.outside import Ids, Metrics
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
-from datarecs_application.webhooks import IncomingEvent, fan_out
+from datarecs_application.webhook_fan_out import IncomingEvent, fan_out
 from datarecs_core.notifications.events import MailEvent
 from datarecs_core.runs.events import RunEvent
 from datarecs_core.values import ResourceUid, RunId
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_core.webhooks.events import DeliveryEvent, EndpointEvent
+from datarecs_core.webhooks.matching import ERROR_CODE, JOB_ID, RESULT
 from datarecs_events.codec import Received
 
 
@@ -35,6 +37,7 @@ class Handlers:
             data=received.data,
             endpoint_id=_endpoint_of(received.event),
             run_id=_run_of(received.event),
+            values=_values_of(received.event),
         )
         made = fan_out(tx, event, specs=self.specs, ids=self.ids, base_url=self.base_url)
         if made:
@@ -54,3 +57,16 @@ def _run_of(event: object) -> RunId | None:
             return None if run_id is None else RunId(run_id)
         case _:
             return None
+
+
+def _values_of(event: object) -> Mapping[str, str]:
+    """What filters read: of runs and mails the job, of ends the result or the error's code."""
+    if not isinstance(event, RunEvent | MailEvent):
+        return {}
+    error = getattr(event, "error", None)
+    values = {
+        JOB_ID: event.job_id,
+        RESULT: getattr(event, "result", None),
+        ERROR_CODE: getattr(error, "code", None),
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -34,7 +34,7 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_fraction
+from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
@@ -57,10 +57,8 @@ def build(settings: Settings) -> Process:
         application=Service.WEBHOOK_SERVICE,
     )
     database.refuse_unsafe_login()
-    unit, tracing = (
-        PostgresUnitOfWork(database, ids),
-        tracing_of(settings.otel, Service.WEBHOOK_SERVICE),
-    )
+    unit = PostgresUnitOfWork(database, ids)
+    tracing = tracing_of(settings.otel, Service.WEBHOOK_SERVICE)
     specs = StoredSpecs(read_endpoint)
     handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
     archive = PostgresEventArchive(database)
@@ -85,12 +83,9 @@ def build(settings: Settings) -> Process:
             jitter=random_fraction,
             owner=f"{socket.gethostname()}/{os.getpid()}",
             ids=ids,
+            random_bytes=random_bytes,
         ),
-        requests=RequestMaker(
-            secrets=TenantSecrets.of(settings.secrets, settings.profile),
-            user_agent=f"datarecs-webhook/{version('datarecs')}",
-            child_trace=child_of,
-        ),
+        requests=_requests(settings),
         metrics=metrics,
         clock=clock,
         max_in_flight=settings.webhook.max_in_flight,
@@ -105,6 +100,15 @@ def build(settings: Settings) -> Process:
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def _requests(settings: Settings) -> RequestMaker:
+    return RequestMaker(
+        secrets=TenantSecrets.of(settings.secrets, settings.profile),
+        user_agent=f"datarecs-webhook/{version('datarecs')}",
+        child_trace=child_of,
+        base_url=_base_url(settings),
     )
 
 

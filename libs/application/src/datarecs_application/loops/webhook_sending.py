@@ -12,9 +12,10 @@ import structlog
 
 from datarecs_application.egress_health import NETWORK, EgressHealth
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.delivery import WebhookClient, WebhookReport
+from datarecs_application.ports.delivery import Ticket, WebhookClient, WebhookReport
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_application.webhook_consent import ConsentAnswer, ConsentRequest, record_answer
 from datarecs_application.webhook_draining import release_endpoint
 from datarecs_application.webhook_requests import Prepared, RequestMaker
 from datarecs_application.webhooks import (
@@ -64,6 +65,7 @@ class WebhookSending:
     signals: StepSignals = field(default_factory=Silent)
     _egress: EgressHealth = field(init=False)
     _prepared: dict[tuple[object, ...], Prepared] = field(default_factory=dict, init=False)
+    _consents: dict[Ticket, ConsentRequest] = field(default_factory=dict, init=False)
     _unrecorded: dict[_Endpoint, list[EndedAttempt]] = field(
         default_factory=lambda: defaultdict(list), init=False
     )
@@ -140,6 +142,8 @@ class WebhookSending:
         self._count(settled)
         self._show_status(tenant, endpoint, settled)
         self.signals.reached(LEASED)
+        if settled.consent_request is not None:
+            self._request_consent(settled.consent_request)
         for one in leased:
             since_lease = timedelta(seconds=self.clock.monotonic() - before)
             try:
@@ -163,7 +167,40 @@ class WebhookSending:
         self.metrics.count("webhook_attempts_total", outcome=made.end.outcome)
         self._unrecorded[endpoint].append(EndedAttempt(end=made.end, log=made.log, shown_url=""))
 
+    def _request_consent(self, request: ConsentRequest) -> None:
+        """One that cannot be sent has no answer, and is due again in some minutes."""
+        outgoing = self.requests.consent(request)
+        if outgoing is None:
+            endpoint = str(request.endpoint_uid)
+            log.warning("webhook_consent_not_requested", endpoint_id=endpoint, cause="no URL")
+            return
+        self._consents[outgoing.ticket] = request
+        self.client.start(outgoing)
+
+    def _take_consent(self, request: ConsentRequest, report: WebhookReport) -> None:
+        answer = ConsentAnswer(
+            status=report.end.status,
+            headers=report.response_headers,
+            origin=self.requests.origin,
+        )
+        log.info(
+            "webhook_consent_answered",
+            endpoint_id=str(request.endpoint_uid),
+            outcome=report.end.outcome.value,
+            status=report.end.status,
+        )
+        try:
+            with self.unit_of_work.begin(request.tenant_id) as tx:
+                record_answer(tx, request, answer)
+        except Exception:
+            # Without an answer the request is due again in some minutes.
+            log.exception("webhook_consent_not_recorded", endpoint_id=str(request.endpoint_uid))
+
     def _take(self, report: WebhookReport) -> None:
+        consent = self._consents.pop(report.ticket, None)
+        if consent is not None:
+            self._take_consent(consent, report)
+            return
         prepared = self._prepared.pop(report.ticket, None)
         if prepared is None:
             return
@@ -232,7 +269,7 @@ class WebhookSending:
         """
         if settled.status_moved:
             with self.unit_of_work.begin(tenant, feed=1) as tx:
-                show_status(tx, endpoint)
+                show_status(tx, endpoint, specs=self.leasing.specs)
         if settled.is_drained:
             with self.unit_of_work.begin(tenant, feed=1) as tx:
                 release_endpoint(tx, endpoint)
@@ -245,6 +282,8 @@ class WebhookSending:
             )
         if settled.late:
             self.metrics.count("webhook_late_results_total", settled.late)
+        if settled.gaps:
+            self.metrics.count("webhook_order_gaps_total", settled.gaps)
         if settled.lost:
             self.metrics.count("leases_expired_total", settled.lost, queue="webhook")
 

@@ -18,6 +18,7 @@ from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import Position, WebhookAction
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState
 from datarecs_core.webhooks.health import EndpointState, Waiting
+from datarecs_core.webhooks.ordering import RunPlace
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import Message
 
@@ -133,6 +134,41 @@ class Deliveries(Protocol):
 
     def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
         """Those of these events that have a successful or waiting delivery to the endpoint."""
+
+
+class Unblocked(NamedTuple):
+    """What of an ordered endpoint's deliveries decides when to claim it again."""
+
+    first_due: datetime | None
+    """Of the pending ones that no earlier one blocks."""
+    failing_since: datetime | None
+    """The oldest first failure among those that still block."""
+
+
+class DeliveryOrder(Protocol):
+    """Questions about the order of a run's events, under the lock of the endpoint's state."""
+
+    def has_missing(self, endpoint: ResourceUid, place: RunPlace, *, since: datetime) -> bool:
+        """Whether an earlier event of the run, emitted at or after `since`, has not come in.
+
+        Facts without an event do not count, nor does what stands before a number that the endpoint
+        has got in order or has given up waiting for.
+        """
+
+    def early(self, endpoint: ResourceUid, run_id: RunId) -> list[Delivery]:
+        """Lock those that wait for an earlier event, by number."""
+
+    def due(self, endpoint: ResourceUid, limit: int, *, failing_after: datetime) -> list[Delivery]:
+        """As `Deliveries.due`, without those that an earlier one of run and action blocks.
+
+        Args:
+            endpoint: whose deliveries.
+            limit: at most so many.
+            failing_after: one that has been failing since before then blocks no longer.
+        """
+
+    def unblocked(self, endpoint: ResourceUid, *, failing_after: datetime) -> Unblocked:
+        """Of what is left, after everything saved in this transaction."""
 
 
 class WebhookActions(Protocol):
@@ -282,16 +318,19 @@ class Ticket(NamedTuple):
 
     tenant_id: TenantId
     endpoint_uid: ResourceUid
-    key: DeliveryKey
+    key: DeliveryKey | None
+    """None for a request for consent."""
     attempt_no: int
     lease_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingWebhook:
-    """One POST, complete: nothing is looked up while it runs."""
+    """One request, complete: nothing is looked up while it runs."""
 
     ticket: Ticket
+    method: str = "POST"
+    """OPTIONS for a request for consent."""
     url: str
     headers: tuple[tuple[str, str], ...]
     """In order, without Host and Content-Length."""

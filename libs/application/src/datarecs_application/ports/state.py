@@ -10,6 +10,7 @@ from uuid import UUID
 
 from datarecs_application.ports.delivery import (
     Deliveries,
+    DeliveryOrder,
     MailChoices,
     Mails,
     RuleStates,
@@ -270,6 +271,8 @@ class Transaction(Protocol):
     def tickets(self) -> SocketTickets: ...
     @property
     def deliveries(self) -> Deliveries: ...
+    @property
+    def delivery_order(self) -> DeliveryOrder: ...
     @property
     def webhook_actions(self) -> WebhookActions: ...
     @property

@@ -21,6 +21,7 @@ from datarecs_core.webhooks.globs import glob_matches, short_type
 from datarecs_core.webhooks.matching import (
     EndpointFacts,
     EventFacts,
+    JobFacts,
     is_operational,
     matches_filter,
 )
@@ -139,23 +140,30 @@ def completion_event(action: WebhookAction, first: Delivery) -> DeliveryEvent | 
     )
 
 
-def is_in_window(endpoint: EndpointFacts, window: Window, message: Message) -> bool:
+def is_in_window(
+    endpoint: EndpointFacts, window: Window, message: Message, *, job: JobFacts | None = None
+) -> bool:
     """Whether recover or replay takes a stored event; tests of other days are never repeated."""
     event_type = message.attributes["type"]
     if short_type(event_type) == TEST_TYPE or TEST_MARK in message.attributes:
         return False
     if window.types and not any(glob_matches(glob, event_type) for glob in window.types):
         return False
-    return matches_filter(endpoint, event_facts(message))
+    return matches_filter(endpoint, event_facts(message, job=job))
 
 
-def event_facts(message: Message) -> EventFacts:
-    """The parts of a stored event for matching: all are in its attributes."""
+def event_facts(message: Message, *, job: JobFacts | None = None) -> EventFacts:
+    """The parts of a stored event for matching, without its data."""
     attributes = message.attributes
     event_type = attributes["type"]
     about = None
     if is_operational(event_type) and "partitionkey" in attributes:
         about = ResourceUid(UUID(attributes["partitionkey"]))
     return EventFacts(
-        type=event_type, time=datetime.fromisoformat(attributes["time"]), endpoint_id=about
+        type=event_type,
+        time=datetime.fromisoformat(attributes["time"]),
+        endpoint_id=about,
+        attributes=attributes,
+        values=message.values,
+        job=job,
     )

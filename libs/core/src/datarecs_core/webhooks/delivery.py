@@ -82,6 +82,10 @@ class Delivery:
     event_type: str
     run_id: RunId | None = None
     """From the event's data; repeated in events about this delivery."""
+    sequence: int | None = None
+    """Number of the event within its run; None where the delivery is in no order."""
+    is_early: bool = False
+    """It waits for an earlier event of its run that has not come in, until it is due."""
     state: DeliveryState = DeliveryState.PENDING
     reason: DeliveryReason | None = None
     attempt_no: int = 0
@@ -90,6 +94,8 @@ class Delivery:
     """Delays of the schedule used up."""
     losses: int = 0
     """Attempts with a lost worker."""
+    failing_since: datetime | None = None
+    """First failure that used up a delay of the schedule."""
     due_at: datetime
     expires_at: datetime
     created_at: datetime
@@ -154,6 +160,7 @@ def lease(delivery: Delivery, *, owner: str, now: datetime) -> Delivery:
         state=DeliveryState.LEASED,
         attempt_no=delivery.attempt_no + 1,
         lease_epoch=delivery.lease_epoch + 1,
+        is_early=False,
         lease_owner=owner,
         lease_until=now + LEASE_TTL,
     )
@@ -205,7 +212,11 @@ def _failed(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> 
     if delay is None:
         return _dead(delivery, DeliveryReason.EXHAUSTED, fact.end)
     wait = max(delay, requested_wait(fact.end, now=now) or delay)
-    waiting = replace(_pending(delivery, now + wait), schedule_index=delivery.schedule_index + 1)
+    waiting = replace(
+        _pending(delivery, now + wait),
+        schedule_index=delivery.schedule_index + 1,
+        failing_since=delivery.failing_since or now,
+    )
     if waiting.schedule_index == WARN_AFTER:
         return _warned(waiting, fact.end)
     return Decision(waiting)

@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.faults import Fault, Step
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notifications.address import address_fault, recipient_key
+from datarecs_core.runs.model import RunResult
+from datarecs_core.webhooks.dialects import MAX_DEPTH, MAX_NODES, Expression
 from datarecs_core.webhooks.globs import glob_fault
 
 MAX_GLOBS = 50
 MAX_HEADERS = 20
 MAX_SECRET_REFS = 4
 MAX_DELAYS = 20
+MAX_JOBS = 200
 MAX_ALERT_EMAILS = 10
 DRAIN = "datarecs.io/webhook-drain"
 """Finalizer of a deleted endpoint, until its open deliveries have ended."""
@@ -51,11 +55,44 @@ class SigningMode(StrEnum):
     REFERENCE = "reference"
 
 
+class Validation(StrEnum):
+    """Whether the receiver is asked before anything is sent."""
+
+    NONE = "none"
+    HANDSHAKE = "handshake"
+    """CloudEvents abuse protection: OPTIONS, and nothing before its consent."""
+
+
+class Ordering(StrEnum):
+    NONE = "none"
+    """Side by side, as fast as the limits allow."""
+    RUN = "run"
+    """Events of one run one at a time, in the order of their numbers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that is looked up at use: `env:NAME` or `file:/path`."""
 
     secret_ref: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFilter:
+    """Which events of runs go to the endpoint, by their data; one that lacks a field stays out."""
+
+    jobs: tuple[str, ...] = ()
+    """Names of reconciliation jobs; none means all."""
+    job_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the job must have, all of them."""
+    results: tuple[RunResult, ...] = ()
+    """With `error_codes` the ends that pass: one of these results or one of those errors."""
+    error_codes: tuple[RunErrorCode, ...] = ()
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether the job behind an event must be known."""
+        return bool(self.jobs or self.job_selector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +104,9 @@ class Filter:
     out."""
     exclude_types: tuple[str, ...] = ()
     """Globs that win over `types`."""
+    dialects: tuple[Expression, ...] = ()
+    """Over attributes; all must hold."""
+    data: DataFilter | None = None
     operational: bool = False
     """Whether events about deliveries and tests of other endpoints are sent too."""
 
@@ -123,9 +163,14 @@ class WebhookEndpoint:
     signing: Signing = field(default_factory=Signing)
     auth: Auth | None = None
     headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
+    validation: Validation = Validation.NONE
     timeout: timedelta = timedelta(seconds=15)
     """1 s to 30 s, over the whole attempt."""
     retry: Retry = field(default_factory=Retry)
+    ordering: Ordering = Ordering.NONE
+    max_block: timedelta | None = None
+    """1 min to 1 day: with `ordering: run` later events of a run pass one that has been failing for
+    so long; None: they wait until it is delivered or given up."""
     limits: Limits = field(default_factory=Limits)
     auto_disable: AutoDisable = field(default_factory=AutoDisable)
     """When an endpoint that fails without end is switched off."""
@@ -165,6 +210,7 @@ def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
         *_signing_faults(spec.signing),
         *_header_faults(spec.headers),
         *_limit_faults(spec),
+        *_order_faults(spec),
         *_retry_faults(spec.retry),
         *_alert_faults(spec.alert_emails),
     )
@@ -190,6 +236,21 @@ def _filter_faults(chosen: Filter) -> Iterator[Fault]:
     if not chosen.types:
         message = "an empty list matches nothing; leave it out for every type"
         yield _fault(SpecCode.BAD_LENGTH, message, "filter", "types")
+    yield from _dialect_faults(chosen.dialects)
+    if chosen.data == DataFilter():
+        message = "it names nothing, so every event passes; leave it out"
+        yield _fault(SpecCode.WITHOUT_EFFECT, message, "filter", "data")
+
+
+def _dialect_faults(dialects: tuple[Expression, ...]) -> Iterator[Fault]:
+    for index, expression in enumerate(dialects):
+        if expression.depth > MAX_DEPTH:
+            message = f"{expression.depth} levels of expressions; at most {MAX_DEPTH}"
+            yield _fault(SpecCode.BAD_LENGTH, message, "filter", "dialects", index)
+    nodes = sum(expression.nodes for expression in dialects)
+    if nodes > MAX_NODES:
+        message = f"{nodes} expressions; at most {MAX_NODES}"
+        yield _fault(SpecCode.BAD_LENGTH, message, "filter", "dialects")
 
 
 def _signing_faults(signing: Signing) -> Iterator[Fault]:
@@ -234,6 +295,16 @@ def _limit_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
     ):
         if not least <= value <= most:
             yield _fault(SpecCode.NOT_IN_ENUM, f"{least} to {most}", "limits", name)
+
+
+def _order_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
+    if spec.max_block is None:
+        return
+    if spec.ordering is Ordering.NONE:
+        message = "without `ordering: run` no delivery waits for another; leave it out"
+        yield _fault(SpecCode.WITHOUT_EFFECT, message, "max_block")
+    if not timedelta(minutes=1) <= spec.max_block <= timedelta(days=1):
+        yield _fault(SpecCode.BAD_DURATION, "PT1M to P1D", "max_block")
 
 
 def _retry_faults(retry: Retry) -> Iterator[Fault]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 _FAMILY = ["io", "datarecs"]
 """The first two segments of every event type, which a glob may omit."""
+FAMILY_PREFIX = ".".join((*_FAMILY, ""))
 GLOB = re.compile(r"(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*")
 """The form of a glob, as schemas publish it."""
 

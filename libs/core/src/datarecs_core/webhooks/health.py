@@ -11,6 +11,7 @@ from datarecs_core.decision import Decision
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.backoff import jittered
 from datarecs_core.webhooks.events import WebhookEndpointAutoDisabled
+from datarecs_core.webhooks.handshake import Handshake
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, requested_pause
 
 UNPROVEN_RATE = 30
@@ -73,6 +74,8 @@ class EndpointState:
     window_started_at: datetime | None = None
     window_attempts: int = 0
     window_failures: int = 0
+    handshake: Handshake | None = None
+    """The newest request for consent, of endpoints that need one."""
     warned_at: datetime | None = None
     """When people were warned of this episode of failures."""
     pending: int = 0
@@ -103,7 +106,7 @@ class Receiver:
 
 
 def cleared(state: EndpointState) -> EndpointState:
-    """The state after a person has enabled the endpoint: no failure, no rest, circuit closed."""
+    """The state after a person has enabled the endpoint: no failure, no rest, no consent."""
     return replace(
         state,
         paused_until=None,
@@ -116,6 +119,7 @@ def cleared(state: EndpointState) -> EndpointState:
         window_started_at=None,
         window_attempts=0,
         window_failures=0,
+        handshake=None,
     )
 
 

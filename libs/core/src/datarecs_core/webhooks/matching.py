@@ -5,15 +5,29 @@ never sent to that endpoint. R3 (a delivery of such an event creates no further 
 `delivery`. R2 and R3 together exclude loops of any length.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from datarecs_core.values import ResourceUid
-from datarecs_core.webhooks.endpoint import Filter, WebhookEndpoint
+from datarecs_core.webhooks.dialects import all_hold
+from datarecs_core.webhooks.endpoint import DataFilter, Filter, WebhookEndpoint
 from datarecs_core.webhooks.globs import glob_matches
 
 _WEBHOOKS = "webhook.**"
 _OPT_IN_EVENTS = ("webhook.delivery.**", "webhook.endpoint.test_requested")
+
+
+JOB_ID, RESULT, ERROR_CODE = "job_id", "result", "error_code"
+"""Values of an event's data that filters read, stored beside the event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """The job behind an event as it stands when the filter is judged."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +38,11 @@ class EventFacts:
     time: datetime
     endpoint_id: ResourceUid | None = None
     """`data.endpoint_id`: which endpoint the event is about."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Of JOB_ID, RESULT and ERROR_CODE those that the data has."""
+    job: JobFacts | None = None
+    """None where the data names no job or the job is gone; needed where a filter names jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +74,34 @@ def matches_filter(endpoint: EndpointFacts, event: EventFacts) -> bool:
     """Whether today's filter takes the event, whenever it happened: for recover and replay."""
     if is_operational(event.type) and event.endpoint_id == endpoint.uid:
         return False
-    return _passes(endpoint.spec.filter, event.type)
+    chosen = endpoint.spec.filter
+    return (
+        _type_passes(chosen, event.type)
+        and all_hold(chosen.dialects, event.attributes)
+        and (chosen.data is None or _data_passes(chosen.data, event))
+    )
 
 
-def _passes(chosen: Filter, event_type: str) -> bool:
+def _type_passes(chosen: Filter, event_type: str) -> bool:
     if not chosen.operational and any(glob_matches(glob, event_type) for glob in _OPT_IN_EVENTS):
         return False
     wanted = any(glob_matches(glob, event_type) for glob in chosen.types)
     return wanted and not any(glob_matches(glob, event_type) for glob in chosen.exclude_types)
+
+
+def _data_passes(chosen: DataFilter, event: EventFacts) -> bool:
+    return _is_chosen_job(chosen, event.job) and _is_chosen_end(chosen, event.values)
+
+
+def _is_chosen_job(chosen: DataFilter, job: JobFacts | None) -> bool:
+    if not chosen.names_jobs:
+        return True
+    if job is None or (chosen.jobs and job.name not in chosen.jobs):
+        return False
+    return all(job.labels.get(name) == value for name, value in chosen.job_selector.items())
+
+
+def _is_chosen_end(chosen: DataFilter, values: Mapping[str, str]) -> bool:
+    if not chosen.results and not chosen.error_codes:
+        return True
+    return values.get(RESULT) in chosen.results or values.get(ERROR_CODE) in chosen.error_codes

@@ -6,7 +6,7 @@ while a signature belongs to one.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datarecs_core.webhooks.endpoint import Format
 
@@ -26,6 +26,8 @@ class Message:
     """Every CloudEvents attribute and extension as text, `time` as it stood on the wire."""
     data: bytes
     """The JSON object as it was received; never parsed and written again. Empty when absent."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What filters read of the data (`matching`), beside it so that they can be judged again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import release_resource
 from datarecs_core.values import EventId, ResourceUid
 from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, lease
+from datarecs_core.webhooks.handshake import Handshake
 from datarecs_core.webhooks.health import Disabled, DisabledBy
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
@@ -153,6 +154,16 @@ class DeliveriesConformance:
                 consecutive_failures=3,
                 last_success_at=tx.now - HOUR,
                 disabled=Disabled(by=DisabledBy.GONE, at=tx.now, generation=4),
+                handshake=Handshake(
+                    address_hash="a" * 64,
+                    began_at=tx.now,
+                    sent_at=tx.now + HOUR,
+                    token_hash="b" * 64,
+                    requested_rate=600,
+                    answer="HTTP 200",
+                    granted_at=tx.now + HOUR,
+                    allowed_rate=60,
+                ),
                 warned_at=tx.now - HOUR,
                 pending=7,
                 overflow_since=tx.now - HOUR,

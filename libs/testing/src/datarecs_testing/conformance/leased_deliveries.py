@@ -71,7 +71,13 @@ class DeliveryQueue:
         return made.delivery_id
 
     def _leasing(self, worker: str) -> Leasing:
-        return Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker, ids=FixedIds())
+        return Leasing(
+            specs=self.specs,
+            jitter=lambda: MIDDLE,
+            owner=worker,
+            ids=FixedIds(),
+            random_bytes=bytes,
+        )
 
     def take(self, worker: str) -> Grants:
         leasing = self._leasing(worker)

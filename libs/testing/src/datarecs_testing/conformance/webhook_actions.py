@@ -117,7 +117,8 @@ class WebhookActionsConformance:
         events = [EventId(an_id()) for _ in range(3)]
         with stores.webhook.unit.begin(A_TENANT) as tx:
             for event in events:
-                tx.deliveries.store_event(event, a_message(event))
+                message = replace(a_message(event), values={"result": "UNMATCHED"})
+                tx.deliveries.store_event(event, message)
             start = tx.now
         with stores.api.unit.begin(A_TENANT, read_only=True) as tx:
             end = start + HOUR
@@ -125,6 +126,7 @@ class WebhookActionsConformance:
             assert [where.event_id for where, _ in every] == sorted(events)
             assert every[0][1].attributes == a_message(every[0][0].event_id).attributes
             assert every[0][1].data == b""
+            assert every[0][1].values == {"result": "UNMATCHED"}
             paged = tx.deliveries.stored(start, end, after=every[0][0], limit=1)
             assert paged == every[1:2]
             assert tx.deliveries.stored(start - HOUR, start, after=None, limit=10) == []

@@ -56,12 +56,12 @@ def report_by_link(token: str, request: Request, use: Using) -> Response:
     """The report of one run, without values of rows, for the holder of the link."""
     link = read_report_link(token, use.link_keys)
     if link is None:
-        raise _unknown_link(request)
+        raise unknown_link(request)
     with use.unit.begin(link.tenant_id, read_only=True) as tx:
         now, revoked_at = tx.now, tx.mail_choices.report_links_revoked_at(link.run_id)
     run = use.queries.run(link.tenant_id, link.run_id)
     if run is None or not link.is_live(now, revoked_at):
-        raise _unknown_link(request)
+        raise unknown_link(request)
     page = _page(use, run)
     _audit(use, request, run)
     return Response(page, media_type=HTML, headers={"Content-Security-Policy": PAGE_POLICY})
@@ -97,7 +97,7 @@ def _audit(use: Ports, request: Request, run: Run) -> None:
         tx.audit.append(entry)
 
 
-def _unknown_link(request: Request) -> ProblemError:
+def unknown_link(request: Request) -> ProblemError:
     """404; 429 for an address that tries too many."""
     detail = "link: it is not valid, has expired, or was revoked"
     refusal = authenticator(request).failure(request, reason="link", detail=detail)
@@ -155,7 +155,7 @@ def unsubscribe(
 def _unsubscribe_link(token: str, request: Request, use: Ports) -> UnsubscribeLink:
     link = read_unsubscribe_link(token, use.link_keys, now=use.clock.now())
     if link is None:
-        raise _unknown_link(request)
+        raise unknown_link(request)
     return link
 
 

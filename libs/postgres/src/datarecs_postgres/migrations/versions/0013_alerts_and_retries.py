@@ -4,7 +4,7 @@
 from datarecs_postgres.migrate import run_sql_file
 
 revision = "0013"
-down_revision = "0011"
+down_revision = "0012"
 
 
 def upgrade() -> None:

@@ -130,7 +130,11 @@ PARAMETER = Record(
             doc="a literal or one {{ }} expression; without it the trigger must give a value",
         ),
         Field(name="allowed", shape=ListOf(item=LITERAL, most=MAX_LIST), doc="the only values"),
-        Field(name="description", shape=Text(least=0, most=2_000, lines=True), doc="for people"),
+        Field(
+            name="description",
+            shape=Text(least=0, most=2_000, lines=True),
+            doc="description for people",
+        ),
     ),
 )
 
@@ -251,7 +255,11 @@ RESULTS = Record(
                         shape=Whole(least=0, most=10_000_000),
                         doc="differences stored per stage; counts are always complete",
                     ),
-                    Field(name="sample_per_class", shape=Whole(least=0, most=1_000), doc="shown"),
+                    Field(
+                        name="sample_per_class",
+                        shape=Whole(least=0, most=1_000),
+                        doc="rows of each class that a report shows",
+                    ),
                     Field(
                         name="retention",
                         shape=Length(least=timedelta(days=1), most=timedelta(days=3_650)),
@@ -279,7 +287,7 @@ EXECUTION = Record(
     model=Execution,
     fields=(
         Field(name="engine", shape=Word(words=EngineName), doc="what runs the plan"),
-        Field(name="proof", shape=Word(words=ProofMode), doc="what run.json seals"),
+        Field(name="proof", shape=Word(words=ProofMode), doc="what the proof in run.json seals"),
         Field(
             name="strategy",
             shape=Word(words=Strategy),
@@ -287,7 +295,11 @@ EXECUTION = Record(
             " equal rows; `pushdown` lets databases group; `auto` chooses the fastest by size;"
             " `fingerprint` is `full` in this release",
         ),
-        Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
+        Field(
+            name="extract",
+            shape=Word(words=ExtractMode),
+            doc="whether the run first copies the sources",
+        ),
         Field(
             name="memory",
             shape=Size(least=LEAST_MEMORY, most=MOST_MEMORY),
@@ -295,22 +307,28 @@ EXECUTION = Record(
         ),
         Field(name="spill", shape=Size(least=_MIB, most=_TIB), doc="disk of the run"),
         Field(
-            name="partitions", shape=Whole(least=1, most=10_000, word="auto"), doc="of the engine"
+            name="partitions",
+            shape=Whole(least=1, most=10_000, word="auto"),
+            doc="parts into which the engine divides the rows",
         ),
         Field(
             name="deadline",
             shape=Length(least=timedelta(minutes=1), most=timedelta(hours=24)),
-            doc="over all attempts",
+            doc="time limit of a run, over all attempts",
             aliases=("timeout",),
         ),
         Field(name="resume", shape=FLAG, doc="continue from checkpoints; none are written yet"),
-        Field(name="attempts", shape=Whole(least=1, most=10), doc="at most"),
+        Field(name="attempts", shape=Whole(least=1, most=10), doc="most attempts of a run"),
         Field(
             name="retry_on",
             shape=ListOf(item=Word(words=("CRASHED", "QUERY_FAILED", "UNKNOWN")), most=3),
-            doc="reported codes worth another attempt",
+            doc="error codes after which a run is attempted again",
         ),
-        Field(name="priority", shape=Whole(least=0, most=9), doc="0 goes first"),
+        Field(
+            name="priority",
+            shape=Whole(least=0, most=9),
+            doc="priority in the queue; 0 is the first",
+        ),
     ),
 )
 
@@ -328,15 +346,19 @@ JOB = Record(
     model=ReconciliationJob,
     misplaced=_NOT_IN_A_JOB,
     fields=(
-        Field(name="description", shape=Text(least=0, most=2_000, lines=True), doc="for people"),
+        Field(
+            name="description",
+            shape=Text(least=0, most=2_000, lines=True),
+            doc="description for people",
+        ),
         Field(name="owner", shape=Text(least=0, most=200), doc="who is responsible for it"),
-        Field(name="timezone", shape=Zone(), doc="zone of run.date"),
+        Field(name="timezone", shape=Zone(), doc="time zone of run.date in `{{ }}` expressions"),
         Field(
             name="parameters",
             shape=MapOf(
                 key=Text(most=63, pattern=PARAMETER_NAME), value=PARAMETER, most=MAX_PARAMETERS
             ),
-            doc="values a trigger may give",
+            doc="values that a run may set, used as `:name`",
             aliases=("params",),
         ),
         Field(
@@ -353,7 +375,11 @@ JOB = Record(
             aliases=("base",),
         ),
         Field(name="normalize", shape=NORMALIZE, doc="declared relaxations; none by default"),
-        Field(name="duplicates", shape=Word(words=DuplicatePolicy), doc="copies of a key"),
+        Field(
+            name="duplicates",
+            shape=Word(words=DuplicatePolicy),
+            doc="what happens to rows with the same key in one source",
+        ),
         Field(name="empty", shape=Word(words=EmptyPolicy), doc="sources without a row"),
         Field(name="schema", shape=SCHEMA, doc="when two schemas are equal"),
         Field(
@@ -363,6 +389,8 @@ JOB = Record(
             stand_in=(),
         ),
         Field(name="results", shape=RESULTS, doc="what is stored and written"),
-        Field(name="execution", shape=EXECUTION, doc="how it runs; changes no number"),
+        Field(
+            name="execution", shape=EXECUTION, doc="how the run is executed; it changes no result"
+        ),
     ),
 )

@@ -131,7 +131,7 @@ PARTITION = Record(
     shorthand="by",
     fields=(
         Field(name="by", shape=IDENT, doc="`auto`, `none` or a physical column"),
-        Field(name="count", shape=Whole(least=1, most=256), doc="ranges; some are read at once"),
+        Field(name="count", shape=Whole(least=1, most=256), doc="number of ranges"),
     ),
 )
 LIMITS = Record(
@@ -145,7 +145,11 @@ LIMITS = Record(
             shape=Length(least=timedelta(seconds=1), most=timedelta(hours=12)),
             doc="longest single statement",
         ),
-        Field(name="max_connections", shape=Whole(least=1, most=32), doc="sessions, the pin's too"),
+        Field(
+            name="max_connections",
+            shape=Whole(least=1, most=32),
+            doc="most sessions, including that of the snapshot",
+        ),
     ),
 )
 
@@ -345,7 +349,11 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
             doc="how it is read in parallel",
             aliases=("partition_by",),
         ),
-        *((Field(name="snapshot", shape=_snapshot(*snapshot), doc="the pin"),) if snapshot else ()),
+        *(
+            (Field(name="snapshot", shape=_snapshot(*snapshot), doc="version of the data to read"),)
+            if snapshot
+            else ()
+        ),
         Field(name="options", shape=options_of(kind), doc=f"options of {kind}"),
         Field(name="limits", shape=LIMITS, doc="limits of reading the source"),
     )

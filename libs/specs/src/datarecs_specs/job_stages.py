@@ -84,9 +84,13 @@ _TOLERANCE = Record(
     title="a tolerance",
     model=dict,
     fields=(
-        Field(name="type", shape=Word(words=ToleranceType), doc="kind of bound", default=REQUIRED),
+        Field(
+            name="type", shape=Word(words=ToleranceType), doc="kind of tolerance", default=REQUIRED
+        ),
         Field(name="value", shape=_Source(), doc="decimal, percent or duration; none for EXACT"),
-        Field(name="base", shape=Word(words=ToleranceBase), doc="what PERCENTAGE is a part of"),
+        Field(
+            name="base", shape=Word(words=ToleranceBase), doc="value of which PERCENTAGE is a share"
+        ),
     ),
 )
 
@@ -234,7 +238,7 @@ DIMENSION = Record(
     model=Dimension,
     shorthand="name",
     fields=(
-        Field(name="name", shape=IDENT, doc="of the dimension"),
+        Field(name="name", shape=IDENT, doc="name of the dimension"),
         Field(name="column", shape=IDENT, doc="logical column, the name by default"),
     ),
 )
@@ -242,15 +246,17 @@ _JUDGING = (
     Field(
         name="tolerances",
         shape=TOLERANCES,
-        doc="bounds inside which different values still agree",
+        doc="limits within which different values agree",
         aliases=("abs_tol", "rel_tol"),
         alias_shapes={
             "abs_tol": OneTolerance(type=ToleranceType.ABSOLUTE),
             "rel_tol": OneTolerance(type=ToleranceType.PERCENTAGE, scale=2),
         },
     ),
-    Field(name="combine", shape=Word(words=Combine), doc="whether all or any must hold"),
-    Field(name="bound", shape=Word(words=Bound), doc="whether the edge agrees"),
+    Field(
+        name="combine", shape=Word(words=Combine), doc="whether all tolerances must hold, or any"
+    ),
+    Field(name="bound", shape=Word(words=Bound), doc="whether a gap equal to the tolerance agrees"),
 )
 MEASURE = Record(
     title="a measure",
@@ -258,7 +264,11 @@ MEASURE = Record(
     fields=(
         Field(name="name", shape=IDENT, doc="of the measure, unique in the stage"),
         Field(name="column", shape=IDENT, doc="logical column, the name by default"),
-        Field(name="function", shape=Word(words=Function), doc="what is made of the column"),
+        Field(
+            name="function",
+            shape=Word(words=Function),
+            doc="function of the column's values, such as sum",
+        ),
         *_JUDGING,
         Field(
             name="map",
@@ -291,7 +301,7 @@ ACCEPT = Record(
         Field(
             name="max_gap",
             shape=MapOf(key=IDENT, value=AMOUNT, most=MAX_MEASURES),
-            doc="by measure: largest gap without sign",
+            doc="by measure: largest gap, without its sign",
         ),
     ),
 )
@@ -304,7 +314,7 @@ WARN_AT = Record(
         Field(
             name="gap",
             shape=MapOf(key=IDENT, value=AMOUNT, most=MAX_MEASURES),
-            doc="by measure: largest gap without sign",
+            doc="by measure: largest gap, without its sign",
         ),
     ),
 )
@@ -313,7 +323,11 @@ SCOPE = Record(
     model=Scope,
     fields=(
         Field(name="from_stage", shape=NAME_TEXT, doc="an earlier stage"),
-        Field(name="only", shape=Word(words=("differing",)), doc="its differing groups"),
+        Field(
+            name="only",
+            shape=Word(words=("differing",)),
+            doc="which groups of that stage: those that differ",
+        ),
     ),
 )
 CONFIRM = Record(
@@ -321,8 +335,8 @@ CONFIRM = Record(
     model=Confirm,
     fields=(
         Field(name="after", shape=Length(most=timedelta(hours=1)), doc="wait before the re-read"),
-        Field(name="attempts", shape=Whole(least=1, most=5), doc="re-reads at most"),
-        Field(name="max_keys", shape=Whole(least=1, most=100_000), doc="keys at most"),
+        Field(name="attempts", shape=Whole(least=1, most=5), doc="most readings"),
+        Field(name="max_keys", shape=Whole(least=1, most=100_000), doc="most keys to read again"),
     ),
 )
 
@@ -335,7 +349,7 @@ _FIELDS: Mapping[str, Field] = {
         Field(
             name="dimensions",
             shape=ListOf(item=DIMENSION, most=MAX_DIMENSIONS),
-            doc="the group key",
+            doc="columns of the key; without them whole rows",
             aliases=("keys", "key_columns", "join_columns", "primary_keys", "on"),
         ),
         Field(
@@ -367,11 +381,15 @@ _FIELDS: Mapping[str, Field] = {
             doc="what follows a difference: continue with all rows, stop, or escalate, where the "
             "next stage reads only the groups that differ",
         ),
-        Field(name="warn_at", shape=WARN_AT, doc="a warning above these"),
+        Field(name="warn_at", shape=WARN_AT, doc="limits above which the stage has a warning"),
         Field(name="accept", shape=ACCEPT, doc="limits of acceptance, never of the verdict"),
         Field(name="scope", shape=SCOPE, doc="limited to an earlier stage's groups"),
-        Field(name="duplicates", shape=Word(words=DuplicatePolicy), doc="copies of a key"),
-        Field(name="confirm", shape=CONFIRM, doc="read differing groups again, for rows in flight"),
+        Field(
+            name="duplicates",
+            shape=Word(words=DuplicatePolicy),
+            doc="what happens to rows with the same key in one source",
+        ),
+        Field(name="confirm", shape=CONFIRM, doc="read differing groups again, for late rows"),
         Field(
             name="queries",
             shape=MapOf(key=NAME_TEXT, value=SQL, most=MAX_SOURCES),

@@ -100,7 +100,7 @@ _SKIP = Record(
 _FETCH = Field(
     name="fetch_size",
     shape=Whole(least=1, most=1_000_000),
-    doc="rows of a batch",
+    doc="rows that are fetched at once",
     default=10_000,
 )
 OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
@@ -123,8 +123,13 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
             shape=_ONE_CHARACTER,
             doc="between fields; detected from the first lines if absent",
         ),
-        Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
-        Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),
+        Field(name="quote", shape=_ONE_CHARACTER, doc="character around fields", default='"'),
+        Field(
+            name="escape",
+            shape=_ONE_CHARACTER,
+            doc="character before a quote inside a field",
+            default='"',
+        ),
         Field(name="header", shape=FLAG, doc="the first line names the columns", default=True),
         Field(
             name="null",

@@ -64,7 +64,9 @@ Register-ArgumentCompleter -Native -CommandName datarecs -ScriptBlock {
 
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="name of the shell")],
-    before: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="words typed so far, from the script")] = None,
+    before: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD", help="words typed so far, from the script")
+    ] = None,
     *,
     words: Annotated[bool, typer.Option("--words", hidden=True)] = False,
 ) -> ExitCode:

@@ -58,6 +58,31 @@ def test_csv_keeps_numbers_and_disarms_texts(capsys: Shown) -> None:
 
 
 @pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("command", ["diff", "export"])
+@pytest.mark.parametrize(
+    "flags", [("--measure", "amont"), ("--only", "missing:tow"), ("--only", "outside:amont")]
+)
+def test_a_filter_with_an_unknown_name_is_refused(
+    command: str, flags: tuple[str, str], capsys: Shown
+) -> None:
+    assert run([command, "kept", *flags]) == 2
+    assert f"{' '.join(flags)}: the run has only " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("command", ["diff", "explain", "export", "report"])
+def test_a_misspelt_folder_is_not_searched_on_a_server(command: str, capsys: Shown) -> None:
+    assert run([command, "kpet"]) == 2
+    assert "kpet: no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("kept")
+def test_an_unknown_filter_of_a_folder_is_wrong_usage(capsys: Shown) -> None:
+    assert run(["diff", "kept", "--only", "changed"]) == 2
+    assert "unknown filter 'changed'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("kept")
 def test_jsonl_and_parquet_hold_the_same_rows() -> None:
     assert run(["export", "kept", "--format", "jsonl"]) == 0
     assert run(["export", "kept", "--format", "parquet"]) == 0

@@ -146,7 +146,7 @@ def test_a_tolerance_that_is_no_decimal_is_refused_with_an_example() -> None:
 def test_a_caret_marks_the_word() -> None:
     text = changed("type: aggregate", "typ: aggregate")
     lines = as_lines(one(text).findings, file="job.yaml", text=text)
-    assert lines[4:7] == [
+    assert lines[5:8] == [
         "job.yaml:10:7 DR1004 spec.stages[0]: unknown field 'typ'; did you mean 'type'?",
         "  10 |       typ: aggregate",
         "     |       ^^^",

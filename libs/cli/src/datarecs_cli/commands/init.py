@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 def init(
     left: Annotated[
-        str, typer.Argument(metavar="A", help="the reference: a file, folder, pattern or table")
+        str,
+        typer.Argument(
+            metavar="A",
+            help="the reference: a file, folder, pattern, or CONNECTION:TABLE of PostgreSQL",
+        ),
     ],
     right: Annotated[
-        str, typer.Argument(metavar="B", help="the file, folder, pattern or table to compare")
+        str, typer.Argument(metavar="B", help="the source to compare with it, in the same form")
     ],
     *,
     key: Annotated[

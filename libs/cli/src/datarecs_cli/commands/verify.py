@@ -39,7 +39,7 @@ def verify(
 ) -> ExitCode:
     """Check that a run.json or a result folder is complete and unaltered.
 
-    The checks are: hash, counts, closure, differences and row digests.
+    It checks the hash, the counts, that every row is counted (closure), and the differences.
     """
     from datarecs_cli.evidence import Checked, NoJsonError, check, evidence_at
     from datarecs_cli.row_proof import key_of, row_proof

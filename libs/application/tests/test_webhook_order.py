@@ -1,4 +1,4 @@
-"""`ordering: run` end to end in memory: events of runs arrive in any order and are sent in order."""
+"""`ordering: run` end to end in memory: events of runs arrive in any order, and leave in order."""
 
 import random
 from collections import defaultdict
@@ -235,7 +235,7 @@ def test_after_max_block_later_events_pass_one_that_fails() -> None:
 
 
 def test_an_event_waits_for_a_missing_one_that_the_filter_excludes() -> None:
-    """An earlier event that passes may still be missing; a later one must wait for it."""
+    """Until it arrives, the platform cannot know whether it passes the filter."""
     spec = in_order(filter=Filter(types=("reconciliation.run.finalised",)))
     wire = Wire(spec=spec)
     run = wire.record(2)

@@ -75,7 +75,7 @@ class Asking:
 
 
 @pytest.mark.case("W26")
-def test_a_consent_in_the_answer_lets_deliveries_begin() -> None:
+def test_a_consent_in_the_answer_starts_deliveries() -> None:
     asking = Asking()
     asking.house.client.headers = CONSENT
     asking.house.publish()
@@ -94,7 +94,7 @@ def test_a_consent_in_the_answer_lets_deliveries_begin() -> None:
 
 
 @pytest.mark.case("W26")
-def test_nothing_is_sent_before_the_callback_and_its_rate_holds() -> None:
+def test_nothing_is_sent_before_the_callback_and_its_rate_applies() -> None:
     asking = Asking()
     for _ in range(100):
         asking.house.publish()
@@ -135,7 +135,7 @@ def test_no_test_is_sent_before_consent() -> None:
     assert state.next_claim_at > house.clock.now()
 
 
-def test_after_a_day_without_consent_it_is_refused_until_somebody_enables_it() -> None:
+def test_after_a_day_without_consent_the_endpoint_is_refused_until_it_is_enabled() -> None:
     asking = Asking()
     asking.turn()
     (request,) = asking.requests("OPTIONS")
@@ -188,13 +188,13 @@ def test_another_url_needs_another_consent() -> None:
     assert asking.condition() == "Pending"
 
 
-def test_an_endpoint_that_is_switched_off_asks_nobody() -> None:
+def test_a_disabled_endpoint_requests_no_consent() -> None:
     asking = Asking(spec=replace(SPEC, enabled=False))
     asking.turn()
     assert asking.house.client.sent == []
 
 
-def test_without_validation_nothing_is_asked_and_the_condition_goes() -> None:
+def test_without_validation_no_consent_is_requested_and_the_condition_is_removed() -> None:
     asking = Asking()
     asking.turn()
     asking.declare(replace(SPEC, validation=Validation.NONE))
@@ -205,7 +205,7 @@ def test_without_validation_nothing_is_asked_and_the_condition_goes() -> None:
     assert asking.condition() is None
 
 
-def test_a_url_that_cannot_be_had_is_tried_again() -> None:
+def test_an_unavailable_url_is_tried_again() -> None:
     reference = SecretRef(secret_ref="env:DATARECS_CONN_" + A_TENANT.hex.upper() + "_URL")
     house = WebhookHouse(uses={reference.secret_ref: ("url",)})
     asking = Asking(spec=replace(SPEC, url=None, url_from=reference), house=house)

@@ -1,4 +1,4 @@
-"""`ordering: run` end to end in memory: events of runs come in as they may, and leave in order."""
+"""`ordering: run` end to end in memory: events of runs arrive in any order, and leave in order."""
 
 import random
 from collections import defaultdict
@@ -37,7 +37,7 @@ def in_order(**changes: object) -> WebhookEndpoint:
 
 @dataclass
 class Wire:
-    """A house, and runs whose events are recorded before they come in."""
+    """A house, and runs with events that are recorded before they arrive."""
 
     spec: WebhookEndpoint = field(default_factory=in_order)
     house: WebhookHouse = field(default_factory=WebhookHouse)
@@ -48,11 +48,11 @@ class Wire:
         self.house.answer = self.answer
         self.endpoint = self.house.declare(self.spec)
         self.failing: dict[EventId, int] = {}
-        """How often an event is still to be refused."""
+        """Number of further refusals of an event."""
         self.loop = self.house.sending()
 
     def record(self, count: int, *, silent: int | None = None) -> RunId:
-        """A run with so many numbers; `silent` is a fact without an event."""
+        """A run with this many numbers; `silent` is a fact without an event."""
         run = a_run()
         with self.house.unit.begin(A_TENANT, feed=2 * count) as tx:
             tx.runs.add(run)
@@ -95,7 +95,7 @@ class Wire:
 
     @property
     def taken(self) -> list[tuple[RunId, int]]:
-        """What the receiver took, in its order."""
+        """Received events, in the order of arrival."""
         places = {str(event): place for place, event in self.events.items()}
         states = {str(one.event_id): one.state for one in self.house.deliveries(self.endpoint)}
         sent = dict.fromkeys(_id_of(one) for one in reversed(self.house.client.sent))
@@ -125,7 +125,7 @@ def _a_fact() -> HistoryEntry:
 
 @pytest.mark.case("W27")
 @pytest.mark.parametrize("seed", range(8))
-def test_each_run_arrives_in_its_order_however_its_events_came_and_failed(seed: int) -> None:
+def test_each_run_is_received_in_order_for_any_arrival_and_failures(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311  a reproducible order, no secret
     wire = Wire()
     runs = [wire.record(6, silent=dice.choice([None, 3])) for _ in range(3)]
@@ -161,7 +161,7 @@ def test_a_run_that_fails_delays_no_other_run() -> None:
 
 
 @pytest.mark.case("W27")
-def test_an_event_that_is_given_up_lets_the_next_one_go() -> None:
+def test_the_next_event_is_sent_after_a_dead_lettered_one() -> None:
     wire = Wire(spec=in_order(retry=Retry(delays=())))
     run = wire.record(2)
     wire.failing[wire.events[run, 1]] = 1
@@ -172,7 +172,7 @@ def test_an_event_that_is_given_up_lets_the_next_one_go() -> None:
 
 
 @pytest.mark.case("W28")
-def test_a_number_without_an_event_is_not_waited_for() -> None:
+def test_an_event_does_not_wait_for_a_number_without_an_event() -> None:
     wire = Wire()
     run = wire.record(3, silent=2)
     wire.come(run, 1)
@@ -183,7 +183,7 @@ def test_a_number_without_an_event_is_not_waited_for() -> None:
 
 
 @pytest.mark.case("W28")
-def test_an_event_that_never_comes_is_waited_for_once_and_counted() -> None:
+def test_a_missing_event_causes_one_wait_and_one_count() -> None:
     wire = Wire()
     run = wire.record(5)
     wire.come(run, 1)
@@ -205,7 +205,7 @@ def test_an_event_that_never_comes_is_waited_for_once_and_counted() -> None:
 
 
 @pytest.mark.case("W28")
-def test_an_event_that_comes_late_lets_the_waiting_ones_go_at_once() -> None:
+def test_a_late_event_releases_the_waiting_ones_at_once() -> None:
     wire = Wire()
     run = wire.record(4)
     for number in (4, 2, 1):
@@ -234,8 +234,8 @@ def test_after_max_block_later_events_pass_one_that_fails() -> None:
     assert wire.taken == [(run, 2), (run, 3), (run, 1)]
 
 
-def test_an_event_that_the_filter_leaves_out_is_still_waited_for() -> None:
-    """The next one that passes may come after it, and must not overtake an earlier one."""
+def test_an_event_waits_for_a_missing_one_that_the_filter_excludes() -> None:
+    """Until it arrives, the platform cannot know whether it passes the filter."""
     spec = in_order(filter=Filter(types=("reconciliation.run.finalised",)))
     wire = Wire(spec=spec)
     run = wire.record(2)
@@ -247,7 +247,7 @@ def test_an_event_that_the_filter_leaves_out_is_still_waited_for() -> None:
     assert not delivery.is_early
 
 
-def test_events_of_nothing_that_runs_go_as_they_come() -> None:
+def test_events_without_a_run_have_no_order() -> None:
     wire = Wire()
     event = wire.house.publish(type_="io.datarecs.resource.connection.created")
     (delivery,) = wire.house.deliveries(wire.endpoint)
@@ -262,7 +262,7 @@ def test_without_an_order_nothing_waits() -> None:
     assert wire.taken == [(run, 3)]
 
 
-def test_a_replay_is_in_order_by_itself() -> None:
+def test_a_replay_has_a_separate_order() -> None:
     wire = Wire()
     run = wire.record(4)
     for number in (1, 2, 3, 4):

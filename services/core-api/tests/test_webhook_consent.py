@@ -1,4 +1,4 @@
-"""An endpoint that needs consent, from its declaration over the callback to its first delivery."""
+"""An endpoint that needs consent: declaration, callback, first delivery."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,14 +29,14 @@ class World:
 
     @property
     def receiver(self) -> TestClient:
-        """Whoever got the request, and has no key."""
+        """A client without a key, as a receiver is."""
         return TestClient(self.api.app, base_url=BASE_URL)
 
     def run(self) -> None:
         self.service.run(self.service.sending())
 
     def callbacks(self) -> list[str]:
-        """Paths of the callbacks that were sent, the oldest first."""
+        """Paths of the sent callbacks, the oldest first."""
         sent = [dict(one.headers) for one in self.service.client.sent if one.method == "OPTIONS"]
         name, host = "WebHook-Request-Callback", "https://recs.example.com"
         return [one[name].removeprefix(host) for one in sent]
@@ -69,7 +69,7 @@ def test_the_callback_grants_and_its_rate_holds(world: World, method: str) -> No
     assert [one.method for one in world.service.client.sent] == ["OPTIONS"]
     assert world.conditions()["Validated"] == "Pending"
     answer = world.receiver.request(method, callback, headers={"WebHook-Allowed-Rate": "60"})
-    assert (answer.status_code, "60 requests a minute" in answer.text) == (200, True)
+    assert (answer.status_code, "60 requests per minute" in answer.text) == (200, True)
     world.run()
     assert [one.method for one in world.service.client.sent] == ["OPTIONS", "POST"]
     assert world.conditions() == {
@@ -88,7 +88,7 @@ def test_the_callback_grants_and_its_rate_holds(world: World, method: str) -> No
 
 
 @pytest.mark.case("W26")
-def test_enable_asks_again_and_the_old_callback_is_dead(world: World) -> None:
+def test_enable_requests_consent_again_and_the_old_callback_is_invalid(world: World) -> None:
     world.receiver.get(world.callbacks()[0])
     assert world.caller.post(f"{HOOKS}/erp/disable").status_code == 200
     world.api.clock.advance(timedelta(seconds=1))

@@ -130,7 +130,7 @@ class Record(NamedTuple):
 
 
 def send(house: House, records: Sequence[Record]) -> None:
-    """To the broker, in this order."""
+    """Send records to the broker, in this order."""
     broker = house.broker
     access = BrokerAccess(
         bootstrap=broker.bootstrap, username=broker.username, password=broker.password
@@ -261,11 +261,11 @@ def test_nothing_is_sent_before_the_receiver_calls_back(
     receiver = house.receiver
     receiver.answers = [status(405)]
     endpoint, secret = declare(house, validation=Validation.HANDSHAKE)
-    (asked,) = receiver.wait_for(1, timeout=60)
+    (requested,) = receiver.wait_for(1, timeout=60)
     event_id = publish(house)
     wait_until(lambda: len(deliveries(house, endpoint)) == 1)
-    assert asked.line.startswith("OPTIONS /hook ")
-    callback = asked.by_name["webhook-request-callback"]
+    assert requested.line.startswith("OPTIONS /hook ")
+    callback = requested.by_name["webhook-request-callback"]
     token = read_callback_token(callback.rpartition("/")[2])
     assert token is not None
     assert len(receiver.requests) == 1
@@ -274,14 +274,14 @@ def test_nothing_is_sent_before_the_receiver_calls_back(
     assert granted is not None
     request = receiver.wait_for(2, timeout=60)[1]
     assert service.stop() == 0
-    assert request.by_name["webhook-request-origin"] == asked.by_name["webhook-request-origin"]
+    assert request.by_name["webhook-request-origin"] == requested.by_name["webhook-request-origin"]
     assert request.by_name["webhook-id"] == event_id
     standardwebhooks.Webhook(secret).verify(request.body, dict(request.by_name))
 
 
 @pytest.mark.case("W27")
 def test_the_events_of_a_run_arrive_in_their_order(service: ServiceProcess, house: House) -> None:
-    """Two topics, in no order, and a first attempt that fails."""
+    """Events of two topics arrive in reverse order, and the first attempt fails."""
     receiver = house.receiver
     receiver.answers = [status(500)]
     endpoint, _ = declare(house, ordering=Ordering.RUN)
@@ -330,7 +330,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         if holds():
             return
         pause.wait(0.1)
-    raise AssertionError("it does not hold after 60 s")
+    raise AssertionError("condition not met after 60 s")
 
 
 def wait_until_closed(house: House, endpoint: Resource) -> None:

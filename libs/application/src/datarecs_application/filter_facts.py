@@ -1,6 +1,6 @@
-"""The job behind an event, for filters that name jobs; looked up only where one does.
+"""The job of an event, for filters that name jobs; looked up only if a filter does.
 
-Apart from `webhooks`, because recover and replay judge filters as well.
+Separate from `webhook_fan_out`, because recover and replay use filters too.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from datarecs_core.webhooks.matching import JOB_ID, JobFacts
 
 
 def names_jobs(spec: WebhookEndpoint) -> bool:
-    """Whether the filter needs the job behind an event."""
+    """Whether the filter needs the job of an event."""
     return spec.filter.data is not None and spec.filter.data.names_jobs
 
 
 class JobLookup:
-    """Name and labels of jobs as they stand now; each is read once."""
+    """Current names and labels of jobs; each job is read once."""
 
     def __init__(self, tx: Transaction, *, is_needed: bool) -> None:
         self._tx, self._is_needed = tx, is_needed
         self._read: dict[str, JobFacts | None] = {}
 
     def job_of(self, values: Mapping[str, str]) -> JobFacts | None:
-        """The job that an event's values name; None for one that is gone."""
+        """The job that an event's values name; None for a deleted job."""
         job_id = values.get(JOB_ID)
         if job_id is None or not self._is_needed:
             return None

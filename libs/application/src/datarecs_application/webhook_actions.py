@@ -286,6 +286,6 @@ def _other_day(stored_on: date, delivery: Delivery) -> date | None:
 
 
 def _sequence_of(message: Message, endpoint: EndpointFacts) -> int | None:
-    """What is sent again by one action keeps its order among itself."""
+    """The number of an ordered event; the deliveries of one action keep this order."""
     place = place_of(message.attributes) if is_ordered(endpoint.spec) else None
     return None if place is None else place.sequence

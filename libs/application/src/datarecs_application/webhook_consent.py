@@ -1,6 +1,6 @@
-"""The consent of receivers, in transactions: requested when due, granted by answer or callback.
+"""The consent of receivers, in transactions: request it when due, grant it by answer or callback.
 
-Apart from `webhooks`, because nothing here makes or sends a delivery.
+Separate from `webhooks`, because nothing here makes or sends a delivery.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from datarecs_core.webhooks.status import Validated, validated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentRequest:
-    """OPTIONS that is about to be sent: recorded already, so that no other process sends it too."""
+    """An OPTIONS request to send. It is already recorded, so no other process sends it too."""
 
     tenant_id: TenantId
     endpoint_uid: ResourceUid
@@ -41,22 +41,22 @@ class ConsentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentAnswer:
-    """How OPTIONS was answered; the status is None when it was not."""
+    """The answer to OPTIONS; the status is None without an answer."""
 
     status: int | None
     headers: tuple[tuple[str, str], ...]
     origin: str
-    """As it was sent."""
+    """The value of `WebHook-Request-Origin` in the request."""
 
 
 def handshake_of(state: EndpointState, spec: WebhookEndpoint) -> Handshake | None:
-    """The handshake that counts for today's spec."""
+    """The handshake that is valid for the current spec."""
     disabled_at = state.disabled.at if state.disabled else None
     return current_handshake(state.handshake, spec, disabled_at=disabled_at)
 
 
 def is_withheld(state: EndpointState, spec: WebhookEndpoint, *, now: datetime) -> bool:
-    """Whether nothing may be sent for want of consent, tests included."""
+    """Whether nothing may be sent, not even tests, because the consent is missing."""
     if not needs_consent(spec):
         return False
     handshake = handshake_of(state, spec)
@@ -64,7 +64,7 @@ def is_withheld(state: EndpointState, spec: WebhookEndpoint, *, now: datetime) -
 
 
 def rate_of(state: EndpointState, spec: WebhookEndpoint) -> int:
-    """Attempts per minute: what the receiver allowed, else slowly until its first success."""
+    """Attempts per minute: the allowed rate, or a low one until the first success."""
     rate = spec.limits.rate_per_minute
     handshake = handshake_of(state, spec) if needs_consent(spec) else None
     return rate_in_force(state, rate) if handshake is None else rate_granted(handshake, rate)
@@ -73,14 +73,14 @@ def rate_of(state: EndpointState, spec: WebhookEndpoint) -> int:
 def consent_shown(
     state: EndpointState, spec: WebhookEndpoint | None, *, now: datetime
 ) -> Validated | None:
-    """What the resource shows of the consent; None where none is needed."""
+    """The consent as the resource shows it; None if the endpoint needs none."""
     if spec is None or not needs_consent(spec):
         return None
     return validated(handshake_of(state, spec), now=now)
 
 
 def next_check(state: EndpointState, spec: WebhookEndpoint, *, now: datetime) -> datetime | None:
-    """When the endpoint is to be claimed for its consent, besides its deliveries."""
+    """When to claim the endpoint for its consent, in addition to its deliveries."""
     handshake = handshake_of(state, spec) if needs_consent(spec) else None
     return None if handshake is None else handshake.next_check(now)
 
@@ -92,7 +92,7 @@ def request_consent(
     now: datetime,
     random_bytes: Callable[[int], bytes],
 ) -> tuple[EndpointState, ConsentRequest | None]:
-    """The state with the request that is due, if one is; the endpoint is switched on."""
+    """The state with the request that is due, if any; call it for enabled endpoints only."""
     if not needs_consent(spec):
         return state, None
     before = handshake_of(state, spec)
@@ -115,7 +115,7 @@ def request_consent(
 
 
 def record_answer(tx: Transaction, request: ConsentRequest, answer: ConsentAnswer) -> None:
-    """What the receiver said to a request; one that is no longer the newest changes nothing."""
+    """Record the answer to a request; an answer to an older request changes nothing."""
     (state,) = tx.deliveries.states([request.endpoint_uid])
     handshake = state.handshake
     if handshake is None or handshake.token_hash != request.handshake.token_hash:
@@ -131,11 +131,11 @@ def record_answer(tx: Transaction, request: ConsentRequest, answer: ConsentAnswe
 class Granted(NamedTuple):
     handshake: Handshake
     is_first: bool
-    """Not a repetition, which changes nothing."""
+    """False for a repeated callback, which changes nothing."""
 
 
 def grant_by_callback(tx: Transaction, token: CallbackToken, *, rate: str | None) -> Granted | None:
-    """Consent of whoever holds the token of the newest request; None when it opens nothing.
+    """Grant consent to the holder of the newest request's token; None for an invalid token.
 
     Safe to repeat: the first consent and its rate stay.
     """
@@ -154,7 +154,7 @@ def grant_by_callback(tx: Transaction, token: CallbackToken, *, rate: str | None
 
 
 def claim_soon(tx: Transaction, resource: Resource) -> None:
-    """Let a declared endpoint that needs consent ask for it now, not at its first event."""
+    """Let a declared endpoint request its consent now, not at its first event."""
     is_endpoint = resource.kind is Kind.WEBHOOK_ENDPOINT
     if is_endpoint and resource.spec.get("validation") == Validation.HANDSHAKE:
         tx.deliveries.states([resource.uid])

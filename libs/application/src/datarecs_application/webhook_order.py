@@ -1,7 +1,7 @@
-"""`ordering: run` in transactions: what an event waits for, what may be leased, what is let go.
+"""`ordering: run` in transactions: what an event waits for, and which deliveries may be leased.
 
-Apart from `webhooks`, because endpoints without an order take none of these steps. Whoever calls
-holds the lock of the endpoint's state, so that two events of a run are judged one after the other.
+Separate from `webhooks`, because endpoints without an order need none of these steps. The caller
+holds the lock of the endpoint's state, so two events of a run are decided one after the other.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from datarecs_core.webhooks.health import Waiting
 from datarecs_core.webhooks.ordering import GAP_WAIT, RunPlace
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Nothing has failed since before then, so every earlier delivery blocks."""
+"""No failure is older than this, so every earlier delivery blocks."""
 
 
 def is_ordered(spec: WebhookEndpoint) -> bool:
@@ -30,7 +30,7 @@ def placed(
     ordered: Iterable[Resource],
     place: RunPlace | None,
 ) -> list[Delivery]:
-    """Deliveries of one event, those of ordered endpoints with its number in its run."""
+    """Deliveries of one event; those to ordered endpoints get its number within its run."""
     endpoints = {} if place is None else {one.uid: one for one in ordered}
     return [
         one
@@ -41,7 +41,7 @@ def placed(
 
 
 def _in_order(tx: Transaction, delivery: Delivery, endpoint: Resource, place: RunPlace) -> Delivery:
-    """With its number; early while an earlier event of the run has not come in."""
+    """The delivery with its number; early while an earlier event of the run is missing."""
     is_early = tx.delivery_order.has_missing(endpoint.uid, place, since=endpoint.created_at)
     due_at = tx.now + GAP_WAIT if is_early else delivery.due_at
     return replace(
@@ -54,7 +54,7 @@ def _in_order(tx: Transaction, delivery: Delivery, endpoint: Resource, place: Ru
 
 
 def release_early(tx: Transaction, ordered: Iterable[Resource], place: RunPlace | None) -> None:
-    """An event of the run has come in: let go what waited for it and for nothing else."""
+    """Release the deliveries that waited only for this event of the run."""
     if place is None:
         return
     for endpoint in ordered:
@@ -63,7 +63,7 @@ def release_early(tx: Transaction, ordered: Iterable[Resource], place: RunPlace 
 
 
 def _release_next(tx: Transaction, endpoint: Resource, run_id: RunId) -> bool:
-    """Up to the next event that is missing; whether there was any."""
+    """Release deliveries up to the next missing event; whether any was released."""
     is_released = False
     for one in tx.delivery_order.early(endpoint.uid, run_id):
         place = RunPlace(run_id, one.sequence or 0)
@@ -75,12 +75,14 @@ def _release_next(tx: Transaction, endpoint: Resource, run_id: RunId) -> bool:
 
 
 def skip_gaps(tx: Transaction, endpoint: ResourceUid, leased: Sequence[Delivery]) -> int:
-    """How many were leased although an earlier event never came; what waited with them goes on.
+    """Release early deliveries of runs with a gap; returns the number of gaps.
+
+    A gap is a leased delivery without an earlier event of its run.
 
     Args:
-        tx: in which they were leased.
-        endpoint: whose they are.
-        leased: as they were before their lease.
+        tx: the transaction of the lease.
+        endpoint: of the deliveries.
+        leased: the deliveries before their lease.
     """
     gaps = {one.run_id for one in leased if one.is_early and one.run_id is not None}
     for run_id in gaps:
@@ -92,14 +94,14 @@ def skip_gaps(tx: Transaction, endpoint: ResourceUid, leased: Sequence[Delivery]
 def due(
     tx: Transaction, endpoint: ResourceUid, spec: WebhookEndpoint, limit: int
 ) -> list[Delivery]:
-    """What may be leased now; of an ordered endpoint at most one delivery of each run."""
+    """Deliveries that may be leased now; at most one per run of an ordered endpoint."""
     if not is_ordered(spec):
         return tx.deliveries.due(endpoint, limit)
     return tx.delivery_order.due(endpoint, limit, failing_after=_failing_after(tx, spec))
 
 
 def waiting(tx: Transaction, endpoint: ResourceUid, spec: WebhookEndpoint | None) -> Waiting:
-    """What is left; deliveries that an earlier one blocks are not due."""
+    """The waiting deliveries; a delivery that an earlier one blocks is not due."""
     left = tx.deliveries.waiting(endpoint)
     if spec is None or not is_ordered(spec) or left.first_due is None:
         return left
@@ -112,5 +114,5 @@ def waiting(tx: Transaction, endpoint: ResourceUid, spec: WebhookEndpoint | None
 
 
 def _failing_after(tx: Transaction, spec: WebhookEndpoint) -> datetime:
-    """A delivery that has been failing since before this moment blocks no longer."""
+    """A delivery that has failed since before this time does not block."""
     return _NEVER if spec.max_block is None else tx.now - spec.max_block

@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(self.server.receiver.take(Request(headers=headers, body=body)))
 
     def do_OPTIONS(self) -> None:
-        """Consent to whoever asks, so that `validation: handshake` can be tried here."""
+        """Consent to every sender, so that `validation: handshake` can be tried here."""
         self._answer(_CONSENT, {"WebHook-Allowed-Origin": "*", "WebHook-Allowed-Rate": "*"})
 
     def _answer(self, status: int, headers: Mapping[str, str] = NO_HEADERS) -> None:

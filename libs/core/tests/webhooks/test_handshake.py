@@ -52,7 +52,7 @@ def answered(status: int | None = 200, **headers: str) -> Handshake:
         (None, {"WebHook_Allowed_Origin": "*"}, Consent.PENDING),
     ],
 )
-def test_the_headers_of_the_answer_decide_whatever_its_status(
+def test_the_headers_of_the_answer_decide_not_its_status(
     status: int | None, headers: dict[str, str], expected: Consent
 ) -> None:
     assert answered(status, **headers).consent(NOON) is expected
@@ -63,11 +63,11 @@ def test_the_headers_of_the_answer_decide_whatever_its_status(
     ("header", "rate"),
     [("60", 60), ("6000", 600), ("*", 600), (None, 600), ("0", 600), ("-1", 600), ("fast", 600)],
 )
-def test_the_allowed_rate_caps_the_endpoints_own(header: str | None, rate: int) -> None:
+def test_the_allowed_rate_limits_the_rate_of_the_endpoint(header: str | None, rate: int) -> None:
     assert rate_granted(grant(begun(), header, now=NOON), 600) == rate
 
 
-def test_a_rate_that_was_not_named_is_the_one_that_was_asked_for() -> None:
+def test_without_a_rate_header_the_requested_rate_applies() -> None:
     granted = grant(begun(), None, now=NOON)
     assert rate_granted(granted, 6_000) == 600
     assert rate_granted(grant(begun(), "*", now=NOON), 6_000) == 6_000
@@ -83,26 +83,26 @@ def test_a_repeated_consent_keeps_the_first_rate() -> None:
 
 
 def test_a_day_without_consent_is_a_refusal() -> None:
-    asked = answered(200)
-    assert asked.consent(NOON + DAY - HOUR) is Consent.PENDING
-    assert asked.next_check(NOON) == NOON + DAY
-    assert asked.consent(NOON + DAY) is Consent.REFUSED
-    assert asked.next_check(NOON + DAY) is None
-    assert not asked.is_due(NOON + DAY)
+    request = answered(200)
+    assert request.consent(NOON + DAY - HOUR) is Consent.PENDING
+    assert request.next_check(NOON) == NOON + DAY
+    assert request.consent(NOON + DAY) is Consent.REFUSED
+    assert request.next_check(NOON + DAY) is None
+    assert not request.is_due(NOON + DAY)
 
 
-def test_a_request_that_nobody_answered_is_repeated_and_keeps_its_day() -> None:
-    asked = begun()
+def test_a_request_without_an_answer_is_repeated_and_keeps_its_start() -> None:
+    request = begun()
     later = NOON + timedelta(minutes=5)
-    assert not asked.is_due(later - timedelta(seconds=1))
-    assert asked.is_due(later)
-    again = begin_handshake(asked, SPEC, secret=bytes(32), now=later)
+    assert not request.is_due(later - timedelta(seconds=1))
+    assert request.is_due(later)
+    again = begin_handshake(request, SPEC, secret=bytes(32), now=later)
     assert (again.began_at, again.sent_at) == (NOON, later)
     assert not TOKEN.opens(again, now=later)
     assert not answered(404).is_due(later)
 
 
-def test_another_address_or_an_endpoint_that_was_off_needs_another_consent() -> None:
+def test_a_new_address_or_a_disabling_requires_a_new_consent() -> None:
     granted = grant(begun(), "*", now=NOON)
     assert current_handshake(granted, SPEC, disabled_at=None) == granted
     moved = replace(SPEC, url="https://b.example.com/hook")
@@ -115,7 +115,7 @@ def test_another_address_or_an_endpoint_that_was_off_needs_another_consent() -> 
     assert current_handshake(granted, SPEC, disabled_at=NOON + HOUR) is None
 
 
-def test_a_token_opens_its_own_handshake_for_a_day() -> None:
+def test_a_token_is_valid_for_its_handshake_for_a_day() -> None:
     read = read_callback_token(TOKEN.text())
     assert read == TOKEN
     assert TOKEN.opens(begun(), now=NOON + DAY - HOUR)

@@ -1,4 +1,4 @@
-"""Twin of the order of a run's events at one endpoint."""
+"""The order of a run's events at one endpoint, in memory."""
 
 from datetime import datetime
 

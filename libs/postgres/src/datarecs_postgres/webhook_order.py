@@ -1,6 +1,6 @@
 """The order of a run's events at one endpoint: statements over deliveries and the run's history.
 
-Apart from `webhooks`, because endpoints without an order never ask these questions.
+Separate from `webhooks`, because endpoints without an order do not use these statements.
 """
 
 from collections import namedtuple
@@ -34,7 +34,7 @@ from datarecs_postgres.tables.webhooks import WEBHOOK_DELIVERY, WEBHOOK_MESSAGE
 from datarecs_postgres.webhook_rows import delivery_of, utc
 
 LIVES = timedelta(days=8)
-"""A delivery lives at most 7 days; one more for the edges of days."""
+"""A delivery lives at most 7 days, plus one for partial days."""
 
 _COLUMNS = tuple(one.name for one in fields(Delivery))
 _Row = namedtuple("_Row", _COLUMNS)  # type: ignore[misc]  # noqa: PYI024  columns by name

@@ -97,7 +97,7 @@ def _handshake_of(stored: Mapping[str, Any] | None) -> Handshake | None:
 
 
 def handshake_column(handshake: Handshake | None) -> Mapping[str, object] | None:
-    """As JSON, times as text."""
+    """The handshake as JSON, with times as text."""
     if handshake is None:
         return None
     times = {

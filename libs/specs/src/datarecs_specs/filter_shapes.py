@@ -1,6 +1,6 @@
 """The shape of an endpoint's filter: globs over types, expressions over attributes, values of data.
 
-Apart from the endpoint, because an expression holds expressions and needs a shape of its own.
+Separate from the endpoint, because an expression contains expressions and needs another shape.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _ATTRIBUTES = MapOf(
 
 
 class _Expression:
-    """One dialect with what it says: `{prefix: {subject: "run/"}}`, `{not: {…}}`, `{any: […]}`."""
+    """One dialect with its content: `{prefix: {subject: "run/"}}`, `{not: {…}}`, `{any: […]}`."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ class _Expression:
         return {value.dialect.value: parts[0] if value.dialect is Dialect.NOT else parts}
 
     def schema(self) -> JsonSchema:
-        """Expressions inside this one are only named; a schema cannot bound their depth."""
+        """The schema of nested expressions is short, because a schema cannot limit their depth."""
         inner: JsonSchema = {"type": "object", "minProperties": 1, "maxProperties": 1}
         inner_list: JsonSchema = {"type": "array", "minItems": 1, "items": inner}
         bodies = {Dialect.NOT: inner, Dialect.ALL: inner_list, Dialect.ANY: inner_list}
@@ -125,7 +125,7 @@ def _comparison(dialect: Dialect, node: Node, path: Path, reading: Reading) -> E
     if len(attributes) < len(node.entries):
         return Gap()
     if not attributes:
-        message = "it compares nothing; name an attribute and its value"
+        message = "no attribute to compare; name an attribute and its value"
         return reading.fault(Fault(code=SpecCode.BAD_LENGTH, path=path, message=message))
     texts = {str(name): str(text) for name, text in attributes.items()}
     if fault := _type_fault(dialect, texts, path):
@@ -134,7 +134,7 @@ def _comparison(dialect: Dialect, node: Node, path: Path, reading: Reading) -> E
 
 
 def _type_fault(dialect: Dialect, texts: Mapping[str, str], path: Path) -> Fault | None:
-    """Whole types alone have the value that exact and prefix compare with."""
+    """A fault for exact and prefix, if no full event type can pass."""
     text = texts.get("type", FAMILY_PREFIX)
     is_possible = text.startswith(FAMILY_PREFIX) or (
         dialect is Dialect.PREFIX and FAMILY_PREFIX.startswith(text)
@@ -144,8 +144,8 @@ def _type_fault(dialect: Dialect, texts: Mapping[str, str], path: Path) -> Fault
     return Fault(
         code=SpecCode.WITHOUT_EFFECT,
         path=(*path, "type"),
-        message=f"no type begins like this, so no event would pass; types begin {FAMILY_PREFIX}",
-        hint="only globs may leave the first two parts out",
+        message=f"no event passes, because every type begins with {FAMILY_PREFIX}",
+        hint="write the type in full; only globs may omit the first two parts",
     )
 
 
@@ -156,7 +156,7 @@ _DATA = Record(
         Field(
             name="jobs",
             shape=ListOf(item=NAME_TEXT, most=MAX_JOBS),
-            doc="names of jobs, all by default",
+            doc="names of jobs; all by default",
         ),
         Field(
             name="job_selector",
@@ -166,7 +166,7 @@ _DATA = Record(
         Field(
             name="results",
             shape=ListOf(item=Word(words=RunResult), most=len(RunResult)),
-            doc="ends that pass, together with error_codes",
+            doc="results that pass, together with error_codes",
         ),
         Field(
             name="error_codes",

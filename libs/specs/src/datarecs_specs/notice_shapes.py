@@ -179,7 +179,7 @@ ENDPOINT = Record(
         Field(
             name="validation",
             shape=Word(words=Validation),
-            doc="handshake: nothing is sent before the receiver consents to OPTIONS",
+            doc="handshake: nothing is sent before the receiver answers OPTIONS with its consent",
         ),
         Field(
             name="timeout",
@@ -212,12 +212,12 @@ ENDPOINT = Record(
         Field(
             name="ordering",
             shape=Word(words=Ordering),
-            doc="run: events of one run one at a time, in their order",
+            doc="run: events of one run are sent one at a time and in order",
         ),
         Field(
             name="max_block",
             shape=Length(least=timedelta(minutes=1), most=timedelta(days=1)),
-            doc="with ordering: run, after which later events pass one that fails; never without",
+            doc="with ordering: run, the time after which later events pass a failing event",
         ),
         Field(
             name="limits",

@@ -39,7 +39,7 @@ class ScriptedWebhookClient:
         self.address_class: str | None = None
         """Of the address that is refused, where the script answers BLOCKED_ADDRESS."""
         self.headers: tuple[tuple[str, str], ...] = (("content-type", "text/plain"),)
-        """Of every answer from now on."""
+        """Headers of the next answers."""
         self._answer = answer
         self._under_way: list[OutgoingWebhook] = []
 

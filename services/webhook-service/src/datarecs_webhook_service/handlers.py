@@ -60,7 +60,7 @@ def _run_of(event: object) -> RunId | None:
 
 
 def _values_of(event: object) -> Mapping[str, str]:
-    """What filters read: of runs and mails the job, of ends the result or the error's code."""
+    """Values for filters: the job of events of runs and mails, and the result or error code."""
     if not isinstance(event, RunEvent | MailEvent):
         return {}
     error = getattr(event, "error", None)

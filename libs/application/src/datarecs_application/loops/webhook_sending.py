@@ -168,7 +168,7 @@ class WebhookSending:
         self._unrecorded[endpoint].append(EndedAttempt(end=made.end, log=made.log, shown_url=""))
 
     def _request_consent(self, request: ConsentRequest) -> None:
-        """One that cannot be sent has no answer, and is due again in some minutes."""
+        """Send OPTIONS; a request without an answer is due again after some minutes."""
         outgoing = self.requests.consent(request)
         if outgoing is None:
             endpoint = str(request.endpoint_uid)
@@ -193,7 +193,7 @@ class WebhookSending:
             with self.unit_of_work.begin(request.tenant_id) as tx:
                 record_answer(tx, request, answer)
         except Exception:
-            # Without an answer the request is due again in some minutes.
+            # Without an answer the request is due again after some minutes.
             log.exception("webhook_consent_not_recorded", endpoint_id=str(request.endpoint_uid))
 
     def _take(self, report: WebhookReport) -> None:

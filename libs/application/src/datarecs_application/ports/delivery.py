@@ -137,38 +137,38 @@ class Deliveries(Protocol):
 
 
 class Unblocked(NamedTuple):
-    """What of an ordered endpoint's deliveries decides when to claim it again."""
+    """Times that decide when to claim an ordered endpoint again."""
 
     first_due: datetime | None
-    """Of the pending ones that no earlier one blocks."""
+    """Of pending deliveries that no earlier one blocks."""
     failing_since: datetime | None
-    """The oldest first failure among those that still block."""
+    """The oldest first failure of the deliveries that block."""
 
 
 class DeliveryOrder(Protocol):
-    """Questions about the order of a run's events, under the lock of the endpoint's state."""
+    """Queries about the order of a run's events, under the lock of the endpoint's state."""
 
     def has_missing(self, endpoint: ResourceUid, place: RunPlace, *, since: datetime) -> bool:
-        """Whether an earlier event of the run, emitted at or after `since`, has not come in.
+        """Whether an earlier event of the run, emitted at or after `since`, is missing.
 
-        Facts without an event do not count, nor does what stands before a number that the endpoint
-        has got in order or has given up waiting for.
+        Facts without an event do not count. Numbers before the last one that the endpoint got in
+        order, or got after a gap, do not count either.
         """
 
     def early(self, endpoint: ResourceUid, run_id: RunId) -> list[Delivery]:
-        """Lock those that wait for an earlier event, by number."""
+        """Lock the deliveries that wait for an earlier event, in the order of their numbers."""
 
     def due(self, endpoint: ResourceUid, limit: int, *, failing_after: datetime) -> list[Delivery]:
-        """As `Deliveries.due`, without those that an earlier one of run and action blocks.
+        """As `Deliveries.due`, without deliveries that an earlier one of run and action blocks.
 
         Args:
-            endpoint: whose deliveries.
-            limit: at most so many.
-            failing_after: one that has been failing since before then blocks no longer.
+            endpoint: of the deliveries.
+            limit: maximum number.
+            failing_after: a delivery that has failed since before this time does not block.
         """
 
     def unblocked(self, endpoint: ResourceUid, *, failing_after: datetime) -> Unblocked:
-        """Of what is left, after everything saved in this transaction."""
+        """The times after everything saved in this transaction."""
 
 
 class WebhookActions(Protocol):

@@ -83,9 +83,9 @@ class Delivery:
     run_id: RunId | None = None
     """From the event's data; repeated in events about this delivery."""
     sequence: int | None = None
-    """Number of the event within its run; None where the delivery is in no order."""
+    """Number of the event within its run; None for a delivery without an order."""
     is_early: bool = False
-    """It waits for an earlier event of its run that has not come in, until it is due."""
+    """It waits for a missing earlier event of its run, at most until it is due."""
     state: DeliveryState = DeliveryState.PENDING
     reason: DeliveryReason | None = None
     attempt_no: int = 0

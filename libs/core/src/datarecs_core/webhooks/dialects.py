@@ -1,7 +1,7 @@
 """Filters over the attributes of an event, in the dialects of CloudEvents Subscriptions 1.0.
 
-A language of its own: six words, judged on attributes and extensions as text, never on the data.
-`sql` is not among them: a language to parse is no rule that a reader checks at a glance.
+There are six dialects. They compare attributes and extensions as text, never the data. `sql` is
+not supported: it needs a parser and limits of its evaluation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,20 +10,20 @@ from enum import StrEnum
 from typing import assert_never
 
 MAX_DEPTH = 5
-"""Expressions inside each other, the outermost included."""
+"""Levels of nested expressions, including the outermost."""
 MAX_NODES = 50
-"""Expressions of one endpoint in all."""
+"""Expressions of one endpoint in total."""
 ATTRIBUTES = (
     *("id", "source", "specversion", "type", "subject", "time", "datacontenttype", "dataschema"),
     *("tenantid", "partitionkey", "runsequence", "causationid", "traceparent", "tracestate"),
     "dataref",
 )
-"""What an expression may name: every attribute and extension that events here can have."""
+"""Names for expressions: every attribute and extension of our events."""
 
 
 class Dialect(StrEnum):
     EXACT = "exact"
-    """Each named attribute has this value."""
+    """Every named attribute has this value."""
     PREFIX = "prefix"
     SUFFIX = "suffix"
     ALL = "all"
@@ -41,9 +41,9 @@ class Expression:
 
     dialect: Dialect
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Of exact, prefix and suffix: at least one; all of them must hold."""
+    """For exact, prefix and suffix: at least one; all must hold."""
     parts: tuple["Expression", ...] = ()
-    """Of all and any: at least one. Of not: exactly one."""
+    """For all and any: at least one. For not: exactly one."""
 
     @property
     def depth(self) -> int:
@@ -55,7 +55,7 @@ class Expression:
 
 
 def holds(expression: Expression, attributes: Mapping[str, str]) -> bool:
-    """Whether the event passes; an attribute that it lacks passes no comparison."""
+    """Whether the event passes; a comparison with a missing attribute fails."""
     match expression.dialect:
         case Dialect.EXACT | Dialect.PREFIX | Dialect.SUFFIX:
             return all(

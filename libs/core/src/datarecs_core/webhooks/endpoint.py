@@ -56,18 +56,18 @@ class SigningMode(StrEnum):
 
 
 class Validation(StrEnum):
-    """Whether the receiver is asked before anything is sent."""
+    """Whether the receiver must consent before anything is sent."""
 
     NONE = "none"
     HANDSHAKE = "handshake"
-    """CloudEvents abuse protection: OPTIONS, and nothing before its consent."""
+    """CloudEvents abuse protection: OPTIONS first, and nothing before the consent."""
 
 
 class Ordering(StrEnum):
     NONE = "none"
-    """Side by side, as fast as the limits allow."""
+    """In parallel, as fast as the limits allow."""
     RUN = "run"
-    """Events of one run one at a time, in the order of their numbers."""
+    """Events of one run are sent one at a time, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +79,19 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFilter:
-    """Which events of runs go to the endpoint, by their data; one that lacks a field stays out."""
+    """Which events of runs go to the endpoint, by their data; a missing field does not match."""
 
     jobs: tuple[str, ...] = ()
-    """Names of reconciliation jobs; none means all."""
+    """Names of reconciliation jobs; empty means all."""
     job_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels that the job must have, all of them."""
+    """Labels; the job must have all of them."""
     results: tuple[RunResult, ...] = ()
-    """With `error_codes` the ends that pass: one of these results or one of those errors."""
+    """The results that pass, together with the errors of `error_codes`."""
     error_codes: tuple[RunErrorCode, ...] = ()
 
     @property
     def names_jobs(self) -> bool:
-        """Whether the job behind an event must be known."""
+        """Whether matching needs the job of an event."""
         return bool(self.jobs or self.job_selector)
 
 
@@ -105,7 +105,7 @@ class Filter:
     exclude_types: tuple[str, ...] = ()
     """Globs that win over `types`."""
     dialects: tuple[Expression, ...] = ()
-    """Over attributes; all must hold."""
+    """Filters over attributes; all must hold."""
     data: DataFilter | None = None
     operational: bool = False
     """Whether events about deliveries and tests of other endpoints are sent too."""
@@ -169,8 +169,8 @@ class WebhookEndpoint:
     retry: Retry = field(default_factory=Retry)
     ordering: Ordering = Ordering.NONE
     max_block: timedelta | None = None
-    """1 min to 1 day: with `ordering: run` later events of a run pass one that has been failing for
-    so long; None: they wait until it is delivered or given up."""
+    """1 min to 1 day. With `ordering: run`, later events of a run pass an event that has failed for
+    this long; None: they wait until its attempts end."""
     limits: Limits = field(default_factory=Limits)
     auto_disable: AutoDisable = field(default_factory=AutoDisable)
     """When an endpoint that fails without end is switched off."""
@@ -238,7 +238,7 @@ def _filter_faults(chosen: Filter) -> Iterator[Fault]:
         yield _fault(SpecCode.BAD_LENGTH, message, "filter", "types")
     yield from _dialect_faults(chosen.dialects)
     if chosen.data == DataFilter():
-        message = "it names nothing, so every event passes; leave it out"
+        message = "an empty filter passes every event; remove it"
         yield _fault(SpecCode.WITHOUT_EFFECT, message, "filter", "data")
 
 
@@ -301,7 +301,7 @@ def _order_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
     if spec.max_block is None:
         return
     if spec.ordering is Ordering.NONE:
-        message = "without `ordering: run` no delivery waits for another; leave it out"
+        message = "it has no effect without `ordering: run`; remove it"
         yield _fault(SpecCode.WITHOUT_EFFECT, message, "max_block")
     if not timedelta(minutes=1) <= spec.max_block <= timedelta(days=1):
         yield _fault(SpecCode.BAD_DURATION, "PT1M to P1D", "max_block")

@@ -1,7 +1,7 @@
-"""The consent of a receiver: CloudEvents' abuse protection for webhooks (HTTP webhook 1.0, 4).
+"""The consent of a receiver: abuse protection of CloudEvents for webhooks (HTTP webhook 1.0, 4).
 
-The receiver is asked by OPTIONS and consents in its answer, or within a day by calling back. Apart
-from `health`, because a consent belongs to a URL and not to how well it answers.
+The platform sends OPTIONS; the receiver consents in its answer, or with a callback within a day.
+Separate from `health`, because a consent belongs to a URL, not to its failures.
 """
 
 import base64
@@ -19,9 +19,9 @@ from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.endpoint import Validation, WebhookEndpoint
 
 CONSENT_WITHIN = timedelta(hours=24)
-"""How long a receiver may take; the callback answers as long."""
+"""How long a receiver has to consent, by answer or callback."""
 REPEAT_AFTER = timedelta(minutes=5)
-"""When a request is repeated that got no answer at all."""
+"""After this time a request without an answer is repeated."""
 SECRET_BYTES = 32
 ALLOWED_ORIGIN, ALLOWED_RATE = "webhook-allowed-origin", "webhook-allowed-rate"
 
@@ -33,7 +33,7 @@ class Consent(StrEnum):
     PENDING = "Pending"
     GRANTED = "Granted"
     REFUSED = "Refused"
-    """No consent came within a day."""
+    """No consent within a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +41,19 @@ class Handshake:
     """One request for consent to send to one address."""
 
     address_hash: str
-    """Of the URL, or of the reference to it."""
+    """Hash of the URL, or of the reference to it."""
     began_at: datetime
     sent_at: datetime
-    """When OPTIONS was sent last."""
+    """Time of the last OPTIONS."""
     token_hash: str
-    """Of the secret in the callback's URL."""
+    """Hash of the secret in the callback URL."""
     requested_rate: int
-    """Attempts per minute that were asked for."""
+    """Requested attempts per minute."""
     answer: str | None = None
-    """How OPTIONS was answered, for people; None while it was not."""
+    """The answer to OPTIONS, for people; None without an answer."""
     granted_at: datetime | None = None
     allowed_rate: int | None = None
-    """Attempts per minute that were allowed; None for any."""
+    """Allowed attempts per minute; None: no limit."""
 
     def consent(self, now: datetime) -> Consent:
         if self.granted_at is not None:
@@ -65,12 +65,12 @@ class Handshake:
         return self.began_at + CONSENT_WITHIN
 
     def is_due(self, now: datetime) -> bool:
-        """Whether OPTIONS is to be sent again, because nobody answered."""
+        """Whether OPTIONS must be sent again, because there is no answer."""
         moment = self.next_check(now)
         return self.consent(now) is Consent.PENDING and moment is not None and moment <= now
 
     def next_check(self, now: datetime) -> datetime | None:
-        """When the endpoint is to be claimed for its consent; None once that is decided."""
+        """When to claim the endpoint for its consent; None after the decision."""
         if self.consent(now) is not Consent.PENDING:
             return None
         is_answered = self.answer is not None
@@ -78,7 +78,7 @@ class Handshake:
 
 
 def address_hash(spec: WebhookEndpoint) -> str:
-    """Another URL, or another reference to one, needs another consent."""
+    """Identifies the address; a new URL or reference needs a new consent."""
     reference = "" if spec.url_from is None else spec.url_from.secret_ref
     return sha256_hex(f"{spec.url or ''}\n{reference}".encode())
 
@@ -90,7 +90,7 @@ def needs_consent(spec: WebhookEndpoint) -> bool:
 def current_handshake(
     handshake: Handshake | None, spec: WebhookEndpoint, *, disabled_at: datetime | None
 ) -> Handshake | None:
-    """The handshake if it is about today's address and not from before the endpoint went off."""
+    """The handshake, if it has the current address and began after the last disabling."""
     if handshake is None or handshake.address_hash != address_hash(spec):
         return None
     is_older = disabled_at is not None and handshake.began_at < disabled_at
@@ -100,12 +100,12 @@ def current_handshake(
 def begin_handshake(
     before: Handshake | None, spec: WebhookEndpoint, *, secret: bytes, now: datetime
 ) -> Handshake:
-    """A request that is about to be sent; a repeated one keeps its beginning.
+    """A request to send; a repeated request keeps `began_at`.
 
     Args:
-        before: the current handshake, if it is repeated.
+        before: the current handshake, if its request is repeated.
         spec: of the endpoint.
-        secret: 32 random bytes, which stand in the callback's URL.
+        secret: 32 random bytes for the callback URL.
         now: database time.
     """
     return Handshake(
@@ -125,13 +125,13 @@ def decide_answer(
     origin: str,
     now: datetime,
 ) -> Handshake:
-    """The handshake after an answer to OPTIONS; the headers decide, whatever the status.
+    """The handshake after an answer to OPTIONS; the headers decide, not the status.
 
     Args:
-        handshake: as the request was sent; one that was granted meanwhile stays.
-        status: of the answer; None when none came.
+        handshake: of the request; one that is already granted stays unchanged.
+        status: of the answer; None without an answer.
         headers: of the answer.
-        origin: as it was sent in `WebHook-Request-Origin`.
+        origin: value of `WebHook-Request-Origin` in the request.
         now: database time.
     """
     if status is None or handshake.granted_at is not None:
@@ -147,7 +147,7 @@ def decide_answer(
 
 
 def grant(handshake: Handshake, rate: str | None, *, now: datetime) -> Handshake:
-    """Consent, in the answer or by callback, with the rate of its header; repeated it is kept."""
+    """Grant consent with the rate of the header; a repeated grant changes nothing."""
     if handshake.granted_at is not None:
         return handshake
     text = (rate or "").strip()
@@ -160,14 +160,14 @@ def grant(handshake: Handshake, rate: str | None, *, now: datetime) -> Handshake
 
 
 def rate_granted(handshake: Handshake, rate_per_minute: int) -> int:
-    """The endpoint's rate, at most what its receiver allowed."""
+    """The endpoint's rate, limited by the rate that its receiver allowed."""
     allowed = handshake.allowed_rate
     return rate_per_minute if allowed is None else min(allowed, rate_per_minute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackToken:
-    """What the callback's URL says: which endpoint, and the secret that was sent there alone."""
+    """Content of the callback URL: the endpoint, and a secret that only its receiver knows."""
 
     tenant_id: TenantId
     endpoint_uid: ResourceUid
@@ -178,13 +178,13 @@ class CallbackToken:
         return base64.urlsafe_b64encode(parts).decode().rstrip("=")
 
     def opens(self, handshake: Handshake, *, now: datetime) -> bool:
-        """Whether it is the token of this handshake, within its day."""
+        """Whether it is the token of this handshake and its day has not ended."""
         is_same = hmac.compare_digest(sha256_hex(self.secret), handshake.token_hash)
         return is_same and now < handshake.ends_at
 
 
 def read_callback_token(text: str) -> CallbackToken | None:
-    """The token of a callback's URL; None for any other text."""
+    """The token of a callback URL; None for any other text."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -199,7 +199,7 @@ def read_callback_token(text: str) -> CallbackToken | None:
 
 
 def request_headers(handshake: Handshake, *, origin: str, callback: str) -> Mapping[str, str]:
-    """What OPTIONS carries besides what every request does."""
+    """Headers of OPTIONS, in addition to the common ones."""
     return {
         "WebHook-Request-Origin": origin,
         "WebHook-Request-Rate": str(handshake.requested_rate),

@@ -75,7 +75,7 @@ class EndpointState:
     window_attempts: int = 0
     window_failures: int = 0
     handshake: Handshake | None = None
-    """The newest request for consent, of endpoints that need one."""
+    """The newest request for consent, of endpoints that need consent."""
     warned_at: datetime | None = None
     """When people were warned of this episode of failures."""
     pending: int = 0
@@ -106,7 +106,7 @@ class Receiver:
 
 
 def cleared(state: EndpointState) -> EndpointState:
-    """The state after a person has enabled the endpoint: no failure, no rest, no consent."""
+    """The state after a person has enabled the endpoint: no failure, no pause, no consent."""
     return replace(
         state,
         paused_until=None,

@@ -24,7 +24,7 @@ JOB_ID, RESULT, ERROR_CODE = "job_id", "result", "error_code"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """The job behind an event as it stands when the filter is judged."""
+    """The job of an event, as it is when the filter is checked."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class EventFacts:
     """`data.endpoint_id`: which endpoint the event is about."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
-    """Of JOB_ID, RESULT and ERROR_CODE those that the data has."""
+    """JOB_ID, RESULT and ERROR_CODE, if the data contains them."""
     job: JobFacts | None = None
-    """None where the data names no job or the job is gone; needed where a filter names jobs."""
+    """None if the data names no job or the job is deleted; filters that name jobs need it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

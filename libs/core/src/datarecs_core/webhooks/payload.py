@@ -27,7 +27,7 @@ class Message:
     data: bytes
     """The JSON object as it was received; never parsed and written again. Empty when absent."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """What filters read of the data (`matching`), beside it so that they can be judged again."""
+    """Values of the data that filters read (`matching`); stored for recover and replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What every implementer of DeliveryOrder owes."""
+"""The behaviour of every implementation of DeliveryOrder."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """A run of four numbers: three events on the wire, and a fact without an event as the third."""
+    """A run with four numbers: three events, and a fact without an event as the third."""
 
     run_id: RunId
     events: dict[int, EventId]
@@ -62,7 +62,7 @@ def recorded_run(stores: Stores) -> RecordedRun:
 class DeliveryOrderConformance:
     """Subclass with a fixture `stores`."""
 
-    def test_an_event_lacks_those_before_it_that_have_not_come_in(self, stores: Stores) -> None:
+    def test_an_event_waits_for_missing_earlier_events(self, stores: Stores) -> None:
         run, endpoint = recorded_run(stores), ResourceUid(an_id())
 
         def missing(tx: Transaction, sequence: int, since: datetime = NEVER) -> bool:
@@ -81,7 +81,7 @@ class DeliveryOrderConformance:
             assert not missing(tx, 4)
             assert not missing(tx, 4, since=tx.now + HOUR)
 
-    def test_what_the_endpoint_has_gone_past_is_missed_no_more(self, stores: Stores) -> None:
+    def test_numbers_before_the_last_ordered_delivery_are_not_missing(self, stores: Stores) -> None:
         run, endpoint = recorded_run(stores), ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             early = fresh(tx, endpoint, run_id=run.run_id, sequence=2, is_early=True)
@@ -116,7 +116,7 @@ class DeliveryOrderConformance:
             assert [one.sequence for one in _due(tx, endpoint, runs[0])] == [2]
             assert len(tx.delivery_order.due(endpoint, 1, failing_after=NEVER)) == 1
 
-    def test_actions_are_in_order_by_themselves(self, stores: Stores) -> None:
+    def test_each_action_has_a_separate_order(self, stores: Stores) -> None:
         endpoint, run, action = ResourceUid(an_id()), RunId(an_id()), an_id()
         with stores.webhook.unit.begin(A_TENANT) as tx:
             live = [fresh(tx, endpoint, run_id=run, sequence=number) for number in (1, 2)]
@@ -133,7 +133,7 @@ class DeliveryOrderConformance:
             tx.deliveries.add([*live, *again])
             assert _due(tx, endpoint, run) == [live[0], again[0]]
 
-    def test_one_that_fails_for_long_blocks_no_longer(self, stores: Stores) -> None:
+    def test_a_delivery_that_fails_for_long_does_not_block(self, stores: Stores) -> None:
         endpoint, run = ResourceUid(an_id()), RunId(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             head, later = (fresh(tx, endpoint, run_id=run, sequence=number) for number in (1, 2))
@@ -151,7 +151,7 @@ class DeliveryOrderConformance:
                 first_due=later.due_at, failing_since=None
             )
 
-    def test_nothing_left_is_nothing_due(self, stores: Stores) -> None:
+    def test_without_deliveries_nothing_is_due(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             assert tx.delivery_order.unblocked(endpoint, failing_after=NEVER) == (None, None)

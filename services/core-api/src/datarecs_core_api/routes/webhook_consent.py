@@ -1,7 +1,7 @@
-"""The callback of a webhook receiver that consents to deliveries, if its answer to OPTIONS did not.
+"""The callback of a webhook receiver: consent to deliveries, if its answer to OPTIONS had none.
 
-CloudEvents allows GET, so that a person can open the address in a browser. The token was sent to
-the receiver alone; an unknown or expired one has the answer of a link that never was.
+CloudEvents allows GET, so a person can open the address in a browser. Only the receiver knows the
+token; an unknown or expired token has the answer of an unknown link.
 """
 
 from fastapi import APIRouter, Request, Response
@@ -22,7 +22,7 @@ PATH = "/webhook-consent/{token}"
 @router.get(PATH)
 @router.post(PATH)
 def consent(token: str, request: Request, use: Using) -> Response:
-    """Let deliveries begin, at most as many a minute as `WebHook-Allowed-Rate` says."""
+    """Start deliveries, at most `WebHook-Allowed-Rate` per minute."""
     known = read_callback_token(token)
     if known is None:
         raise unknown_link(request)
@@ -44,5 +44,5 @@ def consent(token: str, request: Request, use: Using) -> Response:
     if granted is None:
         raise unknown_link(request)
     rate = granted.handshake.allowed_rate
-    most = "any rate" if rate is None else f"at most {rate} requests a minute"
+    most = "any rate" if rate is None else f"at most {rate} requests per minute"
     return Response(f"Events will be sent here at {most}.\n", media_type="text/plain")

@@ -1,4 +1,4 @@
--- Takes back what filters read of stored events, the consent of receivers, and the order of a run's
+-- Removes the filter values of stored events, the consent of receivers, and the order of a run's
 -- events.
 
 REVOKE SELECT (filter_values) ON datarecs.webhook_message FROM datarecs_api;

@@ -1,5 +1,5 @@
--- What filters read of stored events, the consent of receivers, and the order of a run's events. Who
--- may do what is 0012_access.sql.
+-- The filter values of stored events, the consent of receivers, and the order of a run's events.
+-- Privileges are in 0012_access.sql.
 
 INSERT INTO datarecs.schema_compat (revision, oldest_release) VALUES ('0012', '0.1.0');
 

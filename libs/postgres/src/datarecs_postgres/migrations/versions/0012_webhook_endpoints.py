@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - alembic loads this file by its path; it is no part of the package
-"""Webhook endpoints filter by data, ask for consent, and keep the order of runs."""
+"""Webhook endpoints filter by data, request consent, and keep the order of runs."""
 
 from datarecs_postgres.migrate import run_sql_file
 

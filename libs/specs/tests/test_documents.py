@@ -151,7 +151,7 @@ def test_a_caret_marks_the_word() -> None:
         "  10 |       typ: aggregate",
         "     |       ^^^",
     ]
-    assert lines[7].endswith("docs  datarecs errors DR1004")
+    assert lines[9].endswith("docs  datarecs errors DR1004")
 
 
 @pytest.mark.case("U17")

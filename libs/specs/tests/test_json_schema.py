@@ -9,6 +9,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_specs.documents import decode_json
 from datarecs_specs.json_schema import explain, fields, json_schema, schema_path
 from datarecs_specs.kinds import KINDS
+from datarecs_specs.shapes import Whole
 
 ROW = {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}
 SOURCES = [
@@ -114,3 +115,22 @@ def test_fields_are_listed_without_aliases() -> None:
 
 def test_an_unknown_field_explains_nothing() -> None:
     assert explain(Kind.CONNECTION, ("spec", "nothing")) == ()
+
+
+@pytest.mark.parametrize(
+    ("most", "text", "expected"),
+    [
+        (2**63 - 1, "9223372036854775807", True),
+        (2**63 - 1, "9223372036854775808", False),
+        (2**63 - 1, "9999999999999999999", False),
+        (2**63 - 1, "0", True),
+        (2**63 - 1, "007", True),
+        (2**63 - 1, "", False),
+        (2**63 - 1, "-1", False),
+    ],
+)
+def test_a_whole_number_that_json_cannot_hold_is_a_text_within_its_bounds(
+    most: int, text: str, *, expected: bool
+) -> None:
+    schema = Whole(least=0, most=most).schema()
+    assert Draft202012Validator(schema).is_valid(text) is expected

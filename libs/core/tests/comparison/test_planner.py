@@ -664,3 +664,11 @@ def test_equal_nested_types_are_not_reported_as_different() -> None:
     messages = [each.message for each in warnings if each.code == "SCHEMA_DIFFERS"]
     assert any("has a type that cannot be compared yet" in message for message in messages)
     assert not any("do not compare" in message for message in messages)
+
+
+def test_a_column_that_is_excepted_and_that_no_source_has_is_refused() -> None:
+    error = refused(pair("k int, boked int", [], []), replace(STAR, except_=("boked", "bokd")))
+    (fault,) = error.faults
+    assert (fault.code, fault.path[-2:]) == (SpecCode.UNKNOWN_COLUMN, ("except", 1))
+    assert fault.hint is not None
+    assert "boked" in fault.hint

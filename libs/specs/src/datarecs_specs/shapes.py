@@ -234,8 +234,19 @@ class Whole(Single):
     def schema(self) -> JsonSchema:
         number: JsonSchema = {"type": "integer", "minimum": self.least, "maximum": self.most}
         if self.most >= _JSON_INTEGERS:
-            return {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[0-9]{1,19}$"}]}
+            return {"anyOf": [number, {"type": "string", "pattern": _up_to(self.most)}]}
         return number if self.word is None else {"anyOf": [{"const": self.word}, number]}
+
+
+def _up_to(most: int) -> str:
+    """A pattern of the texts of 0 to `most`, with as many digits at most."""
+    digits = str(most)
+    smaller = [
+        f"{digits[:at]}[0-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}"
+        for at, digit in enumerate(digits)
+        if digit != "0"
+    ]
+    return f"^(?:{'|'.join((f'[0-9]{{1,{len(digits) - 1}}}', *smaller, digits))})$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,21 @@ class StageDraft:
         }
         return [*first, *sorted(others - ignored - set(first))]
 
+    def _unknown_exceptions(self) -> list[Fault]:
+        """Columns of `except` that no source has: they have no effect."""
+        reference = self.sources[
+            self.job.source_index(self.stage.reference or self.job.reference_source)
+        ]
+        known = {name for each in self.sources for name in (*each.columns, *each.undelivered)}
+        faults = [
+            reference.naming_fault(name, (*self.path, "except", at))
+            for at, name in enumerate(self.stage.except_)
+            if name not in known
+        ]
+        return [fault for fault in faults if fault is not None]
+
     def _every_column(self) -> tuple[MeasurePlan, ...]:
+        self.faults.extend(self._unknown_exceptions())
         plans: list[MeasurePlan] = []
         for column in self._star_columns():
             absent = [

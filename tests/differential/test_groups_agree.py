@@ -123,6 +123,6 @@ def test_a_file_with_other_rows_than_were_pinned_is_an_error(bench: SparkBench) 
     assert isinstance(pin, FileList)
     files = tuple(replace(each, rows=3) for each in pin.files)
     scans = (replace(plan.scans[0], pin=replace(pin, files=files)), plan.scans[1])
-    with pytest.raises(SourceFailedError, match="2 rows were read, 3 were pinned") as caught:
+    with pytest.raises(SourceFailedError, match="2 rows were read, but 3 were pinned") as caught:
         asked.compare(plan.with_scans(scans).stages[0], lambda _: None)
     assert caught.value.code.name == "SNAPSHOT_LOST"

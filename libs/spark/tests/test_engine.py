@@ -238,7 +238,7 @@ def test_a_file_with_a_value_or_key_at_its_real_limit_is_compared_and_one_byte_m
         if fits:
             assert compare(bench, job, tables).counts().rows_matched == 1
         else:
-            with pytest.raises(refused, match=f"more than {most:,} bytes"):
+            with pytest.raises(refused, match=f"more than the allowed {most:,} bytes"):
                 compare(bench, job, tables)
 
 

@@ -6,6 +6,7 @@ the same way.
 """
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -42,7 +43,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[None]:
-    """Limit the time of the block; main thread only.
+    """Limit the time of the block in the main thread; other threads receive no signals, no limit.
 
     Args:
         limit: more than zero.
@@ -54,6 +55,9 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         KeyboardInterrupt: Ctrl-C.
         TerminatedError: SIGTERM.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     signals: list[int] = []
 
     def stop(number: int, _frame: object) -> None:

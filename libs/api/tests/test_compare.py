@@ -112,6 +112,18 @@ def test_a_named_index_of_pandas_is_a_column_and_an_unnamed_one_is_not() -> None
     assert datarecs.compare(LEDGER, unnamed, key="id").is_matched
 
 
+def test_categories_are_compared_as_texts() -> None:
+    texts = pd.DataFrame({"id": [1, 2, 3], "kind": ["a", None, "b"]})
+    pandas = texts.astype({"kind": "category"})
+    polars = pl.from_pandas(texts).with_columns(pl.col("kind").cast(pl.Categorical))
+    assert datarecs.compare(texts, pandas, polars, key="id").is_matched
+
+
+def test_a_table_without_columns_is_refused() -> None:
+    with pytest.raises(datarecs.ArgumentError, match="source-2: the table has no columns"):
+        datarecs.compare(LEDGER, pd.DataFrame())
+
+
 def test_types_of_tables_stay_exact() -> None:
     at = datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC)
     table = pa.table({"id": [2**53 + 1], "at": [at], "price": [0.1], "raw": [b"\x00"]})
@@ -184,6 +196,7 @@ def test_an_unknown_column_names_the_argument_and_the_fix() -> None:
     [
         ({"names": ["one"]}, "names has 1 names for 2 sources"),
         ({"tolerance": 1}, "tolerance needs measures"),
+        ({"measures": "amount", "exclude": "status"}, "exclude has no effect with measures"),
         ({"measures": "amount", "tolerance": {"amout": 1}}, "measures has amount"),
         ({"measures": "amount", "tolerance": True}, "tolerance True is not a number"),
         ({"columns": {"exports": {}}}, "the sources are source-1, source-2"),

@@ -40,11 +40,12 @@ def store_table(table: ArrowStream, target: Path, name: str) -> None:
     try:
         reader = pa.RecordBatchReader.from_stream(_with_index(table))
         columns = [each for each in reader.schema.names if not _UNNAMED_INDEX.fullmatch(each)]
-        _refuse_repeated(columns, name)
-        schema = pa.schema([reader.schema.field(column) for column in columns])
+        _check_columns(columns, name)
+        schema = pa.schema([_stored_field(reader.schema.field(column)) for column in columns])
         with pq.ParquetWriter(target, schema) as writer:
             for batch in reader:
-                writer.write_batch(batch.select(columns))
+                arrays = [_stored_array(batch.column(column)) for column in columns]
+                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
     except (pa.ArrowException, TypeError, ValueError) as cause:
         if isinstance(cause, ArgumentError):
             raise
@@ -65,7 +66,24 @@ def _with_index(table: ArrowStream) -> ArrowStream:
     return frame
 
 
-def _refuse_repeated(columns: list[str], name: str) -> None:
+def _is_view(kind: pa.DataType) -> bool:
+    """A category of Polars, which Parquet cannot store."""
+    return bool(pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type))
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.large_string()) if _is_view(field.type) else field
+
+
+def _stored_array(array: pa.Array) -> pa.Array:
+    if not _is_view(array.type):
+        return array
+    return array.dictionary.cast(pa.large_string()).take(array.indices)
+
+
+def _check_columns(columns: list[str], name: str) -> None:
+    if not columns:
+        raise ArgumentError(f"{name}: the table has no columns")
     repeated = sorted({column for column in columns if columns.count(column) > 1})
     if repeated:
         raise ArgumentError(

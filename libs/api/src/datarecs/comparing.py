@@ -75,6 +75,8 @@ def compare(
     """
     with explained(), ExitStack() as inputs:
         _check_sources(sources, names)
+        if exclude and measures:
+            raise ArgumentError("exclude has no effect with measures; leave one of them out")
         paths, labels = _stored(sources, tuple(names), inputs)
         flags = Flags(
             sources=paths,

@@ -53,7 +53,7 @@ class Client:
 
         Args:
             server: such as `https://datarecs.example.com`; http only on this machine.
-            api_key: as created by `datarecs keys create`.
+            api_key: as created by `datarecs key create`.
 
         Raises:
             DatarecsError: the address or the key cannot be used.

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import escape
 from pathlib import Path
 
 import duckdb
@@ -195,6 +196,7 @@ def test_an_unknown_column_names_the_argument_and_the_fix() -> None:
     ("arguments", "message"),
     [
         ({"names": ["one"]}, "names has 1 names for 2 sources"),
+        ({"memory": "1KB"}, "memory 1KB: write a size from"),
         ({"tolerance": 1}, "tolerance needs measures"),
         ({"measures": "amount", "exclude": "status"}, "exclude has no effect with measures"),
         ({"measures": "amount", "tolerance": {"amout": 1}}, "measures has amount"),
@@ -263,10 +265,11 @@ def test_differences_become_a_frame_and_a_match_has_none() -> None:
 
 
 def test_the_report_is_a_page_and_can_be_written(folder: Path) -> None:
-    comparison = datarecs.compare(LEDGER, EXPORTS, key="id", names=["ledger", "exports"])
+    comparison = datarecs.compare(LEDGER, EXPORTS, key="id", exclude="status")
     page = comparison.report(folder / "report.html")
     assert (folder / "report.html").read_text(encoding="utf-8") == page
-    assert "datarecs.compare(&#39;ledger&#39;, &#39;exports&#39;, key=&#39;id&#39;)" in page
+    call = "datarecs.compare(<source-1>, <source-2>, key='id', exclude='status')"
+    assert escape(call).replace("&#x27;", "&#39;") in page
     assert str(folder) not in page
 
 

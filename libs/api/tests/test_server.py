@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import PurePosixPath
+from unittest.mock import patch
 
+import httpx
 import pytest
 
 import datarecs
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.client import ClientCode
+from datarecs_testing.api import declare, memory_api
 from datarecs_testing.scripted_api import (
     API_KEY,
+    JOB_ID,
     RUN_ID,
     SERVER,
     ScriptedApi,
@@ -137,3 +142,32 @@ def test_a_key_is_sent_only_over_https() -> None:
     with pytest.raises(datarecs.DatarecsError) as refused:
         datarecs.Client("http://datarecs.example.com", API_KEY)
     assert refused.value.code is ClientCode.SERVER_NOT_TRUSTED
+
+
+def test_the_real_api_starts_and_cancels_a_run() -> None:
+    house = memory_api()
+    caller, key = house.caller(), house.key()
+    job = PurePosixPath(declare(caller)).name
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path, headers = request.url.raw_path.decode(), dict(request.headers)
+        sent = caller.request(request.method, path, headers=headers, content=request.content)
+        media = {"content-type": sent.headers["content-type"]}
+        return httpx.Response(sent.status_code, headers=media, content=sent.content)
+
+    transport = httpx.MockTransport(answer)
+    with (
+        patch("httpx._client.HTTPTransport", lambda **_: transport),
+        datarecs.Client(SERVER, key) as client,
+    ):
+        started = client.trigger(job, key="once")
+        assert client.trigger(job, key="once").id == started.id
+        assert (started.job, started.status) == (job, "TRIGGERED")
+        cancelled = client.cancel(started, reason="wrong day")
+        assert cancelled.id == started.id
+        assert cancelled.fields["cancel_reason"] == "wrong day"
+        with pytest.raises(datarecs.ArgumentError, match="has no result"):
+            client.differences(started)
+        with pytest.raises(datarecs.DatarecsError) as refused:
+            client.cancel(JOB_ID)
+        assert refused.value.code is ApiCode.NOT_FOUND

@@ -19,6 +19,7 @@ from datarecs_cli.invocation import Invocation
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.faults import ScratchNotWritableError
 from datarecs_cli.local.folder import OutFolder
+from datarecs_cli.local.memory_size import memory_bytes
 from datarecs_cli.local.places import names_of
 from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
@@ -43,6 +44,7 @@ def compare(
     exclude: str | Sequence[str] = (),
     columns: Mapping[str, Mapping[str, str]] | None = None,
     names: Sequence[str] = (),
+    memory: str | None = None,
     out: str | PathLike[str] | None = None,
 ) -> Comparison:
     """Compare tables row by row, in this process.
@@ -60,6 +62,7 @@ def compare(
             differ, as `{"exports": {"order_id": "OrderRef"}}`.
         names: one per source, in lower case with hyphens; default the name of the file, and
             `source-1`, `source-2` and so on for tables in memory.
+        memory: for the comparison, such as `"4GiB"`; default 2 GiB. What exceeds it goes to disk.
         out: folder for run.json, report.html and differences, as `--out` of the command; default
             a temporary folder that is removed with the result.
 
@@ -73,24 +76,30 @@ def compare(
 
     The deadline of one hour, Ctrl-C and SIGTERM end a comparison in the main thread only.
     """
+    arguments: dict[str, object] = {
+        "key": key,
+        "measures": measures,
+        "tolerance": tolerance,
+        "exclude": exclude,
+    }
+    arguments |= {"columns": columns, "names": names}
     with explained(), ExitStack() as inputs:
         _check_sources(sources, names)
-        if exclude and measures:
-            raise ArgumentError("exclude has no effect with measures; leave one of them out")
         paths, labels = _stored(sources, tuple(names), inputs)
         flags = Flags(
             sources=paths,
             keys=_names(key),
-            measures=_measures(measures, tolerance),
+            measures=_measures(measures, tolerance, exclude),
             left_out=_names(exclude),
             names=labels,
             columns=_checked_columns(columns or {}, labels or tuple(names_of(paths))),
-            call=_call(labels or paths, key=key, measures=measures, tolerance=tolerance),
+            call=_call(_shown(sources, labels), arguments),
         )
-        return _compared(flags, None if out is None else Path(out))
+        limit = None if memory is None else memory_bytes(memory, "memory")
+        return _compared(flags, None if out is None else Path(out), limit)
 
 
-def _compared(flags: Flags, out: Path | None) -> Comparison:
+def _compared(flags: Flags, out: Path | None, limit: int | None) -> Comparison:
     clock = SystemClock()
     prepared = prepare_question(flags, now=clock.now(), invocation=_SILENT)
     if prepared is None:
@@ -100,6 +109,7 @@ def _compared(flags: Flags, out: Path | None) -> Comparison:
         run_id=str(UuidV7Ids().new()),
         out=OutFolder(root, is_temporary=out is None),
         engine=EngineChoice.KERNEL,
+        memory_bytes=limit,
         reporter=TerminalReporter(Screen(quiet=True, moves=False), None, clock, verbose=False),
         clock=clock,
     )
@@ -168,9 +178,13 @@ def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _measures(
-    measures: str | Sequence[str] | None, tolerance: Limit | Mapping[str, Limit] | None
+    measures: str | Sequence[str] | None,
+    tolerance: Limit | Mapping[str, Limit] | None,
+    exclude: str | Sequence[str],
 ) -> tuple[str, ...]:
     """Measures as on the command line: `amount=0.01`, or the name alone."""
+    if exclude and measures:
+        raise ArgumentError("exclude has no effect with measures; leave one of them out")
     if tolerance is None:
         return _names(measures or ())
     if not measures:
@@ -214,7 +228,15 @@ def _checked_columns(
     return columns
 
 
-def _call(sources: Sequence[str], **arguments: object) -> str:
-    """The call as shown in the report; tables have the name of their source."""
-    shown = [f"{name}={value!r}" for name, value in arguments.items() if value not in (None, ())]
-    return f"datarecs.compare({', '.join([*map(repr, sources), *shown])})"
+def _shown(sources: Sequence[TableSource], labels: Sequence[str]) -> list[str]:
+    """Paths as written; `<ledger>` for a table, by the name of its source."""
+    return [
+        f"<{labels[at]}>" if isinstance(source, ArrowStream) else repr(fspath(source))
+        for at, source in enumerate(sources)
+    ]
+
+
+def _call(sources: Sequence[str], arguments: Mapping[str, object]) -> str:
+    """The call as shown in the report."""
+    named = [f"{name}={value!r}" for name, value in arguments.items() if value not in (None, ())]
+    return f"datarecs.compare({', '.join([*sources, *named])})"

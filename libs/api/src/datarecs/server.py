@@ -124,6 +124,8 @@ class Client:
     def cancel(self, run: Run | str, *, reason: str | None = None) -> Run:
         """Request the cancellation; a run that has ended does not change. Safe to repeat.
 
+        The platform ends the run soon; `wait` returns it then.
+
         Raises:
             DatarecsError: the run is unknown, or the key may not cancel it.
         """

@@ -76,13 +76,8 @@ def compare(
 
     The deadline of one hour, Ctrl-C and SIGTERM end a comparison in the main thread only.
     """
-    arguments: dict[str, object] = {
-        "key": key,
-        "measures": measures,
-        "tolerance": tolerance,
-        "exclude": exclude,
-    }
-    arguments |= {"columns": columns, "names": names}
+    arguments: dict[str, object] = {"key": key, "measures": measures, "exclude": exclude}
+    arguments |= {"tolerance": tolerance, "columns": columns, "names": names}
     with explained(), ExitStack() as inputs:
         _check_sources(sources, names)
         paths, labels = _stored(sources, tuple(names), inputs)
@@ -95,11 +90,11 @@ def compare(
             columns=_checked_columns(columns or {}, labels or tuple(names_of(paths))),
             call=_call(_shown(sources, labels), arguments),
         )
-        limit = None if memory is None else memory_bytes(memory, "memory")
-        return _compared(flags, None if out is None else Path(out), limit)
+        return _compared(flags, None if out is None else Path(out), memory)
 
 
-def _compared(flags: Flags, out: Path | None, limit: int | None) -> Comparison:
+def _compared(flags: Flags, out: Path | None, memory: str | None) -> Comparison:
+    limit = None if memory is None else memory_bytes(memory, "memory")
     clock = SystemClock()
     prepared = prepare_question(flags, now=clock.now(), invocation=_SILENT)
     if prepared is None:

@@ -7,6 +7,7 @@ the same way.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from datarecs_cli.local.faults import DeadlineExceededError
 
 _AGAIN_S = 10.0
 """Time until the next alarm, in case code handled this one as an error and continued."""
+_AT_ONCE_S = 0.001
 _ENDING = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
 
 
@@ -66,24 +68,36 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         abandon()
         raise _StoppedError
 
-    before = {number: signal.signal(number, stop) for number in _ENDING}
-    try:
-        signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+    with _handled_by(stop):
         try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except BaseException as error:
-        # Libraries turn it into other errors.
-        if not signals:
-            raise
-        raise _error_of(signals[0], limit) from error
-    else:
+            signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except BaseException as error:
+            # Libraries turn it into other errors.
+            if not signals:
+                raise
+            raise _error_of(signals[0], limit) from error
         if signals:  # the exception was lost: Python drops exceptions in finalizers
             raise _error_of(signals[0], limit)
+
+
+@contextmanager
+def _handled_by(stop: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle the signals in the block; an alarm of the caller, as in tests, continues after it."""
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0)
+    began_s = time.monotonic()
+    before = {number: signal.signal(number, stop) for number in _ENDING}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if left_s:
+            left_s = max(left_s - (time.monotonic() - began_s), _AT_ONCE_S)
+            signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
 
 
 def _error_of(number: int, limit: timedelta) -> BaseException:

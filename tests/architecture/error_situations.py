@@ -7,6 +7,7 @@ the test that raises it through its public face.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from datarecs.errors import ArgumentError
 from datarecs_application.confirming import StoppedWhileWaitingError
 from datarecs_application.errors import RunExistsError
 from datarecs_application.stopping import StoppedError
@@ -478,6 +479,7 @@ RUN, RESOURCE = a_run(), a_resource()
 EVENT = RunEvent(tenant_id=RUN.tenant_id, run_id=RUN.run_id, job_id=RUN.job_id)
 (DECODED,) = decode_yaml(b"kind: ReconciliationJob\nmetadata: {name: job}\n")
 MADE: dict[type[DatarecsError], Made] = {
+    ArgumentError: Made(ArgumentError("the-reason"), ("the-reason",)),
     SchemaChangedError: Made(
         SchemaChangedError("the-source", ("a.csv", "b.csv"), "the-difference"),
         ("the-source", "a.csv", "b.csv", "the-difference"),

@@ -39,7 +39,7 @@ def carriers() -> dict[str, list[type[DatarecsError]]]:
     found: dict[str, list[type[DatarecsError]]] = {}
     for kind in _below(DatarecsError):
         code = kind.__dict__.get("code")
-        if isinstance(code, ErrorCode) and kind.__module__.startswith("datarecs_"):
+        if isinstance(code, ErrorCode) and kind.__module__.startswith("datarecs"):
             found.setdefault(code.docs_id, []).append(kind)
     return found
 

@@ -42,7 +42,7 @@ class Told(type(os.environ)):
         asking = sys._getframe(1)
         while asking.f_code.co_filename.startswith(("<frozen ", os.__file__)):
             asking = asking.f_back
-        if asking.f_globals.get("__name__", "").startswith("datarecs_"):
+        if asking.f_globals.get("__name__", "").startswith("datarecs"):
             mine.append(f"environment {name}")
         return super().__getitem__(name)
 for package in json.loads(sys.argv[1]):
@@ -63,6 +63,8 @@ print(json.dumps(effects))
 
 
 def package_of(member: Path) -> str:
+    if member.name == "api":
+        return "datarecs"
     return f"datarecs_{member.name.replace('-', '_')}"
 
 
@@ -84,7 +86,7 @@ def test_every_member_is_known_to_the_import_contracts() -> None:
         path.name
         for member in MEMBERS
         for path in (member / "src").iterdir()
-        if path.is_dir() and path.name.startswith("datarecs_")
+        if path.is_dir() and path.name.startswith("datarecs")
     }
 
 

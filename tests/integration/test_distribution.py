@@ -73,6 +73,15 @@ def test_kernel_and_oracle_have_one_answer_and_one_proof(
     assert runs["auto"]["proof_hash"] == runs["reference"]["proof_hash"]
 
 
+def test_python_programs_compare_files_and_tables(installed: Installation, books: Path) -> None:
+    code = (
+        "import datarecs; from pyarrow import csv; ours = csv.read_csv('ours.csv'); "
+        "print(datarecs.compare(ours, 'theirs.csv', key='id').counts.outside, "
+        "datarecs.compare(ours, ours).verdict)"
+    )
+    assert installed.evaluate(code, books) == "1 MATCHED"
+
+
 def test_jobs_are_validated_planned_compared_and_reported(
     installed: Installation, books: Path
 ) -> None:

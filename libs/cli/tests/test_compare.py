@@ -200,6 +200,13 @@ def test_equal_files_match(folder: Path, capsys: Shown) -> None:
     assert "● MATCHED 2 of 2 groups within tolerance" in told(capsys)
 
 
+def test_the_report_names_the_folder_of_the_results(folder: Path) -> None:
+    arguments = two_csv(folder, "id,amount\n1,10\n", "id,amount\n1,11\n")
+    assert run([*arguments, "--key", "id", "--out", "results"]) == 1
+    page = (folder / "results/report.html").read_text(encoding="utf-8")
+    assert "datarecs export results --stage rows" in page
+
+
 def test_without_a_key_whole_rows_are_compared(folder: Path, capsys: Shown) -> None:
     arguments = two_csv(folder, "a,b\n1,x\n2,y\n", "a,b\n2,y\n1,z\n")
     assert run(arguments) == 1

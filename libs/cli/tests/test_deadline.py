@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import LiteralString
 
 import psycopg
@@ -120,6 +120,34 @@ def test_ctrl_c_ends_it_as_an_interrupt(abandoned: list[str]) -> None:
     ):
         signal.raise_signal(signal.SIGINT)
     assert abandoned == ["once"]
+
+
+def test_an_alarm_of_the_caller_still_comes() -> None:
+    alarms: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _frame: alarms.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, AT_ONCE.total_seconds())
+        with ends_after(timedelta(seconds=60), abandon=lambda: None):
+            Event().wait(2 * AT_ONCE.total_seconds())
+            assert alarms == []
+        Event().wait(0.2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert alarms == [signal.SIGALRM]
+
+
+def test_another_thread_has_no_deadline(abandoned: list[str]) -> None:
+    ended = Event()
+
+    def wait() -> None:
+        with ends_after(AT_ONCE, abandon=lambda: abandoned.append("now")):
+            Event().wait(5 * AT_ONCE.total_seconds())
+        ended.set()
+
+    thread = Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert (ended.is_set(), abandoned) == (True, [])
 
 
 def test_what_ends_by_itself_is_left_alone(abandoned: list[str]) -> None:

@@ -39,8 +39,7 @@ def as_json(error: DatarecsError, exit_code: ExitCode) -> str:
 
 def fix_of(error: DatarecsError) -> str:
     """The fix of this error if it has one, else the fix of the catalogue."""
-    fix = getattr(error, "fix", None)
-    return fix if isinstance(fix, str) else error.code.entry.remedy
+    return error.fix or error.code.entry.remedy
 
 
 def plain(text: str) -> str:

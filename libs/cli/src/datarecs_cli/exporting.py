@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.output import csv_text, exact_json
@@ -20,6 +21,9 @@ from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_reports.differences import DifferenceFilter, all_differences
 from datarecs_reports.stored_rows import parts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_XLSX_ROWS = 200_000
 _EXACT_IN_XLSX = 15
@@ -159,18 +163,37 @@ def _jsonl(rows: Iterable[Row], layout: Layout, target: Path) -> int:  # noqa: A
 
 
 def _parquet(rows: Iterable[Row], layout: Layout, target: Path) -> int:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([pa.field(title, pa.string()) for title in layout.titles])
     count = 0
-    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for batch in _batches(rows):
-            columns = zip(*(layout.texts(row) for row in batch), strict=True)
-            arrays = [pa.array(column, pa.string()) for column in columns]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            count += len(batch)
+    with pq.ParquetWriter(target, _schema(layout), compression="zstd") as writer:
+        for table in _tables(rows, layout):
+            writer.write_table(table)
+            count += table.num_rows
     return count
+
+
+def arrow_table(rows: Iterable[Row], layout: Layout) -> "pa.Table":
+    """The rows as in the Parquet file: columns of exact texts."""
+    import pyarrow as pa
+
+    return pa.concat_tables([_schema(layout).empty_table(), *_tables(rows, layout)])
+
+
+def _schema(layout: Layout) -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema([pa.field(title, pa.string()) for title in layout.titles])
+
+
+def _tables(rows: Iterable[Row], layout: Layout) -> "Iterator[pa.Table]":
+    import pyarrow as pa
+
+    schema = _schema(layout)
+    for batch in _batches(rows):
+        columns = zip(*(layout.texts(row) for row in batch), strict=True)
+        arrays = [pa.array(column, pa.string()) for column in columns]
+        yield pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -73,9 +73,12 @@ def ended_line(facts: RunFacts, run: Mapping[str, object]) -> str:
 
 
 def export_command(run: Mapping[str, object], stage: str) -> str:
-    """The command that writes all differences of a stage; empty without a folder or id."""
-    place = text_of(run, "folder") or text_of(run, "run_id")
-    return "" if place is None else shlex.join(["datarecs", "export", place, "--stage", stage])
+    """The command that writes all differences of a stage; empty without a folder or id.
+
+    An empty folder is one that does not stay.
+    """
+    place = text_of(run, "folder" if "folder" in run else "run_id")
+    return shlex.join(["datarecs", "export", place, "--stage", stage]) if place else ""
 
 
 def _non_null_fields(run: Mapping[str, object]) -> dict[str, object]:

@@ -198,17 +198,9 @@ def _errored(job: str, error: DatarecsError, junit: Path | None) -> None:
 
 
 def _memory_bytes(text: str) -> int:
-    from datarecs_core.jobs.definition import LEAST_MEMORY, MOST_MEMORY
-    from datarecs_core.notation import parse_size, size_text
+    from datarecs_cli.local.memory_size import memory_bytes
 
-    size = parse_size(text)
-    if size is None or not LEAST_MEMORY <= size <= MOST_MEMORY:
-        allowed = f"{size_text(LEAST_MEMORY)} to {size_text(MOST_MEMORY)}"
-        raise UsageFault(
-            f"--memory {text}: write a size from {allowed}, such as 4GiB; less is not enough for "
-            "Java and the join"
-        )
-    return size
+    return memory_bytes(text, "--memory")
 
 
 def _engine(name: str) -> "EngineChoice":

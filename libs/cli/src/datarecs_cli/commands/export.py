@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from datarecs_reports.differences import DifferenceFilter
 
 FORMS = "csv, parquet, xlsx or jsonl"
-MOST_OF_A_SERVER = 1000
 Rows = Iterable[Mapping[str, object]]
 
 
@@ -92,28 +91,14 @@ def _of_server(
     run: str, where: "DifferenceFilter", stage: str | None, invocation: Invocation
 ) -> "tuple[Layout, Rows]":
     from datarecs_cli.client import connect
-    from datarecs_cli.exporting import Layout
     from datarecs_cli.run_names import refuse_missing_folder, run_named
-    from datarecs_cli.triggering import source_names
+    from datarecs_cli.server_differences import MOST_OF_A_SERVER, listed_differences
 
     filters = {"only": where.only, "measure": where.measure, "stage": stage}
     wanted = {name: value for name, value in filters.items() if value is not None}
     refuse_missing_folder(run)
     with connect(invocation) as api:
-        run_id = run_named(api, run)
-        state = api.get("runs", run_id)
-        if state.get("result") is None:
-            raise UsageFault(f"run {run_id} is {state['status']} and has no result")
-        answer = api.get("runs", run_id, "mismatches", limit=str(MOST_OF_A_SERVER), **wanted)
-        items = answer.get("items")
-        rows = [row for row in items if isinstance(row, Mapping)] if isinstance(items, list) else []
-        sources = source_names(api, state)
+        layout, rows = listed_differences(api, run_named(api, run), wanted)
     if len(rows) == MOST_OF_A_SERVER:
         invocation.say(f"the largest {MOST_OF_A_SERVER:,}; a server lists no more")
-    keys = (str(name) for row in rows for name in _key_of(row))
-    return Layout(dimensions=tuple(dict.fromkeys(keys)), sources=tuple(sources)), rows
-
-
-def _key_of(row: Mapping[str, object]) -> Mapping[str, object]:
-    key = row.get("key")
-    return key if isinstance(key, Mapping) else {}
+    return layout, rows

@@ -6,6 +6,8 @@ the same way.
 """
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +17,7 @@ from datarecs_cli.local.faults import DeadlineExceededError
 
 _AGAIN_S = 10.0
 """Time until the next alarm, in case code handled this one as an error and continued."""
+_AT_ONCE_S = 0.001
 _ENDING = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
 
 
@@ -42,7 +45,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[None]:
-    """Limit the time of the block; main thread only.
+    """Limit the time of the block in the main thread; other threads receive no signals, no limit.
 
     Args:
         limit: more than zero.
@@ -54,6 +57,9 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         KeyboardInterrupt: Ctrl-C.
         TerminatedError: SIGTERM.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     signals: list[int] = []
 
     def stop(number: int, _frame: object) -> None:
@@ -62,24 +68,36 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         abandon()
         raise _StoppedError
 
-    before = {number: signal.signal(number, stop) for number in _ENDING}
-    try:
-        signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+    with _handled_by(stop):
         try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except BaseException as error:
-        # Libraries turn it into other errors.
-        if not signals:
-            raise
-        raise _error_of(signals[0], limit) from error
-    else:
+            signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except BaseException as error:
+            # Libraries turn it into other errors.
+            if not signals:
+                raise
+            raise _error_of(signals[0], limit) from error
         if signals:  # the exception was lost: Python drops exceptions in finalizers
             raise _error_of(signals[0], limit)
+
+
+@contextmanager
+def _handled_by(stop: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle the signals in the block; an alarm of the caller, as in tests, continues after it."""
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0)
+    began_s = time.monotonic()
+    before = {number: signal.signal(number, stop) for number in _ENDING}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if left_s:
+            left_s = max(left_s - (time.monotonic() - began_s), _AT_ONCE_S)
+            signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
 
 
 def _error_of(number: int, limit: timedelta) -> BaseException:

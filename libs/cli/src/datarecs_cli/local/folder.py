@@ -26,10 +26,13 @@ class OutFolder:
     Args:
         root: the folder as named by the user.
         shown: the folder in messages; `root`, except for the folder of prepared results.
+        is_temporary: whether reports must not name it, because it will be removed.
     """
 
-    def __init__(self, root: Path, *, shown: Path | None = None) -> None:
-        self.root, self.shown = root, shown or root
+    def __init__(
+        self, root: Path, *, shown: Path | None = None, is_temporary: bool = False
+    ) -> None:
+        self.root, self.shown, self.is_temporary = root, shown or root, is_temporary
         self.run_json = root / "run.json"
         self.report = root / "report.html"
         self.error = root / "error.html"
@@ -45,7 +48,9 @@ class OutFolder:
             OutNotWritableError: the folder cannot be made or written, or a folder of differences
                 has files that are not from a comparison.
         """
-        prepared = OutFolder(self.root / _PREPARED, shown=self.shown)
+        prepared = OutFolder(
+            self.root / _PREPARED, shown=self.shown, is_temporary=self.is_temporary
+        )
         with self.storing():
             self._refuse_foreign_files()
             shutil.rmtree(prepared.root, ignore_errors=True)

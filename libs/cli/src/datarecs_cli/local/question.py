@@ -1,7 +1,7 @@
 """The job of a local comparison: from a file, or made from paths and flags.
 
 Both use the decoder of declarations, so the rules of a field also hold for its flag; faults name
-the flag.
+the flag. A call of `datarecs.compare` has the same flags as arguments, and faults name these.
 """
 
 import shlex
@@ -34,17 +34,33 @@ from datarecs_specs.together import connections_of
 JOB_ENDINGS = (".yaml", ".yml", ".json")
 STAGE = "rows"
 _DURATION, _PERCENT = "P", "%"
+_ARGUMENTS = {"measure": "measures", "except": "exclude"}
+"""Arguments of a call with another name than their flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """The command line as typed."""
+    """The command line as typed, or the arguments of a call."""
 
     sources: tuple[str, ...]
     keys: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    """Names of the sources; empty: those of their files."""
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By name of a source: its physical columns by logical column, if they differ."""
+    call: str = ""
+    """The call of a program, for people; empty for a command line."""
+
+    def label(self, index: int) -> str:
+        """A source in messages."""
+        return self.names[index] if self.names else self.sources[index]
+
+    def argument(self, flag: str, value: str) -> str:
+        """A flag, or the argument of a call, with its value in messages."""
+        return f"{_ARGUMENTS.get(flag, flag)} {value}" if self.call else f"--{flag} {value}"
 
     @property
     def is_job(self) -> bool:
@@ -54,7 +70,9 @@ class Flags:
 
     @property
     def command(self) -> str:
-        """A command line with the same meaning."""
+        """A command line with the same meaning, or the call."""
+        if self.call:
+            return self.call
         words = ["datarecs", "compare", *self.sources]
         words += ["--key", ",".join(self.keys)] if self.keys else []
         for flag, columns in (("--measure", self.measures), ("--except", self.left_out)):
@@ -164,7 +182,7 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
 
 def _declaration(flags: Flags) -> dict[str, object]:
     """The job of the flags: one row stage; without --measure every column is compared."""
-    names = names_of(flags.sources)
+    names = flags.names or names_of(flags.sources)
     stage: dict[str, object] = {"name": STAGE, "type": "row", "dimensions": list(flags.keys)}
     if flags.measures:
         stage["measures"] = [_measure(text) for text in flags.measures]
@@ -178,6 +196,8 @@ def _declaration(flags: Flags) -> dict[str, object]:
         if kind is SourceKind.CSV:
             tabs = {"delimiter": "\t"} if is_tab_separated(path) else {}
             source["options"] = {"multiline": True, **tabs}
+        if name in flags.columns:
+            source["columns"] = dict(flags.columns[name])
         sources.append(source)
     return {
         "apiVersion": "datarecs.io/v1",
@@ -207,13 +227,13 @@ def _where(flags: Flags, place: str, path: str) -> str:
     parts = place.strip("/").split("/")
     match parts:
         case ["spec", "sources", index, *_] if index.isdecimal():
-            return flags.sources[int(index)]
+            return flags.label(int(index))
         case ["spec", "stages", _, "dimensions", index, *_]:
-            return f"--key {flags.keys[int(index)]}"
+            return flags.argument("key", flags.keys[int(index)])
         case ["spec", "stages", _, "measures", *index]:
-            return f"--measure {flags.measures[int(index[0])]}" if index else "columns"
+            return flags.argument("measure", flags.measures[int(index[0])]) if index else "columns"
         case ["spec", "stages", _, "except", index, *_]:
-            return f"--except {flags.left_out[int(index)]}"
+            return flags.argument("except", flags.left_out[int(index)])
         case _:
             return path
 

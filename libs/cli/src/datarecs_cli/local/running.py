@@ -256,5 +256,5 @@ def _view(prepared: PreparedQuestion, local: Local, started: datetime) -> dict[s
         "started_at": instant_text(started),
         "ended_at": instant_text(local.clock.now()),
         "command": prepared.flags.command,
-        "folder": str(local.out.root),
+        "folder": "" if local.out.is_temporary else str(local.out.shown),
     }

@@ -54,6 +54,8 @@ class DatarecsError(Exception):
     """
 
     code: ErrorCode
+    fix: str = ""
+    """What to do; empty: the remedy of the code."""
 
     @property
     def retryable(self) -> bool:

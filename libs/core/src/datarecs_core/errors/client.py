@@ -54,3 +54,11 @@ class ClientCode(ErrorCode):
         remedy="Correct the file the message names; the local platform writes its file again when"
         " it is deleted.",
     )
+    ARGUMENT_INVALID = Entry(
+        docs_id="DR4107",
+        meaning="An argument of a call of the Python package cannot be used.",
+        causes="A file is missing, a table has a column that Arrow cannot represent, or arguments"
+        " contradict each other.",
+        remedy="Correct the argument that the message names; `help(datarecs.compare)` describes"
+        " all of them.",
+    )

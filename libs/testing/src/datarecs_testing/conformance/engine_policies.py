@@ -157,7 +157,9 @@ class PolicyConformance:
     def test_repeated_keys_may_be_an_error_that_shows_no_key(self, bench: EngineBench) -> None:
         one = [("secret", 1), ("secret", 2), ("b", 1)]
         tables = pair("k text, v int", one, [("secret", 1), ("b", 1)])
-        with pytest.raises(DuplicateKeysError, match="source one has keys with more than one row: 1,") as caught:
+        with pytest.raises(
+            DuplicateKeysError, match="source one has keys with more than one row: 1,"
+        ) as caught:
             compare(bench, a_job(tables, BY_VALUE, duplicates=DuplicatePolicy.ERROR), tables)
         assert "secret" not in str(caught.value)
 

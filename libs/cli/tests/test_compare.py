@@ -395,6 +395,10 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
         (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared"),
         (["empty", "exports.csv"], "the folder has no file ending in .parquet"),
         (["job.recon.yaml", "--key", "account"], "declare them in the job file"),
+        (
+            ["ledger.parquet", "exports.csv", "--measure", "a", "--except", "b"],
+            "leave one of them out",
+        ),
         (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is only for job files"),
         (["ledger.parquet", "exports.csv", "--engine", "fast"], "known: auto, kernel, spark"),
         (["ledger.parquet", "exports.csv", "-o", "csv"], "-o csv is not a format of this command"),

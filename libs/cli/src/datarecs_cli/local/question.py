@@ -166,6 +166,8 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
         raise UsageFault("compare needs two or more files, or one job file in .yaml")
     if flags.parameters:
         raise UsageFault("--param is only for job files; files have no parameters")
+    if flags.left_out and flags.measures:
+        raise UsageFault("--except has no effect with --measure; leave one of them out")
     decoded = decode_json(_declaration(flags))
     if decoded.faults:
         raise QuestionRefusedError(

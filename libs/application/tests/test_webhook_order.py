@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -86,6 +86,12 @@ class Wire:
             self.failing[event] -= 1
             return answered(500)
         return OK
+
+    def set_pending(self, count: int) -> None:
+        """As if so many deliveries waited."""
+        with self.house.unit.begin(A_TENANT) as tx:
+            (state,) = tx.deliveries.states([self.endpoint.uid])
+            tx.deliveries.save_state(replace(state, pending=count))
 
     def play(self) -> None:
         self.house.play_until_quiet(self.loop, self.endpoint)
@@ -288,3 +294,27 @@ def test_a_replay_has_a_separate_order() -> None:
     wire.house.expand()
     wire.play()
     assert [number for _, number in wire.taken] == [1, 2, 3, 4]
+
+
+def test_an_event_that_an_overflow_left_out_holds_no_later_one() -> None:
+    wire = Wire(spec=in_order(limits=Limits(max_pending=1_000)))
+    run = wire.record(2)
+    wire.set_pending(1_000)
+    wire.come(run, 1)
+    assert wire.house.deliveries(wire.endpoint) == []
+    wire.set_pending(0)
+    wire.come(run, 2)
+    wire.turn()
+    assert (wire.taken, wire.gaps) == ([(run, 2)], 0)
+
+
+def test_an_endpoint_that_overflows_releases_what_waited_for_the_event_left_out() -> None:
+    wire = Wire(spec=in_order(limits=Limits(max_pending=1_000)))
+    run = wire.record(2)
+    wire.come(run, 2)
+    wire.turn()
+    assert wire.taken == []
+    wire.set_pending(1_000)
+    wire.come(run, 1)
+    wire.turn()
+    assert (wire.taken, wire.gaps) == ([(run, 2)], 0)

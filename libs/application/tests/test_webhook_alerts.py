@@ -166,7 +166,7 @@ def test_a_warning_says_when_it_is_disabled_and_when_it_never_is() -> None:
         texts.append(" ".join(mail.notice.sentences))
     moment = (NOON + timedelta(days=3)).strftime("%Y-%m-%d %H:%M UTC")
     assert f"It is disabled on {moment} if no attempt succeeds" in texts[0]
-    assert "not disabled by itself" in texts[1]
+    assert "not disabled automatically" in texts[1]
 
 
 def test_nobody_is_mailed_without_an_address() -> None:

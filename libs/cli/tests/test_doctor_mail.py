@@ -95,10 +95,42 @@ def test_a_changed_auto_submitted_is_a_warning(capsys: Shown) -> None:
     assert states(capsys)["Message-ID/header"] == "warn"
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Message-ID: <",
+        "Message-ID: <a@[",
+        "Message-ID: [",
+        "DKIM-Signature: =;;h",
+        'To: "a',
+        "Subject: =?utf-8?q?=ZZ?=",
+        "Content-Type: text/plain; charset*=",
+        "Auto-Submitted: \udcff\udcfe",
+    ],
+)
+def test_a_malformed_header_is_a_result_and_never_a_stack_trace(header: str, capsys: Shown) -> None:
+    content = f"{header}\r\nSubject: a\r\n\r\n".encode(errors="surrogateescape")
+    Path("received.eml").write_bytes(content)
+    assert run(["doctor", "--mail", "received.eml", "-o", "json"]) == 3
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    rows = json.loads(shown.out)["items"]
+    assert len(rows) == 3
+    assert not any("internal error" in row["seen"] for row in rows)
+
+
+def test_a_folded_header_is_read_as_one_line(capsys: Shown) -> None:
+    folded = RECEIVED.replace("List-Unsubscribe: <", "List-Unsubscribe:\n <")
+    assert folded != RECEIVED
+    Path("received.eml").write_text(folded)
+    assert run(["doctor", "--mail", "received.eml", "-o", "json"]) == 0
+    assert states(capsys)["List-Unsubscribe/header"] == "ok"
+
+
 def test_a_file_that_is_no_mail_and_one_that_is_missing_are_said(capsys: Shown) -> None:
     Path("received.eml").write_text("")
     assert run(["doctor", "--mail", "received.eml", "-o", "json"]) == 3
-    assert "holds no mail" in steps(capsys)["List-Unsubscribe/header"]["seen"]
+    assert "is not a mail" in steps(capsys)["List-Unsubscribe/header"]["seen"]
     assert run(["doctor", "--mail", "none.eml"]) == 2
     assert "there is no such file" in capsys.readouterr().err
 

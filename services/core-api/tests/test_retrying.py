@@ -1,4 +1,4 @@
-"""POST /runs/{id}/retry: the question of an ended run, asked again."""
+"""POST /runs/{id}/retry: a new run with the parameters of an ended one."""
 
 from uuid import UUID
 

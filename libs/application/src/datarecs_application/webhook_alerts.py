@@ -1,7 +1,7 @@
-"""Alert mails of endpoints: rows of the mail queue, written with the change they are about.
+"""Alert mails of endpoints: rows of the mail queue, written together with the change.
 
-The email-notifier sends them; it alone knows the relay and which addresses a tenant may write to.
-So a mail waits while that service is down, and is refused there when nobody may be written to.
+The email-notifier sends them; only it has the relay and the addresses that a tenant may mail. So a
+mail waits while that service is down, and that service skips an address that is not allowed.
 """
 
 from urllib.parse import urlsplit
@@ -19,13 +19,13 @@ from datarecs_core.webhooks.outcome import AttemptEnd
 def alert_facts(
     resource: Resource, spec: WebhookEndpoint, *, url: str = "", end: AttemptEnd | None = None
 ) -> AlertFacts:
-    """What an alert says of an endpoint.
+    """The facts of an endpoint for an alert.
 
     Args:
         resource: the endpoint.
         spec: of the resource.
-        url: of the attempt; the URL of the spec without one.
-        end: how the attempt ended, where one did.
+        url: of the attempt; empty: the URL of the spec.
+        end: of the attempt that changed the state, if there is one.
     """
     outcome = "" if end is None else str(end.outcome)
     if end is not None and end.status is not None:
@@ -48,14 +48,14 @@ def queue_alerts(
     *,
     ids: Ids,
 ) -> None:
-    """Queue one mail per address for every change that people are to know of.
+    """Queue one mail per address for every change that a person must know.
 
     Args:
         tx: the transaction that saves the new state.
         states: of the endpoint, before and after the decision.
         spec: names the addresses.
-        facts: what the mails say.
-        ids: makes their ids.
+        facts: for the texts.
+        ids: for the mails.
     """
     if not spec.alert_emails:
         return

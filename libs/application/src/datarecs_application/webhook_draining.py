@@ -1,7 +1,7 @@
-"""The end of a deleted endpoint: what waits is discarded, what is under way may end, then it goes.
+"""Drain a deleted endpoint: discard waiting deliveries, let running ones end, then remove it.
 
-Apart from `webhooks`, because nothing is sent here. core-api marks an endpoint that has open
-deliveries, the webhook-service empties it and removes the mark.
+Separate from `webhooks`, because nothing is sent here. core-api marks an endpoint with open
+deliveries; the webhook-service drains it and removes the mark.
 """
 
 from dataclasses import dataclass, replace
@@ -30,12 +30,12 @@ class Drained:
 
 
 def discard_waiting(tx: Transaction, state: EndpointState, *, is_marked: bool) -> Drained:
-    """Discard what waits for a deleted endpoint, a batch at a time; safe to repeat.
+    """Discard the waiting deliveries of a deleted endpoint in batches; safe to repeat.
 
     Args:
         tx: of the endpoint's tenant; holds the lock of `state`.
         state: of the endpoint.
-        is_marked: its resource is still there, until it is drained.
+        is_marked: whether its resource still exists; it does until the endpoint is drained.
     """
     endpoint = state.endpoint_uid
     still_open = tx.deliveries.pending(endpoint, DISCARDED_AT_ONCE)
@@ -56,8 +56,8 @@ def discard_waiting(tx: Transaction, state: EndpointState, *, is_marked: bool) -
 
 
 def release_endpoint(tx: Transaction, endpoint: ResourceUid) -> None:
-    """Let a drained endpoint go, and its secrets with it; safe to repeat.
+    """Delete a drained endpoint with its secrets; safe to repeat.
 
-    The transaction is begun with `feed=1`, because a deletion is a change of the resource.
+    Begin the transaction with `feed=1`, because a deletion is a change of the resource.
     """
     release_resource(tx, endpoint, DRAIN, actor="controller/WebhookEndpoint")

@@ -1,6 +1,6 @@
-"""Steps of `doctor --platform` and `--mail`: each with a limit, what was seen, and a fix.
+"""Steps of `doctor --platform` and `--mail`: each with a time limit, a result and a fix.
 
-A step that fails ends the steps of its part, and the next part is tried.
+A failed step ends the steps of its part; then the next part is checked.
 """
 
 import threading
@@ -26,7 +26,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a step saw; neither text holds a secret."""
+    """The result of a step; no text contains a secret."""
 
     state: StepState = StepState.OK
     seen: str
@@ -53,7 +53,7 @@ class CheckStep:
 
 
 def check_rows(steps: Iterable[CheckStep]) -> Iterator[Mapping[str, object]]:
-    """The steps carried out one after the other, as rows of the table of `doctor`."""
+    """Run the steps in order; one row of the table of `doctor` for each."""
     end = time.monotonic() + WHOLE_LIMIT_S
     broken: set[str] = set()
     for step in steps:
@@ -62,7 +62,10 @@ def check_rows(steps: Iterable[CheckStep]) -> Iterator[Mapping[str, object]]:
         if step.part in broken:
             outcome = skipped("an earlier step failed")
         elif left <= 0:
-            outcome = skipped(f"{WHOLE_LIMIT_S:.0f} s are over", "check this part by itself")
+            outcome = skipped(
+                f"not checked within {WHOLE_LIMIT_S:.0f} s",
+                "correct the failed steps, then run it again",
+            )
         else:
             outcome = _within(step, left)
         if outcome.state is StepState.FAIL:
@@ -78,7 +81,7 @@ def check_rows(steps: Iterable[CheckStep]) -> Iterator[Mapping[str, object]]:
 
 
 def _within(step: CheckStep, limit_s: float) -> Outcome:
-    """On a thread of its own: a call that hangs in a driver cannot be interrupted."""
+    """Run the step on a thread, because a call that hangs in a driver cannot be interrupted."""
     outcomes: list[Outcome] = []
     thread = threading.Thread(target=lambda: outcomes.append(_outcome(step)), daemon=True)
     thread.start()
@@ -94,6 +97,8 @@ def _outcome(step: CheckStep) -> Outcome:
     except DatarecsError as error:
         return failed(str(error), fix_of(error))
     except UsageFault as fault:
-        return failed(str(fault), "set or start what the message names")
+        return failed(str(fault), "correct what the message names")
     except (OSError, ValueError, RuntimeError) as error:
         return failed(f"{type(error).__name__}: {error}", "correct what the message names")
+    except Exception as error:  # noqa: BLE001  the entry of a thread: a defect is a row, not a trace
+        return failed(f"internal error: {type(error).__name__}", "report it with the command")

@@ -1,19 +1,21 @@
-"""`datarecs doctor --mail`: the mail settings, the relay, and the headers of a received mail.
+"""`datarecs doctor --mail`: checks the mail settings, the relay, and headers of a received mail.
 
-The relay is asked as far as MAIL FROM; no mail is sent. What arrives is judged from a copy that
-somebody has received, since only there the relay's signature can be seen.
+The dialogue with the relay ends after MAIL FROM; no mail is sent. The headers come from a received
+mail, because only that has the relay's signature. They are read as raw text, because the library's
+parser of structured headers fails on malformed ones.
 """
 
 import smtplib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from email import message_from_bytes, policy
-from email.message import EmailMessage
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from datarecs_cli.check_steps import STEP_LIMIT_S, CheckStep, Outcome, failed, skipped, warned
+from datarecs_cli.invocation import UsageFault
 from datarecs_runtime.sections import Links, Mail, MailSecurity, MailTransport
 from datarecs_runtime.settings import ServiceSettings
 
@@ -23,7 +25,7 @@ _ONE_CLICK = "List-Unsubscribe=One-Click"
 
 
 class MailSettings(ServiceSettings):
-    """What the email-notifier reads, as far as mail goes."""
+    """The mail settings of the email-notifier."""
 
     mail: Mail
     """The relay."""
@@ -32,7 +34,7 @@ class MailSettings(ServiceSettings):
 
 
 def mail_steps(settings: MailSettings | None, received: Path | None) -> Iterator[CheckStep]:
-    """Settings and relay where there are settings, then the headers of a received mail."""
+    """Steps of settings and relay, if there are settings, then those of a received mail."""
     if settings is not None:
         yield CheckStep("settings", "recipients", lambda: _recipients(settings))
         yield CheckStep("settings", "links", lambda: _links(settings))
@@ -51,8 +53,8 @@ def _recipients(settings: MailSettings) -> Outcome:
     count = sum(map(len, domains.values()))
     if not count:
         return warned(
-            "no tenant may write to anybody",
-            "set DATARECS_MAIL__RECIPIENT_DOMAINS, for email-notifier and core-api alike",
+            "no tenant may send mails to any address",
+            "set DATARECS_MAIL__RECIPIENT_DOMAINS, for email-notifier and core-api",
         )
     return Outcome(seen=f"{count} domains of {len(domains)} tenants")
 
@@ -68,7 +70,7 @@ def _links(settings: MailSettings) -> Outcome:
     if settings.links.key is None:
         return warned(
             "mails have no links that work without a sign-in",
-            "set DATARECS_LINKS__KEY_FILE, for email-notifier and core-api alike",
+            "set DATARECS_LINKS__KEY_FILE, for email-notifier and core-api",
         )
     return Outcome(seen="signed links below the base URL")
 
@@ -98,7 +100,7 @@ _Talk = Callable[[smtplib.SMTP, MailSettings], Outcome]
 
 
 def _with_relay(settings: MailSettings, talk: _Talk) -> Outcome:
-    """A connection of its own, encrypted as the settings ask."""
+    """Open a connection, encrypted as in the settings, for one step."""
     mail = settings.mail
     host, port = mail.host or "", mail.port
     try:
@@ -112,10 +114,12 @@ def _with_relay(settings: MailSettings, talk: _Talk) -> Outcome:
         return failed(f"{host}:{port} does not offer STARTTLS or AUTH", fix)
     except smtplib.SMTPResponseException as error:
         # A relay may repeat the login in its answer, so the code alone is shown.
-        return failed(f"{host}:{port} answers {error.smtp_code}", "ask who runs the relay")
+        return failed(
+            f"{host}:{port} answers {error.smtp_code}", "contact the operator of the relay"
+        )
     except (OSError, smtplib.SMTPException) as error:
         seen = f"{host}:{port}: {type(error).__name__}: {getattr(error, 'strerror', None) or ''}"
-        fix = "correct DATARECS_MAIL__HOST and __PORT, or open the way to it"
+        fix = "correct DATARECS_MAIL__HOST and __PORT, or allow the connection"
         return failed(seen.rstrip(": "), fix)
 
 
@@ -172,27 +176,27 @@ def _sender(relay: smtplib.SMTP, settings: MailSettings) -> Outcome:
     return Outcome(seen=f"{sender} may send")
 
 
-def _message(path: Path) -> EmailMessage:
-    message = message_from_bytes(path.read_bytes(), policy=policy.default)
+def _message(path: Path) -> Message:
+    message = message_from_bytes(path.read_bytes())
     if not message.keys():
-        raise ValueError(f"{path} holds no mail; save the source of a received mail")
+        raise UsageFault(f"{path} is not a mail; save the source of a received mail")
     return message
 
 
-def _unsubscribe(message: EmailMessage) -> Outcome:
-    fix = "send through a relay that leaves these headers as they are"
-    values = [str(one) for one in message.get_all("List-Unsubscribe", [])]
+def _unsubscribe(message: Message) -> Outcome:
+    fix = "use a relay that does not change these headers"
+    values = ["".join(str(one).split()) for one in message.get_all("List-Unsubscribe", [])]
     if not values:
-        fix = "set DATARECS_LINKS__KEY_FILE and an https base URL; notices carry no such header"
+        fix = "set DATARECS_LINKS__KEY_FILE and an https base URL; notices have no such header"
         return failed("the mail has no List-Unsubscribe", fix)
     if len(values) > 1 or not values[0].startswith("<https://") or "," in values[0]:
         return failed("List-Unsubscribe is not exactly one https address", fix)
-    if str(message.get("List-Unsubscribe-Post", "")) != _ONE_CLICK:
+    if str(message.get("List-Unsubscribe-Post", "")).strip() != _ONE_CLICK:
         return failed(f"List-Unsubscribe-Post is not {_ONE_CLICK}", fix)
     return Outcome(seen="one https address, one click")
 
 
-def _signature(message: EmailMessage) -> Outcome:
+def _signature(message: Message) -> Outcome:
     signatures = [_tags(str(one)) for one in message.get_all("DKIM-Signature", [])]
     if not signatures:
         return failed("the mail has no DKIM signature", "switch on DKIM at the relay")
@@ -209,18 +213,18 @@ def _tags(signature: str) -> dict[str, str]:
     return {name: value for name, _, value in parts if name}
 
 
-def _identity(message: EmailMessage) -> Outcome:
+def _identity(message: Message) -> Outcome:
     ids = message.get_all("Message-ID", [])
     if len(ids) != 1:
-        return failed(f"{len(ids)} Message-IDs", "send through a relay that adds none")
-    automatic = str(message.get("Auto-Submitted", ""))
+        return failed(f"{len(ids)} Message-IDs", "use a relay that does not add one")
+    automatic = str(message.get("Auto-Submitted", "")).strip()
     if automatic != "auto-generated":
-        fix = "send through a relay that leaves Auto-Submitted as it is"
+        fix = "use a relay that does not change Auto-Submitted"
         return warned("Auto-Submitted is not auto-generated", fix)
     return Outcome(seen=str(ids[0]).strip())
 
 
-_HEADERS: dict[str, Callable[[EmailMessage], Outcome]] = {
+_HEADERS: dict[str, Callable[[Message], Outcome]] = {
     "List-Unsubscribe": _unsubscribe,
     "DKIM-Signature": _signature,
     "Message-ID": _identity,

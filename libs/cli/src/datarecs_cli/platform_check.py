@@ -1,7 +1,7 @@
-"""`datarecs doctor --platform`: this machine, the database, the broker, the parts, the blob store.
+"""`datarecs doctor --platform`: checks machine, database, broker, blob store and parts.
 
-Addresses come from the settings, as for `datarecs admin`; without them the platform of the data
-directory is meant. Nothing is changed.
+Addresses come from the settings, as for `datarecs admin`; the default is the platform of the data
+directory. Nothing is changed.
 """
 
 import shutil
@@ -21,9 +21,9 @@ from datarecs_runtime.environment import process_environment
 WARN_DISK_BYTES = 5 * machine.GIB
 MOST_SKEW_S = 5.0
 PATIENCE_S = 60.0
-"""How long an event may wait for the relay before it is worth a warning."""
+"""Seconds that an event may wait for the relay without a warning."""
 SHOWN = 3
-"""Differences that a line names; of more it says how many."""
+"""Differences in one line; further ones are only counted."""
 
 
 def platform_steps(layout: Layout) -> Iterator[CheckStep]:
@@ -63,7 +63,9 @@ def _memory() -> Outcome:
     size = machine.memory_of_machine()
     seen, least = f"{size / machine.GIB:.1f} GiB", machine.LEAST_MEMORY_BYTES
     if size < least:
-        return failed(seen, f"give the machine or container {least // machine.GIB} GiB or more")
+        return failed(
+            seen, f"run on a machine or container with {least // machine.GIB} GiB or more"
+        )
     return Outcome(seen=seen)
 
 
@@ -120,7 +122,7 @@ def _outbox(layout: Layout) -> Outcome:
 
     age = oldest_unsent(admin.relay_url(layout))
     if age is None:
-        return Outcome(seen="no event waits for the relay")
+        return Outcome(seen="no event waits for delivery")
     seen = f"the oldest event waits for {age.total_seconds():.0f} s"
     if age.total_seconds() < PATIENCE_S:
         return Outcome(seen=seen)
@@ -134,7 +136,7 @@ def _topics(layout: Layout) -> Outcome:
 
 
 def _blobs(layout: Layout) -> Outcome:
-    """A file that is made only where none is, which every commit of a result relies on."""
+    """Exclusive creation of a file, which every commit of a result needs."""
     if not layout.blobs.is_dir():
         return skipped(f"there is no {layout.blobs}", "start `datarecs up`, or name --data-dir")
     with tempfile.TemporaryDirectory(dir=layout.blobs, prefix=".doctor-") as folder:

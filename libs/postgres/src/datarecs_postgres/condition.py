@@ -1,6 +1,6 @@
-"""The condition of a database in service, for `doctor --platform`: read-only, any login.
+"""The condition of a database for `doctor --platform`: read-only, with any login.
 
-Apart from `schema_check`, which is about rights alone.
+Separate from `schema_check`, which checks only rights.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ class DatabaseCondition:
     """Version of the server."""
     is_supported: bool
     schema_fault: str | None
-    """Why this release cannot work on the schema; None when it can."""
+    """Why this release cannot use the schema; None if it can."""
     now: datetime
     """Time of the database."""
 
 
 @contextmanager
 def _opened(url: str) -> Iterator[Database]:
-    """The database for a few statements; what its driver refuses becomes ours, without the URL."""
+    """The database for a few statements; errors of the driver become ours, without the URL."""
     database = Database(url, limits=Limits(pool_size=1))
     try:
         yield database

@@ -198,7 +198,7 @@ class Run:
     trigger_reason: str | None = None
     """What the request of the trigger gave."""
     retry_of: RunId | None = None
-    """The ended run whose question is asked again."""
+    """The ended run that this run retries."""
     idempotency_key: str | None = None
     status: RunStatus = RunStatus.TRIGGERED
     result: RunResult | None = None

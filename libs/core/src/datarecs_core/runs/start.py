@@ -41,7 +41,7 @@ class TriggerRun:
     reason: str | None = None
     """Why, for people."""
     retry_of: RunId | None = None
-    """The ended run whose question is asked again."""
+    """The ended run that this run retries."""
     mode: RunMode = RunMode.IMMEDIATE
     parameters: Mapping[str, object] = field(default_factory=dict)
     idempotency_key: str | None = None

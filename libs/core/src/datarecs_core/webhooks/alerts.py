@@ -1,7 +1,7 @@
-"""What people are mailed about an endpoint: every change of its state that needs them, in words.
+"""The texts of alert mails: one for every change of an endpoint that a person must know.
 
-Read from the state before and after a decision, so that an alert is queued with the change it is
-about and never twice. Apart from `events`, which are for programs.
+An alert follows from the state before and after a decision, so it is queued with its change and
+never twice. Separate from `events`, which are for programs.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from datarecs_core.webhooks.overflow import resumes_below
 
 
 class AlertKind(StrEnum):
-    """Part of what makes an alert mail unique; never renamed."""
+    """Part of the unique key of an alert mail; never renamed."""
 
     FAILING = "failing"
     DISABLED = "disabled"
@@ -26,15 +26,15 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertFacts:
-    """What an alert says besides the state."""
+    """The facts of an alert in addition to the state."""
 
     name: str
     host: str
-    """Host and port of its URL, which may hold secrets elsewhere; empty where it is not known."""
+    """Host and port of its URL, because the rest may contain secrets; empty if unknown."""
     last_outcome: str
-    """How the attempt ended that changed the state; empty where none did."""
+    """Outcome of the attempt that changed the state; empty without one."""
     disable_after: timedelta | None
-    """How long it may fail; None where it is never disabled for that."""
+    """How long it may fail; None if failures never disable it."""
     max_pending: int
 
 
@@ -43,19 +43,19 @@ class Alert:
     endpoint_uid: ResourceUid
     kind: AlertKind
     episode: datetime
-    """Start of what it is about."""
+    """Start of the failures, the disabling or the overflow."""
     notice: Notice
 
     @property
     def scope(self) -> str:
-        """What makes the mail unique, besides its recipient."""
+        """The unique key of the mail, in addition to its recipient."""
         return f"endpoint:{self.endpoint_uid}:{self.kind}:{self.episode.isoformat()}"
 
 
 def endpoint_alerts(
     before: EndpointState, after: EndpointState, facts: AlertFacts
 ) -> tuple[Alert, ...]:
-    """The alerts of one decision about an endpoint; none for one that changes nothing of note."""
+    """The alerts of one decision about an endpoint; none without a change that matters."""
     return tuple(
         Alert(endpoint_uid=after.endpoint_uid, kind=kind, episode=episode, notice=notice)
         for kind, episode, notice in _alerts(before, after, facts)
@@ -79,7 +79,7 @@ def _alerts(
 
 
 _WHY_DISABLED = {
-    DisabledBy.AUTO: "No attempt has succeeded for as long as its spec allows.",
+    DisabledBy.AUTO: "No attempt has succeeded within the time that auto_disable allows.",
     DisabledBy.GONE: "The receiver answered 410 Gone.",
     DisabledBy.RECEIVER: "The receiver answered with the header webhook-delivery: disable.",
     DisabledBy.USER: "A person disabled it.",
@@ -93,9 +93,9 @@ def _disabled(disabled: Disabled, state: EndpointState, facts: AlertFacts) -> No
         headline=f"Webhook {name} is disabled",
         sentences=(
             _WHY_DISABLED[disabled.by],
-            "Nothing is sent to it. Deliveries that wait are held, and events are stored.",
+            "Nothing is sent to it. Waiting deliveries are kept, and new events are stored.",
             f"When the receiver works again: datarecs webhook enable --endpoint {name}",
-            f"Then send what it missed: {_recover(name, disabled.at)}",
+            f"Then send the missed events: {_recover(name, disabled.at)}",
         ),
         facts=_facts(state.failing_since, state, facts),
     )
@@ -103,7 +103,7 @@ def _disabled(disabled: Disabled, state: EndpointState, facts: AlertFacts) -> No
 
 def _failing(since: datetime, state: EndpointState, facts: AlertFacts) -> Notice:
     if facts.disable_after is None:
-        consequence = "It is not disabled by itself, because auto_disable is off in its spec."
+        consequence = "It is not disabled automatically, because auto_disable is off in its spec."
     else:
         moment = _minute(since + facts.disable_after)
         consequence = f"It is disabled on {moment} if no attempt succeeds until then."
@@ -113,7 +113,7 @@ def _failing(since: datetime, state: EndpointState, facts: AlertFacts) -> Notice
         sentences=(
             f"No attempt has succeeded since {_minute(since)}.",
             consequence,
-            f"See what waits: datarecs webhook deliveries --endpoint {facts.name} --state PENDING",
+            f"Waiting: datarecs webhook deliveries --endpoint {facts.name} --state PENDING",
         ),
         facts=_facts(since, state, facts),
     )
@@ -124,8 +124,8 @@ def _recovered(since: datetime, facts: AlertFacts) -> Notice:
         subject=f"Webhook {facts.name} works again",
         headline=f"Webhook {facts.name} works again",
         sentences=(
-            f"It failed from {_minute(since)} on, and an attempt has succeeded now.",
-            f"Send what was given up meanwhile: {_recover(facts.name, since)}",
+            f"It failed from {_minute(since)}; an attempt has now succeeded.",
+            f"Send the events that were not delivered: {_recover(facts.name, since)}",
         ),
         facts=_facts(since, None, facts),
         is_good=True,
@@ -139,16 +139,16 @@ def _overflow(since: datetime, state: EndpointState, facts: AlertFacts) -> Notic
         headline=f"Webhook {facts.name} has too many deliveries waiting",
         sentences=(
             f"{state.pending:,} deliveries wait; its limit max_pending is {facts.max_pending:,}.",
-            f"Events from {_minute(since)} on get no delivery until fewer than {resumed:,} wait.",
+            f"Events since {_minute(since)} get no delivery until fewer than {resumed:,} wait.",
             "They are stored, and can be sent for 14 days.",
-            f"When the receiver keeps up again, send them: {_recover(facts.name, since)}",
+            f"When fewer wait, send these events: {_recover(facts.name, since)}",
         ),
         facts=_facts(state.failing_since, state, facts),
     )
 
 
 def _recover(name: str, since: datetime) -> str:
-    """The command that sends what was missed, from the second in which it began."""
+    """The command that sends the missed events, from the full second of `since`."""
     start = since.strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"datarecs webhook recover --endpoint {name} --since {start}"
 

@@ -1,7 +1,7 @@
-"""When an endpoint has so many deliveries waiting that events get no further ones.
+"""Overflow: an endpoint with too many waiting deliveries gets no further ones.
 
-Apart from `health`, because this is about the length of the queue and not about the receiver: an
-endpoint that answers every request may overflow, and one that is down need not.
+Separate from `health`, because it depends on the length of the queue, not on the receiver: an
+endpoint that answers every request can overflow, and one that is down need not.
 """
 
 from dataclasses import replace
@@ -19,9 +19,9 @@ def resumes_below(max_pending: int) -> int:
 
 
 def room_for_actions(state: EndpointState, max_pending: int) -> int:
-    """How many deliveries a recover or replay may add now; it waits for the rest.
+    """Number of deliveries that a recover or replay may add now; the rest follows later.
 
-    Up to the number below which an overflow ends, so that live events find room beside it.
+    Up to the number below which an overflow ends, so that live events have room as well.
     """
     return max(0, resumes_below(max_pending) - state.pending)
 
@@ -44,9 +44,9 @@ def after_end(
     """The state after deliveries have ended.
 
     Args:
-        state: as it was before.
-        ended: how many reached a terminal state.
-        max_pending: limit of the spec; None where the spec cannot be read.
+        state: before the ends.
+        ended: number of deliveries that reached a terminal state.
+        max_pending: limit of the spec; None if the spec cannot be read.
         now: database time.
     """
     after = replace(state, pending=max(0, state.pending - ended))
@@ -56,6 +56,6 @@ def after_end(
 
 
 def counted_again(state: EndpointState, waiting: Waiting) -> EndpointState:
-    """The state with no pending delivery where none waits: ends a count that has drifted."""
+    """The state with the count 0 if no delivery waits, which corrects a wrong count."""
     is_empty = waiting.first_due is None and not waiting.leased
     return replace(state, pending=0) if is_empty else state

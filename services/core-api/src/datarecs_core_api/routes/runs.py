@@ -68,7 +68,7 @@ ACCEPTED = 202
 
 
 class RetryIn(In):
-    """Why a run is asked again."""
+    """The reason of a retry."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reason": "the export is complete"}]}
@@ -160,9 +160,9 @@ async def retry(
     use: Using,
     wait: PreferredWait,
 ) -> Response:
-    """Ask the question of an ended run again: its parameters, and the job as it stands now.
+    """Start a run with the parameters of an ended run and the current declaration of its job.
 
-    202 with the new run; 409 while the run has no end.
+    202 with the new run; 409 if the run has not ended.
     """
     known = await run_in_threadpool(known_run, use, caller, run_id)
 
@@ -184,7 +184,7 @@ async def retry(
 
 
 def _job_to_run(tx: Transaction, name: str, namespace: str) -> Resource:
-    """Raises ProblemError (404) for a job that is gone or going."""
+    """Raises ProblemError (404) for a job that is deleted or being deleted."""
     entry = KINDS[Kind.RECONCILIATION_JOB]
     job = read_resource(tx, entry, name, namespace=namespace)
     if job.deletion_at is not None:
@@ -195,7 +195,7 @@ def _job_to_run(tx: Transaction, name: str, namespace: str) -> Resource:
 def _triggered(
     tx: Transaction, request: Request, caller: Principal, job: Resource, command: TriggerRun
 ) -> Answer:
-    """Make the run and its audit entry, and answer with it."""
+    """Create the run and its audit entry, and answer with the run."""
     run = trigger_run(tx, replace(command, traceparent=request.state.traceparent))
     detail = {"job": job.name, "namespace": job.namespace, "reason": command.reason or ""}
     retry_of = command.retry_of

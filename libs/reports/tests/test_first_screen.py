@@ -93,7 +93,7 @@ def test_a_price_has_no_total_unless_the_job_says_so() -> None:
     assert screen.amounts == ()
     (line,) = screen.others
     assert (line.measure, line.outside, line.largest) == ("price", 1, "0.25")
-    assert line.why == "not added up; adds_up: true shows its total"
+    assert line.why == "not added up; adds_up: true in a job file shows its total"
     declared = compared(trades(*CHANGED), a_measure("price", adds_up=True))
     assert [line.difference_text for line in declared.amounts] == ["+0.25"]
 

@@ -198,7 +198,7 @@ def no_total_words(executed: Executed, measure: MeasureFacts) -> str:
         column = visible(measure.mixed_by)
         return f"not added up: {column} may differ by row; add {column} to the dimensions"
     if not measure.adds_up:
-        return "not added up; adds_up: true shows its total"
+        return "not added up; adds_up: true in a job file shows its total"
     if executed.is_by_unit(measure) and not executed.units:
         return "not added up: the key names a currency or unit"
     return ""

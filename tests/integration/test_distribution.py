@@ -112,3 +112,16 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
     ended = installed.run(*words, cwd=books)
     assert ended.returncode == 2
     assert f"install them with: pip install 'datarecs[{extra}]'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "service",
+    ["core-api", "email-notifier", "reconciliation-worker", "run-controller", "webhook-service"],
+)
+def test_a_service_without_its_parts_names_the_command_that_installs_them(
+    installed: Installation, tmp_path: Path, service: str
+) -> None:
+    ended = installed.run(command=f"datarecs-{service}", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"datarecs-{service} needs parts that are not installed (")
+    assert ended.stderr.endswith("pip install 'datarecs[server]'\n")

@@ -27,9 +27,11 @@ class Installation:
     size_bytes: int
     """Bytes of all files as installed, without byte code."""
 
-    def run(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run `datarecs`; return the ended process with its output."""
-        return _run([str(self.folder / "bin/datarecs"), *words], cwd)
+    def run(
+        self, *words: str, cwd: Path, command: str = "datarecs"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the wheel; return the ended process with its output."""
+        return _run([str(self.folder / "bin" / command), *words], cwd)
 
     def evaluate(self, code: str, cwd: Path) -> str:
         """Run Python code; return its output."""

@@ -1,7 +1,8 @@
 """Figures of a cluster: two workers of one core each against one such worker, on the same files.
 
-Masters and Workers are real processes of this machine. Both contestants compare in turn, and their
-proofs must be the same bytes, else there are no figures.
+Masters and Workers are real processes of this machine. A Worker and everything that it starts run
+on one core, as on a machine that has no other; one task is two processes, Java and Python. Both
+contestants compare in turn, and their proofs must be the same bytes, else there are no figures.
 """
 
 import argparse
@@ -22,10 +23,11 @@ from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.comparison.results.verdict import judge_run, judge_stage
 from datarecs_core.hashing import canonical_json
 from datarecs_runtime.environment import process_environment
+from datarecs_runtime.tree import members
 from datarecs_spark.cluster import Cluster
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_testing.figures import Figure, page, replace_part
-from datarecs_testing.spark_cluster import ADDRESS, running_cluster
+from datarecs_testing.spark_cluster import ADDRESS, SparkCluster, running_cluster
 from tests.bench.compare import Datarecs, Limits, counts_of, rows_stage
 from tests.bench.contest import Compare, Contest, Contestant, Result, facts_of, measure
 from tests.bench.data import Case, Counts, Data, generate
@@ -72,6 +74,7 @@ def start_cluster(case: Case, workers: int, stack: ExitStack) -> Compare:
             java_options=options,
         )
     )
+    pin_workers(cluster)
     runtime = SparkRuntime.start(
         SparkSettings(
             master=cluster.url,
@@ -89,6 +92,14 @@ def start_cluster(case: Case, workers: int, stack: ExitStack) -> Compare:
     )
     stack.callback(runtime.close)
     return OnCluster(runtime, case, rows_stage(case.data), Limits())
+
+
+def pin_workers(cluster: SparkCluster) -> None:
+    """Let every Worker, and what it will start, run on one core."""
+    for core, node in zip(sorted(os.sched_getaffinity(0)), cluster.nodes, strict=False):
+        for pid in members(node.program.process.pid):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {core})
 
 
 def speed_up(results: Mapping[str, Result], goal: float) -> Figure:
@@ -122,7 +133,11 @@ def main() -> int:
         contest = Contest(contestants=contestants, case=case)
         results = measure(contest, options.runs, time_limit_s=options.time_limit)
     title = f"2 sources of {options.rows:,} rows on a cluster, {options.differ:.2%} differ"
-    facts = facts_of(results, load_before, [("cores of a worker", "1"), ("proofs", "equal")])
+    facts = facts_of(
+        results,
+        load_before,
+        [("cores of a worker", "1, with all its processes"), ("proofs", "equal")],
+    )
     text = page(title, [speed_up(results, options.goal)], facts)
     sys.stdout.write(text)
     if options.write:

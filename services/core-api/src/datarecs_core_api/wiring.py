@@ -63,7 +63,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Name.CORE_API,
     )
-    database.refuse_unsafe_login()
     metrics = PrometheusMetrics()
     ready_when = {"database": database.ready}
     ports = _ports(settings, database, metrics)
@@ -103,6 +102,7 @@ def build(settings: Settings) -> Process:
         loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
+        start_checks=(database.refuse_unsafe_login, database.require_schema),
         closing=(ports.run_updates.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,

@@ -59,7 +59,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.EMAIL_NOTIFIER,
     )
-    database.refuse_unsafe_login()
     unit, tracing = (
         PostgresUnitOfWork(database, ids),
         tracing_of(settings.otel, Service.EMAIL_NOTIFIER),
@@ -71,7 +70,6 @@ def build(settings: Settings) -> Process:
         ids=ids,
     )
     archive = PostgresEventArchive(database)
-    refuse_short_memory(archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -103,6 +101,13 @@ def build(settings: Settings) -> Process:
             *senders,
         ),
         ready_when={"database": database.ready, "broker": consumer.ready},
+        start_checks=(
+            database.refuse_unsafe_login,
+            database.require_schema,
+            lambda: refuse_short_memory(
+                archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER
+            ),
+        ),
         wakes=[sender.wake for sender in senders],
         closing=(database.close, tracing.close),
         side=settings.side,
@@ -114,6 +119,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
     """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
+        process.check_start()
         return redrive_command.redrive(process.loops, arguments)
     finally:
         for close in process.closing:

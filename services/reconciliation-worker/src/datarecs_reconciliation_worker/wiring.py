@@ -69,7 +69,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.RECONCILIATION_WORKER,
     )
-    database.refuse_unsafe_login()
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
     beat_now = Latch()
     heartbeat = _heartbeat(pulse, ttl, metrics, beat_now)
@@ -110,6 +109,7 @@ def build(settings: Settings) -> Process:
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
+        start_checks=(database.refuse_unsafe_login, database.require_schema),
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),

@@ -56,13 +56,11 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.WEBHOOK_SERVICE,
     )
-    database.refuse_unsafe_login()
     unit = PostgresUnitOfWork(database, ids)
     tracing = tracing_of(settings.otel, Service.WEBHOOK_SERVICE)
     specs = StoredSpecs(read_endpoint)
     handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
     archive = PostgresEventArchive(database)
-    refuse_short_memory(archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -96,6 +94,13 @@ def build(settings: Settings) -> Process:
         name=Service.WEBHOOK_SERVICE,
         loops=(consumer, sending, _expanding(database, handlers, clock=clock), letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
+        start_checks=(
+            database.refuse_unsafe_login,
+            database.require_schema,
+            lambda: refuse_short_memory(
+                archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE
+            ),
+        ),
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
@@ -127,6 +132,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
     """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
+        process.check_start()
         return redrive_command.redrive(process.loops, arguments)
     finally:
         for close in process.closing:

@@ -153,9 +153,11 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "webhook deliveries": HelpPage(
         ("--endpoint erp", "--endpoint erp --state DEAD_LETTERED -o csv"), _SERVER
     ),
-    "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/"), _ADMIN),
-    "admin migrate": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
-    "admin topics apply": HelpPage(("", "--dry-run"), _ADMIN),
+    "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/ --wait 60"), _ADMIN),
+    "admin migrate": HelpPage(("", "--wait 60"), _ADMIN),
+    "admin topics apply": HelpPage(
+        ("--dry-run", "--single-node --passwords-dir secrets/ --wait 60"), _ADMIN
+    ),
     "admin consumer create": HelpPage(
         (
             "lake --topics datarecs.run.platform",

@@ -3,12 +3,11 @@
 # What exists stays as it is, because the servers store these passwords at their first start.
 set -eu
 cd "$(dirname "$0")/../.."
+# Containers read the files as other users; the folder keeps other users of this machine out.
+umask 022
 mkdir -p .secrets sources
 chmod 700 .secrets
 cd .secrets
-
-# Containers read the files as other users; the folder keeps other users of this machine out.
-umask 022
 
 put() { # NAME TEXT: without an end of line
   [ -s "$1" ] || printf '%s' "$2" > "$1"

@@ -37,6 +37,7 @@ from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.server_checks import database_faults
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -46,6 +47,7 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.sections import Links as LinkSettings
 from datarecs_runtime.sections import MailTransport
+from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored
 
@@ -59,7 +61,9 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.EMAIL_NOTIFIER,
     )
-    database.refuse_unsafe_login()
+    refuse_insecure_start(
+        settings, lambda: database_faults((database,), settings.profile, now=clock.now)
+    )
     unit, tracing = (
         PostgresUnitOfWork(database, ids),
         tracing_of(settings.otel, Service.EMAIL_NOTIFIER),

@@ -24,6 +24,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.server_checks import database_faults
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -37,6 +38,7 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Spark
+from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.settings import settings_files
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
@@ -69,7 +71,9 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.RECONCILIATION_WORKER,
     )
-    database.refuse_unsafe_login()
+    refuse_insecure_start(
+        settings, lambda: database_faults((database,), settings.profile, now=clock.now)
+    )
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
     beat_now = Latch()
     heartbeat = _heartbeat(pulse, ttl, metrics, beat_now)

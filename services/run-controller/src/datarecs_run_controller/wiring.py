@@ -36,6 +36,7 @@ from datarecs_postgres.listener import Listener
 from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
+from datarecs_postgres.server_checks import database_faults
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -44,6 +45,7 @@ from datarecs_run_controller.settings import Settings
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
+from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
@@ -67,8 +69,11 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.RUN_CONTROLLER,
     )
-    database.refuse_unsafe_login()
     relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
+    refuse_insecure_start(
+        settings,
+        lambda: database_faults((database, relay_database), settings.profile, now=clock.now),
+    )
     tracing = tracing_of(settings.otel, Service.RUN_CONTROLLER)
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing

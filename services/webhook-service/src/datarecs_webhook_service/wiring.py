@@ -32,12 +32,14 @@ from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
+from datarecs_postgres.server_checks import database_faults
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.tracing import child_of, tracing_of
 from datarecs_specs.documents import decode_stored
 from datarecs_webhook_service.handlers import Handlers
@@ -56,7 +58,9 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.WEBHOOK_SERVICE,
     )
-    database.refuse_unsafe_login()
+    refuse_insecure_start(
+        settings, lambda: database_faults((database,), settings.profile, now=clock.now)
+    )
     unit = PostgresUnitOfWork(database, ids)
     tracing = tracing_of(settings.otel, Service.WEBHOOK_SERVICE)
     specs = StoredSpecs(read_endpoint)

@@ -137,7 +137,7 @@ def _database_steps(database: Database | None) -> Iterator[CheckStep]:
 
         url = database.url.get_secret_value()
         with closing(Opened(url, limits=Limits(pool_size=1), application="doctor")) as opened:
-            return _judged(database_faults((opened,), Profile.SERVER, now=SystemClock().now))
+            return _judged(tuple(database_faults((opened,), now=SystemClock().now)))
 
     yield CheckStep("S4, S5, S16", "login, row security, clock", faults)
 

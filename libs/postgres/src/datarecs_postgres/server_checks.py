@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 
 from datarecs_core.egress.addresses import Profile
-from datarecs_core.errors.process import RuleFault
+from datarecs_core.errors.process import InsecureStartError, RuleFault
 from datarecs_core.values import aware
 from datarecs_postgres.database import Database
 from datarecs_postgres.failures import UnsafeLoginError
@@ -30,20 +30,37 @@ _OPEN_TABLES = text(
 _CLOCK = text("SELECT clock_timestamp() AS now")
 
 
-def database_faults(
+def refuse_unsafe_database(
     databases: Sequence[Database], profile: Profile, *, now: Callable[[], datetime]
-) -> list[RuleFault]:
-    """Faults of the logins of a service, the first one with the schema; called once at start.
+) -> None:
+    """Checked at start, before anything is served, on a database with a schema.
+
+    Args:
+        databases: every login of the service; the first is that of its tenants' data.
+        profile: of the service.
+        now: the clock of this machine.
 
     Raises:
+        InsecureStartError: with every fault.
         UnsafeLoginError: in profile `local`, for a login without row-level security.
         StoreUnavailableError: the database cannot be reached.
     """
-    first = databases[0]
     if profile is Profile.LOCAL:
-        first.refuse_unsafe_login()
-        return list(_downgrade(first))
-    return [*_logins(databases), *_row_security(first), *_clock(first, now)]
+        databases[0].refuse_unsafe_login()
+        faults = tuple(_downgrade(databases[0]))
+    else:
+        faults = tuple(database_faults(databases, now=now))
+    if faults:
+        raise InsecureStartError(faults)
+
+
+def database_faults(
+    databases: Sequence[Database], *, now: Callable[[], datetime]
+) -> Iterator[RuleFault]:
+    """Faults in profile `server`."""
+    yield from _logins(databases)
+    yield from _row_security(databases[0])
+    yield from _clock(databases[0], now)
 
 
 def note_profile(url: str, profile: Profile) -> None:
@@ -82,7 +99,6 @@ def _logins(databases: Sequence[Database]) -> Iterator[RuleFault]:
 
 
 def _row_security(database: Database) -> Iterator[RuleFault]:
-    """None without a schema: readiness reports that."""
     if names := [row.name for row in database.call(_OPEN_TABLES)]:
         yield RuleFault(
             "S5",

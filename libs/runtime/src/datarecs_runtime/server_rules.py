@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from datarecs_core.egress.addresses import AddressClass, Policy, Profile, Purpose, judge
-from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import InsecureStartError, RuleFault, SettingsError
 from datarecs_runtime.api_sections import Api
 from datarecs_runtime.certificates import certificate_fault
@@ -86,35 +85,21 @@ class Checked:
         return next((value for value in values if isinstance(value, kind)), None)
 
 
+def refuse_insecure_settings(settings: ServiceSettings) -> None:
+    """Called once, before anything is built.
+
+    Raises:
+        InsecureStartError: with every fault of the settings; only in profile `server`.
+    """
+    faults = server_faults(settings) if settings.profile is Profile.SERVER else ()
+    if faults:
+        raise InsecureStartError(faults)
+
+
 def server_faults(settings: ServiceSettings) -> tuple[RuleFault, ...]:
     """Every fault of the settings in profile `server`; names of hosts are resolved."""
     checked = Checked(settings)
     return tuple(fault for rule in RULES if rule.applies(checked) for fault in rule.check(checked))
-
-
-def refuse_insecure_start(
-    settings: ServiceSettings, check_database: Callable[[], Sequence[RuleFault]]
-) -> None:
-    """Called once by `build`, before anything is served.
-
-    Args:
-        settings: of the service.
-        check_database: faults of its database in this profile.
-
-    Raises:
-        InsecureStartError: with the faults of settings and database.
-        DatarecsError: the database cannot be reached, and the settings have no fault.
-    """
-    is_server = settings.profile is Profile.SERVER
-    faults = list(server_faults(settings)) if is_server else []
-    try:
-        faults += check_database()
-    except DatarecsError as failure:
-        if not faults:
-            raise
-        raise InsecureStartError(tuple(faults)) from failure
-    if faults:
-        raise InsecureStartError(tuple(faults))
 
 
 def _encryption(checked: Checked) -> Faults:

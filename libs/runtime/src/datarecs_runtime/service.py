@@ -16,6 +16,7 @@ from datarecs_core.errors.process import InsecureStartError, SettingsError
 from datarecs_runtime.logging import configure, log_what_nobody_catches
 from datarecs_runtime.process import Process, ProcessExit
 from datarecs_runtime.sections import Log
+from datarecs_runtime.server_rules import refuse_insecure_settings
 from datarecs_runtime.settings import ServiceSettings, describe, load
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -55,6 +56,7 @@ def run_service(
     configure(name, settings.log)
     log_what_nobody_catches()
     try:
+        refuse_insecure_settings(settings)
         if command is not None:
             return command(settings, argv[1:])
         process = build(settings)

@@ -34,7 +34,7 @@ from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
-from datarecs_postgres.server_checks import database_faults
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
@@ -45,7 +45,6 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Links, MailPreview
-from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored
 from datarecs_storage.blobs import open_blob_stores
@@ -63,9 +62,6 @@ def build(settings: Settings) -> Process:
         limits=Limits(pool_size=settings.database.pool_size),
         notify=settings.live.notify,
         application=Name.CORE_API,
-    )
-    refuse_insecure_start(
-        settings, lambda: database_faults((database,), settings.profile, now=SystemClock().now)
     )
     metrics = PrometheusMetrics()
     ready_when = {"database": database.ready}
@@ -106,6 +102,10 @@ def build(settings: Settings) -> Process:
         loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=SystemClock().now),
+        ),
         closing=(ports.run_updates.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,

@@ -24,7 +24,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.server_checks import database_faults
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -38,7 +38,6 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Spark
-from datarecs_runtime.server_rules import refuse_insecure_start
 from datarecs_runtime.settings import settings_files
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
@@ -70,9 +69,6 @@ def build(settings: Settings) -> Process:
         limits=Limits(pool_size=settings.database.pool_size),
         notify=settings.live.notify,
         application=Service.RECONCILIATION_WORKER,
-    )
-    refuse_insecure_start(
-        settings, lambda: database_faults((database,), settings.profile, now=clock.now)
     )
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
     beat_now = Latch()
@@ -114,6 +110,10 @@ def build(settings: Settings) -> Process:
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+        ),
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),

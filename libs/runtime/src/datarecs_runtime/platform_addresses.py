@@ -4,6 +4,7 @@ A separate module, because libpq takes hosts and TLS from more places than the a
 from its query, and from PGHOST, PGSSLMODE and other variables.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
@@ -79,6 +80,8 @@ def addresses_of(host: str) -> tuple[IPv4Address | IPv6Address, ...]:
     """Addresses of a host; none for a Unix socket or a name that does not resolve now."""
     if not host or host.startswith("/"):
         return ()
+    with contextlib.suppress(ValueError):
+        return (ip_address(host),)
     try:
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

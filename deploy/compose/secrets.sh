@@ -29,7 +29,7 @@ key() { # FILE: an elliptic key, PKCS #8
 certificate() { # SERVER: its key and certificate, for its name in the network
   [ -s "$1.crt" ] && return
   key "$1.key"
-  printf '%s\n' "subjectAltName=DNS:$1,DNS:localhost" "basicConstraints=critical,CA:FALSE" \
+  printf '%s\n' "subjectAltName=DNS:$1,DNS:localhost,IP:127.0.0.1" "basicConstraints=critical,CA:FALSE" \
     "keyUsage=critical,digitalSignature" "extendedKeyUsage=serverAuth" \
     "subjectKeyIdentifier=hash" "authorityKeyIdentifier=keyid" > "$1.ext"
   openssl req -new -key "$1.key" -subj "/CN=$1" |
@@ -47,7 +47,7 @@ if [ ! -s ca.crt ]; then
   openssl req -x509 -sha256 -new -key ca.key -days 3650 -config ca.cnf -out ca.crt
   rm ca.cnf
 fi
-for server in postgres kafka mail; do
+for server in postgres kafka mail core-api; do
   certificate "$server"
 done
 cat kafka.key kafka.crt > kafka.pem

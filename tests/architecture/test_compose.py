@@ -71,7 +71,7 @@ def test_every_secret_is_a_file_that_compose_secrets_writes(name: str) -> None:
             assert value in mounted(name), variable
         else:
             assert not re.search(r"PASSWORD|SECRET|_URL$|KEK", variable) or value.startswith(
-                ("file:", "http:")
+                ("file:", "https:")
             )
     assert "rand -hex 24" in written
 
@@ -146,6 +146,6 @@ def test_the_secrets_are_written_once(tmp_path: Path) -> None:
     assert (folder / "ca.key").stat().st_mode & 0o777 == 0o600
     assert (folder / "kek").stat().st_mode & 0o777 == 0o644
     assert len({content for name, content in first.items() if name.startswith("kafka-")}) == 6
-    for server in ("postgres", "kafka", "mail"):
+    for server in ("postgres", "kafka", "mail", "core-api"):
         check = ["openssl", "verify", "-x509_strict", "-CAfile", "ca.crt", f"{server}.crt"]
         subprocess.run(check, cwd=folder, check=True, capture_output=True, timeout=60)

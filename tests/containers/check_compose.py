@@ -118,6 +118,7 @@ class Stack:
 
     def cli(self, key: str, *words: str) -> subprocess.CompletedProcess[str]:
         """The command of this checkout against the published port."""
+        authority = self.folder / ".secrets/ca.crt"
         own = {
             name: value
             for name, value in self.engine.environment.items()
@@ -126,7 +127,7 @@ class Stack:
         return subprocess.run(
             [str(Path(sys.executable).with_name("datarecs")), "--server", self.server, *words],
             cwd=self.folder,
-            env={**own, "DATARECS_API_KEY": key},
+            env={**own, "DATARECS_API_KEY": key, "SSL_CERT_FILE": str(authority)},
             capture_output=True,
             text=True,
             check=False,
@@ -135,7 +136,7 @@ class Stack:
 
     @property
     def server(self) -> str:
-        return f"http://127.0.0.1:{self.variables['API_PORT']}"
+        return f"https://localhost:{self.variables['API_PORT']}"
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ import structlog
 from datarecs_application.loops import Loop
 from datarecs_application.ports.outside import Wake
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.process import InsecureStartError
 from datarecs_runtime.clock import Latch, SystemClock
 from datarecs_runtime.health import Health, ReadyCheck, SideServer
 from datarecs_runtime.metrics import PrometheusMetrics
@@ -139,6 +140,9 @@ class _Running:
             try:
                 self._process.check_start()
             except DatarecsError as cause:
+                if isinstance(cause, InsecureStartError):
+                    self._log.error("start_refused", code=cause.code.docs_id, message=str(cause))
+                    return ProcessExit.SETTINGS
                 if not cause.retryable:
                     self._log.exception("start_refused", code=cause.code.docs_id)
                     return ProcessExit.LOOP_DIED

@@ -37,6 +37,7 @@ from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -102,8 +103,8 @@ def build(settings: Settings) -> Process:
         ),
         ready_when={"database": database.ready, "broker": consumer.ready},
         start_checks=(
-            database.refuse_unsafe_login,
             database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
             lambda: refuse_short_memory(
                 archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER
             ),

@@ -36,6 +36,7 @@ from datarecs_postgres.listener import Listener
 from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -108,8 +109,10 @@ def build(settings: Settings) -> Process:
             "outbox": lambda: backlog.sending(reader),
         },
         start_checks=(
-            database.refuse_unsafe_login,
             database.require_schema,
+            lambda: refuse_unsafe_database(
+                (database, relay_database), settings.profile, now=clock.now
+            ),
             lambda: _refuse_short_memory(settings, archive),
         ),
         wakes=tuple(wakes.values()),

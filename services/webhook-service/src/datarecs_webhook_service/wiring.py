@@ -32,6 +32,7 @@ from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
@@ -95,8 +96,8 @@ def build(settings: Settings) -> Process:
         loops=(consumer, sending, _expanding(database, handlers, clock=clock), letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
         start_checks=(
-            database.refuse_unsafe_login,
             database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
             lambda: refuse_short_memory(
                 archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE
             ),

@@ -87,7 +87,40 @@ def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR, wait: Wait = 0) -> ExitCode
     """
     url = migration_url(layout_of(data_dir))
     _when_reachable(lambda: provisioning.migrate(url), wait)
+    if _setting("DATARECS_DATABASE__URL") is not None:
+        provisioning.note_profile(url, _setting("DATARECS_PROFILE") or "server")
     current().say("the schema is at the version of this release")
+    return ExitCode.DONE
+
+
+@app.command("rotate-kek")
+def rotate_kek(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """Seal all stored secrets under the new key-encryption key.
+
+    DATARECS_SECRETS__KEK is the new key, DATARECS_SECRETS__PREVIOUS_KEK the one to replace. All
+    services keep running. You can stop and repeat the command.
+    """
+    from datarecs_cli.stack.settings import StackSettings
+    from datarecs_reports.figures import counted
+    from datarecs_runtime.settings import load as load_settings
+
+    secrets = load_settings(StackSettings).secrets
+    if secrets.kek is None or secrets.previous_kek is None:
+        raise UsageFault(
+            "set the new key in DATARECS_SECRETS__KEK_FILE and the one to replace in"
+            " DATARECS_SECRETS__PREVIOUS_KEK_FILE, each with its id (…KEK_ID)"
+        )
+    invocation = current()
+    done = provisioning.rotate_kek(migration_url(layout_of(data_dir)), secrets)
+    left = {name: rows for name, rows in done.rows_by_kek.items() if name != secrets.kek_id}
+    invocation.say(f"{counted(done.changed, 'secret')} sealed under {secrets.kek_id}")
+    for line in done.unreadable:
+        invocation.say(f"not changed: {line}")
+    for name, rows in left.items():
+        invocation.say(f"{counted(rows, 'secret')} still sealed under {name}")
+    if left:
+        return ExitCode.ERRORED
+    invocation.say(f"none under {secrets.previous_kek_id}: remove it from the services")
     return ExitCode.DONE
 
 

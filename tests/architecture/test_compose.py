@@ -5,7 +5,9 @@ import re
 import subprocess
 from collections.abc import Mapping
 from importlib import import_module
+from ipaddress import ip_network
 from pathlib import Path
+from socket import AddressFamily, SocketKind
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from ruamel.yaml import YAML
 from datarecs_cli.stack.services import SERVICES
 from datarecs_postgres.roles import LOGINS
 from datarecs_runtime.environment import process_environment
-from datarecs_runtime.sections import MailTransport
+from datarecs_runtime.server_rules import server_faults
 from datarecs_runtime.settings import known_names, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,25 +98,44 @@ def test_every_setting_is_known(name: str) -> None:
     assert set(environment) <= known_names()
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of new secrets."""
+    folder = tmp_path_factory.mktemp("compose")
+    write_secrets(folder)
+    return folder / ".secrets"
+
+
+def write_secrets(folder: Path) -> None:
+    script = folder / "deploy/compose/secrets.sh"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text((ROOT / "deploy/compose/secrets.sh").read_text(encoding="utf-8"))
+    subprocess.run(["sh", str(script)], check=True, capture_output=True, timeout=60)
+
+
 @pytest.mark.parametrize("name", [one.name for one in SERVICES])
-def test_a_service_accepts_its_settings(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_service_accepts_its_settings_and_keeps_the_rules_of_servers(
+    name: str, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for variable in [one for one in process_environment() if one.startswith("DATARECS_")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    secrets = mounted(name)
     for variable, value in CONTAINERS[name]["environment"].items():
-        file = tmp_path / Path(value).name
-        if variable.endswith("_FILE"):
-            file.write_text("s" * 44)
         usual = "" if "${" in value else value
-        monkeypatch.setenv(variable, str(file) if variable.endswith("_FILE") else usual)
+        monkeypatch.setenv(variable, str(written / secrets[value]) if value in secrets else usual)
+    monkeypatch.setattr("socket.getaddrinfo", _in_the_network_of_servers)
     module = import_module(f"{MODULES[f'datarecs-{name}']}.settings")
     settings = load(module.Settings)
     assert settings.profile == "server"
-    if name == "email-notifier":
-        assert settings.mail.transport is MailTransport.SMTP
+    assert server_faults(settings) == ()
+
+
+def _in_the_network_of_servers(*_arguments: object, **_options: object) -> list[Any]:
+    (network,) = COMPOSE["networks"]["back"]["ipam"]["config"]
+    address = str(ip_network(network["subnet"])[2])
+    return [(AddressFamily.AF_INET, SocketKind.SOCK_STREAM, 6, "", (address, 0))]
 
 
 def test_logins_of_database_and_broker_are_those_that_exist() -> None:
@@ -130,17 +151,13 @@ def test_logins_of_database_and_broker_are_those_that_exist() -> None:
 
 
 def test_the_secrets_are_written_once(tmp_path: Path) -> None:
-    script = tmp_path / "deploy/compose/secrets.sh"
-    script.parent.mkdir(parents=True)
-    script.write_text((ROOT / "deploy/compose/secrets.sh").read_text(encoding="utf-8"))
-
-    def written() -> dict[str, bytes]:
-        subprocess.run(["sh", str(script)], check=True, capture_output=True, timeout=60)
+    def secrets() -> dict[str, bytes]:
+        write_secrets(tmp_path)
         return {path.name: path.read_bytes() for path in (tmp_path / ".secrets").iterdir()}
 
-    first = written()
+    first = secrets()
     assert {Path(one["file"]).name for one in COMPOSE["secrets"].values()} <= set(first)
-    assert written() == first
+    assert secrets() == first
     folder = tmp_path / ".secrets"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "ca.key").stat().st_mode & 0o777 == 0o600

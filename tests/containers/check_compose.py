@@ -119,7 +119,7 @@ class Stack:
     def cli(self, key: str, *words: str) -> subprocess.CompletedProcess[str]:
         """The command of this checkout against the published port."""
         authority = self.folder / ".secrets/ca.crt"
-        own = {
+        environment = {
             name: value
             for name, value in self.engine.environment.items()
             if not name.startswith("DATARECS_")
@@ -127,7 +127,7 @@ class Stack:
         return subprocess.run(
             [str(Path(sys.executable).with_name("datarecs")), "--server", self.server, *words],
             cwd=self.folder,
-            env={**own, "DATARECS_API_KEY": key, "SSL_CERT_FILE": str(authority)},
+            env={**environment, "DATARECS_API_KEY": key, "SSL_CERT_FILE": str(authority)},
             capture_output=True,
             text=True,
             check=False,

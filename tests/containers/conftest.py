@@ -32,8 +32,8 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         lacking(request.config, "containers", f"{' and '.join(missing)} not installed")
     settings = tmp_path_factory.mktemp("engine") / "containers.conf"
     settings.write_text(SETTINGS)
-    own = {"CONTAINERS_CONF": str(settings), "DISABLE_HC_SYSTEMD": "true"}
-    return Engine(environment=process_environment() | own)
+    switches = {"CONTAINERS_CONF": str(settings), "DISABLE_HC_SYSTEMD": "true"}
+    return Engine(environment=process_environment() | switches)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def stages() -> dict[str, list[tuple[str, str]]]:
 def test_every_base_is_pinned_by_digest() -> None:
     (base,) = [text for text in words("ARG") if text.startswith("BASE=")]
     assert re.fullmatch(r"BASE=[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}", base)
-    assert {text.split()[0] for text in words("FROM")} == {"${BASE}", "build", "datarecs"}
+    assert {text.split()[0] for text in words("FROM")} == {"${BASE}", "build", "run"}
     assert "latest" not in DOCKERFILE
 
 
@@ -61,7 +61,7 @@ def test_packages_are_installed_with_hashes_and_nothing_is_resolved() -> None:
     assert wheel.rstrip().endswith("--no-deps datarecs-*.whl")
     locked = [part for part in installs if part is not wheel]
     assert all("--no-deps" in part or "requirements-setup.lock" in part for part in locked)
-    assert not any("pip install" in text for name, text in stages()["datarecs"] if name == "RUN")
+    assert not any("pip install" in text for name, text in stages()["run"] if name == "RUN")
 
 
 def test_the_lists_name_what_the_images_import() -> None:

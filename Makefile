@@ -25,9 +25,12 @@ MINUTES ?= 15
 SEED ?= 1
 KEEP ?=
 ONLY ?=
+ENGINE ?= docker
+BASE ?=
+VERSION = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars dist
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars lock-images dist images compose-secrets containers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -161,3 +164,15 @@ dist: .venv/.uv ## wheel and source distribution of datarecs, in dist/
 
 lock-jars: setup ## resolve Kafka's jars again: coordinates and hashes
 	@$(BIN)/python -m datarecs_cli.stack.lock_jars
+
+lock-images: setup ## list again which locked packages the images install
+	@$(BIN)/python -m tests.image_packages --write
+
+images: dist ## container images datarecs:local and datarecs-spark:local; ENGINE=podman, BASE=image
+	@for image in datarecs datarecs-spark; do $(ENGINE) build --file services/Dockerfile --target $$image --tag $$image:local $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGEFLAGS) . || exit 1; done
+
+compose-secrets: ## passwords, keys and certificates for docker-compose.yml, in .secrets/
+	@deploy/compose/secrets.sh
+
+containers: setup dist ## build both images with Podman, and run docker-compose.yml on stand-ins
+	@$(PYTEST) tests/containers/check_images.py tests/containers/check_compose.py

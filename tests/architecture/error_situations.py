@@ -19,6 +19,7 @@ from datarecs_core.comparison.planning.faults import NothingExecutedError, PlanR
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.delivery import RunNotFinishedError
 from datarecs_core.errors.faults import Fault, dotted
+from datarecs_core.errors.process import InsecureStartError, RuleFault
 from datarecs_core.jobs.definition import ReconciliationJob, Stage
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
@@ -504,6 +505,10 @@ MADE: dict[type[DatarecsError], Made] = {
     ServerNotTrustedError: Made(ServerNotTrustedError("the-reason"), ("the-reason",)),
     RunNotFinishedError: Made(RunNotFinishedError(run_id=RUN.run_id), (str(RUN.run_id),)),
     RunExistsError: Made(RunExistsError(run_id=RUN.run_id), (str(RUN.run_id),)),
+    InsecureStartError: Made(
+        InsecureStartError((RuleFault("the-rule", "the-service", "the-fix"),)),
+        ("the-rule", "the-service", "the-fix"),
+    ),
 }
 NAMELESS: dict[type[DatarecsError], str] = {
     TooLittleMemoryError: "this machine",

@@ -6,24 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_runtime import sections
+from datarecs_runtime import api_sections, sections
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = [
     (name, field)
-    for name, section in inspect.getmembers(sections, inspect.isclass)
-    if issubclass(section, sections.Section) and section is not sections.Section
+    for module in (sections, api_sections)
+    for name, section in inspect.getmembers(module, inspect.isclass)
+    if issubclass(section, sections.Section) and section.__module__ == module.__name__
+    if section is not sections.Section
     for field in section.model_fields
 ]
 
 
 @pytest.fixture(scope="module")
 def read_attributes() -> set[str]:
-    """Names of every attribute that the source reads, outside the module that declares sections."""
+    """Names of every attribute that the source reads, outside declarations of sections."""
     paths = [
         path for member in ("libs", "services") for path in ROOT.glob(f"{member}/*/src/**/*.py")
     ]
-    trees = [ast.parse(path.read_text("utf-8")) for path in paths if path.name != "sections.py"]
+    trees = [
+        ast.parse(path.read_text("utf-8"))
+        for path in paths
+        if path.stem not in {"sections", "api_sections"}
+    ]
     return {
         node.attr
         for tree in trees

@@ -158,7 +158,7 @@ def test_a_maildir_needs_no_relay(monkeypatch: pytest.MonkeyPatch, capsys: Shown
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["doctor"], "name a job file, or --platform, or --mail"),
+        (["doctor"], "name a job file, or --platform, --mail or --security SERVICE"),
         (["doctor", "--platform", "--mail"], "choose one of"),
         (["doctor", "job.yaml", "--platform"], "--platform takes no file"),
     ],

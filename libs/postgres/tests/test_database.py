@@ -396,6 +396,16 @@ class TestStart:
         with closing(Database(database.url(role))) as own:
             own.refuse_unsafe_login()
 
+    def test_a_login_that_does_not_exist_yet_can_be_tried_again(
+        self, database: PreparedDatabase
+    ) -> None:
+        url = database.url(API).replace(f"//{API}:", "//nobody_yet:")
+        with (
+            closing(Database(url)) as own,
+            pytest.raises(StoreUnavailableError, match="nobody_yet"),
+        ):
+            own.refuse_unsafe_login()
+
     def test_a_superuser_is_refused(self, database: PreparedDatabase) -> None:
         with (
             closing(Database(database.admin_url)) as own,
@@ -444,6 +454,8 @@ class TestStart:
         private_database.query("DELETE FROM datarecs.schema_compat")
         with closing(Database(private_database.url(CONTROLLER))) as own:
             assert "is missing; run" in (own.ready() or "")
+            with pytest.raises(StoreUnavailableError, match="is missing; run"):
+                own.require_schema()
 
     @pytest.mark.parametrize(("oldest", "ready"), [("0.1.0", True), ("99.0.0", False)])
     def test_a_schema_ahead_is_ready_while_it_carries_this_release(

@@ -41,3 +41,13 @@ def test_what_is_no_key_is_told_before_anything_is_keyed_by_it(kek: str) -> None
 def test_without_a_key_there_is_none() -> None:
     with pytest.raises(SettingsError, match="missing"):
         derived_key(Secrets(), tenant=None, purpose="cursors")
+
+
+def test_the_id_key_stays_when_the_key_encryption_key_changes() -> None:
+    rotated = Secrets(kek=SecretStr(base64.b64encode(bytes(32)).decode()), id_key=SecretStr(KEK))
+    for purpose in ("break-ids", "cursors"):
+        assert derived_key(rotated, tenant=TENANT, purpose=purpose) == derived_key(
+            with_key(KEK), tenant=TENANT, purpose=purpose
+        )
+    with pytest.raises(SettingsError, match="DATARECS_SECRETS__ID_KEY"):
+        derived_key(Secrets(id_key=SecretStr("short")), tenant=TENANT, purpose="cursors")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.outside import Wake
 from datarecs_runtime.health import Health, SideServer
 from datarecs_runtime.process import Process
@@ -101,6 +102,23 @@ def test_a_running_process_answers_and_stops_answering_when_it_is_over() -> None
     assert loop.status == 200
     with pytest.raises(ConnectionError):
         get(port, "/livez")
+
+
+@pytest.mark.integration
+def test_a_process_that_waits_for_its_database_is_alive_and_names_the_reason() -> None:
+    port, answers = free_port(), list[tuple[int, str, bytes]]()
+
+    def unreachable() -> None:
+        answers.extend(get(port, path) for path in ("/livez", "/readyz"))
+        if len(answers) > 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise StoreUnavailableError(cause="connection refused")
+
+    process = Process(name="x", loops=(), start_checks=(unreachable,), side=Side(port=port))
+    assert process.run() == 0
+    assert [status for status, _, _ in answers] == [200, 503, 200, 503]
+    reasons = json.loads(answers[-1][2])["reasons"]
+    assert reasons["process"].endswith("database is not available: connection refused")
 
 
 def free_port() -> int:

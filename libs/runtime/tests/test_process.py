@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.outside import Wake
+from datarecs_core.errors.process import SettingsError
 from datarecs_runtime.clock import Latch
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process, ProcessExit
@@ -152,3 +154,45 @@ def test_a_loop_that_lives_is_shown_until_it_ends() -> None:
     Process(name="x", loops=(ALoop("one", look),), metrics=metrics).run()
     assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
     assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()
+
+
+def test_loops_start_once_the_start_checks_pass() -> None:
+    events: list[str] = []
+
+    def unreachable_at_first() -> None:
+        events.append("check")
+        if len(events) == 1:
+            raise StoreUnavailableError(cause="connection refused")
+
+    def work(stop: Wake) -> None:
+        events.append("loop")
+        asking_to_end(stop)
+
+    process = Process(name="x", loops=(ALoop("one", work),), start_checks=(unreachable_at_first,))
+    assert process.run() == ProcessExit.DRAINED
+    assert events == ["check", "check", "loop"]
+
+
+def test_a_start_check_that_no_wait_can_mend_ends_the_process() -> None:
+    closed: list[str] = []
+
+    def refuse() -> None:
+        raise SettingsError(("DATARECS_X: wrong",))
+
+    loop = ALoop("one", failing)
+    process = Process(
+        name="x", loops=(loop,), start_checks=(refuse,), closing=(lambda: closed.append("x"),)
+    )
+    assert process.run() == ProcessExit.LOOP_DIED
+    assert (loop.ended, closed) == (False, ["x"])
+
+
+def test_a_stop_request_ends_the_wait_for_a_server() -> None:
+    def unreachable() -> None:
+        terminate()
+        raise StoreUnavailableError(cause="connection refused")
+
+    loop = ALoop("one", failing)
+    process = Process(name="x", loops=(loop,), start_checks=(unreachable,))
+    assert process.run() == ProcessExit.DRAINED
+    assert not loop.ended

@@ -101,6 +101,44 @@ def test_the_key_is_given_as_base64_of_32_bytes() -> None:
         assert expected.open(sealed, context=CONTEXT) == b"secret"
 
 
+def test_the_previous_key_opens_until_it_is_removed() -> None:
+    old, new = (base64.b64encode(bytes([byte]) * 32).decode() for byte in (1, 2))
+    before = TenantSecrets.of(Secrets(kek=SecretStr(old), kek_id="k1"), Profile.SERVER)
+    during = TenantSecrets.of(
+        Secrets(
+            kek=SecretStr(new),
+            kek_id="k2",
+            previous_kek=SecretStr(old),
+            previous_kek_id="k1",
+        ),
+        Profile.SERVER,
+    )
+    after = TenantSecrets.of(Secrets(kek=SecretStr(new), kek_id="k2"), Profile.SERVER)
+    sealed = before.seal(b"secret", context=CONTEXT)
+    assert during.open(sealed, context=CONTEXT) == b"secret"
+    with pytest.raises(SecretTamperedError):
+        after.open(sealed, context=CONTEXT)
+    again = during.reseal(sealed, context=CONTEXT)
+    assert again is not None
+    assert after.open(again, context=CONTEXT) == b"secret"
+    assert during.reseal(again, context=CONTEXT) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"previous_kek": "x"}, "set both or none"),
+        ({"previous_kek_id": "k1"}, "set both or none"),
+        ({"previous_kek": "x", "previous_kek_id": "kek-1"}, "needs a new name"),
+    ],
+)
+def test_a_rotation_needs_two_keys_with_different_names(
+    changes: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Secrets.model_validate(changes)
+
+
 @pytest.mark.parametrize("kek", ["", "short", "é" * 44, base64.b64encode(bytes(31)).decode()])
 def test_another_form_of_key_is_refused_without_repeating_it(kek: str) -> None:
     with pytest.raises(SettingsError) as refusal:

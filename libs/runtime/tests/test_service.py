@@ -75,6 +75,17 @@ def test_a_refusal_while_wiring_is_one_log_line_with_its_code(
     assert (line["event"], line["code"], line["service"]) == ("start_refused", "DR5825", "worker")
 
 
+def test_unsafe_settings_are_one_log_line_and_nothing_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATARECS_SIDE__HOST", "8.8.8.8")
+    assert run_service("worker", Settings, never, arguments=[]) == 78
+    (line,) = capsys.readouterr().out.splitlines()
+    record = json.loads(line)
+    assert (record["event"], record["code"]) == ("start_refused", "DR5843")
+    assert "S12: DATARECS_SIDE__HOST is the public address 8.8.8.8" in record["message"]
+
+
 def test_a_command_is_done_in_place_of_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

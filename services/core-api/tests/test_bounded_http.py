@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 
 from datarecs_core_api.bounded_http import MAX_HEAD_BYTES, BoundedConfig, BoundedHttp, Bounds
+from datarecs_runtime.api_sections import Api
 from datarecs_runtime.clock import SystemClock
-from datarecs_runtime.sections import Api
 from datarecs_testing.api import MemoryApiHouse, memory_api
 
 pytestmark = pytest.mark.integration

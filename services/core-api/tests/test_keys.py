@@ -12,7 +12,7 @@ from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.tokens import parse_key, secret_sha256
 from datarecs_core.values import TenantId
 from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
-from datarecs_runtime.sections import Limits
+from datarecs_runtime.api_sections import Limits
 from datarecs_testing.api import MemoryApiHouse, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import NOON

@@ -6,7 +6,7 @@ import pytest
 
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunStatus
-from datarecs_runtime.sections import Limits
+from datarecs_runtime.api_sections import Limits
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
 from datarecs_testing.builders import B_TENANT

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_network
 
 import httpx2
 import pytest
@@ -248,6 +249,39 @@ def test_no_answer_leads_to_a_host_that_the_caller_named(house: MemoryApiHouse) 
         answer = ana.request(method, path, headers=evil, follow_redirects=False)
         assert "evil" not in answer.text + str(answer.headers)
         assert answer.headers.get("Location", "/").startswith("/")
+
+
+@pytest.mark.case("X85")
+@pytest.mark.parametrize(
+    ("address", "headers", "is_sent"),
+    [
+        ("10.0.0.1", [("X-Forwarded-Proto", "https")], True),
+        ("10.0.0.1", [("X-Forwarded-Proto", "http")], False),
+        ("10.0.0.1", [("X-Forwarded-Proto", "https, http")], False),
+        ("10.0.0.1", [("X-Forwarded-Proto", "https"), ("X-Forwarded-Proto", "http")], False),
+        ("10.0.0.1", [("Forwarded", "proto=https"), ("X-Forwarded-Scheme", "https")], False),
+        ("10.0.0.1", [], False),
+        ("192.0.2.7", [("X-Forwarded-Proto", "https")], False),
+        ("192.0.2.7", [("X-Forwarded-Proto", "https"), ("X-Forwarded-For", "10.0.0.1")], False),
+    ],
+)
+def test_only_a_trusted_proxy_says_that_a_request_was_encrypted(
+    address: str, headers: list[tuple[str, str]], *, is_sent: bool
+) -> None:
+    house = memory_api(trusted_proxies=(ip_network("10.0.0.0/8"),))
+    for path in ("/api/v1/whoami", "/livez", "/nothing"):
+        answer = house.bearing(None, address=address).get(path, headers=headers)
+        sent = answer.headers.get("strict-transport-security")
+        assert sent == ("max-age=31536000" if is_sent else None)
+
+
+def test_no_answer_allows_another_origin_or_sets_a_cookie(house: MemoryApiHouse) -> None:
+    ana = house.caller()
+    for method in ("GET", "OPTIONS", "POST"):
+        answer = ana.request(method, "/api/v1/whoami", headers={"Origin": "https://evil.example"})
+        names = set(answer.headers)
+        assert not {name for name in names if name.startswith("access-control-")}
+        assert "set-cookie" not in names
 
 
 def test_more_faults_than_anybody_reads_are_counted(house: MemoryApiHouse) -> None:

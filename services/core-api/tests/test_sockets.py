@@ -23,7 +23,7 @@ from datarecs_core_api.shell import SECURITY_HEADERS
 from datarecs_core_api.sockets import MAX_SUBSCRIPTIONS
 from datarecs_core_api.tickets import is_same_origin
 from datarecs_memory.queries import MemoryQueries
-from datarecs_runtime.sections import Limits
+from datarecs_runtime.api_sections import Limits
 from datarecs_testing.api import BASE_URL, UNHINDERED, ApiHouse, MemoryApiHouse, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.live_views import a_followed_run, end, record

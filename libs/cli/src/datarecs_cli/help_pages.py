@@ -20,6 +20,7 @@ _MEANING = {
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
 _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
+    ("admin rotate-kek", ExitCode.ERRORED): "a secret is still sealed under another key",
     ("apply", ExitCode.DIFFERENT): "something would change (--exit-code)",
     ("cancel", ExitCode.DIFFERENT): "UNMATCHED (--wait)",
     ("cancel", ExitCode.ERRORED): "errored (--wait)",
@@ -81,7 +82,9 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         (0, 1, 2, 3, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
-    "doctor": HelpPage(("job.yaml", "--platform", "--mail received.eml -o csv"), _ADMIN),
+    "doctor": HelpPage(
+        ("job.yaml", "--platform", "--mail received.eml -o csv", "--security core-api"), _ADMIN
+    ),
     "verify": HelpPage(("comparison", "run.json --source ledger=delivered/"), (0, 1, 2)),
     "judge": HelpPage(
         (
@@ -153,9 +156,12 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "webhook deliveries": HelpPage(
         ("--endpoint erp", "--endpoint erp --state DEAD_LETTERED -o csv"), _SERVER
     ),
-    "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/"), _ADMIN),
-    "admin migrate": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
-    "admin topics apply": HelpPage(("", "--dry-run"), _ADMIN),
+    "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/ --wait 60"), _ADMIN),
+    "admin migrate": HelpPage(("", "--wait 60"), _ADMIN),
+    "admin rotate-kek": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
+    "admin topics apply": HelpPage(
+        ("--dry-run", "--single-node --passwords-dir secrets/ --wait 60"), _ADMIN
+    ),
     "admin consumer create": HelpPage(
         (
             "lake --topics datarecs.run.platform",

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import DuplicateDatabase, DuplicateObject, UniqueViolation
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_postgres.failures import ServerTooOldError
 from datarecs_postgres.roles import LOGINS, MIGRATE, OWNER, READ, UNPRIVILEGED
 from datarecs_postgres.urls import conninfo, engine_url
@@ -31,9 +32,10 @@ def bootstrap_database(admin_url: str, passwords: Mapping[str, str]) -> None:
 
     Raises:
         ServerTooOldError: the server is older than PostgreSQL 15.
+        StoreUnavailableError: the server cannot be reached, or refuses the login.
     """
     _ensure_database(admin_url)
-    with psycopg.connect(conninfo(admin_url), autocommit=True) as session:
+    with _connected(admin_url) as session:
         version = session.info.server_version
         if version < OLDEST_SERVER:
             raise ServerTooOldError(version=f"{version // 10_000}.{version % 10_000}")
@@ -59,13 +61,19 @@ def _ensure_database(admin_url: str) -> None:
     wanted = engine_url(admin_url).database or MAINTENANCE_DATABASE
     with suppress(psycopg.OperationalError), psycopg.connect(conninfo(admin_url)):
         return
-    with psycopg.connect(
-        conninfo(admin_url, database=MAINTENANCE_DATABASE), autocommit=True
-    ) as session:
+    with _connected(admin_url, database=MAINTENANCE_DATABASE) as session:
         cursor = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (wanted,))
         if cursor.fetchone() is None:
             with suppress(DuplicateDatabase, UniqueViolation):
                 session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(wanted)))
+
+
+def _connected(url: str, *, database: str | None = None) -> Session:
+    try:
+        return psycopg.connect(conninfo(url, database=database), autocommit=True)
+    except psycopg.OperationalError as cause:
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        raise StoreUnavailableError(cause=lines[0][:200]) from cause
 
 
 def _ensure_roles(session: Session, passwords: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Executable, Row, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_core.values import TenantId
 from datarecs_postgres import border, json_text
 from datarecs_postgres.failures import UnsafeLoginError, sqlstate, translated
@@ -155,10 +156,16 @@ class Database:
             return f"the database needs release {oldest} or newer"
         return None
 
+    def require_schema(self) -> None:
+        """Raise StoreUnavailableError while this release does not support the schema."""
+        reason = self.ready()
+        if reason is not None:
+            raise StoreUnavailableError(cause=reason)
+
     def refuse_unsafe_login(self) -> None:
         """Raise UnsafeLoginError for a superuser, the owner, its members and BYPASSRLS.
 
-        Called once at start, before anything is served.
+        Checked at start, before anything is served.
         """
         statement = text(
             "SELECT rolname, rolsuper, rolbypassrls,"

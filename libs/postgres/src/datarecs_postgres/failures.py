@@ -17,8 +17,8 @@ _BUSY = {
     "55P03": "a lock was not free in time",
     "57014": "a statement took too long",
 }
-_UNAVAILABLE = ("08", "53", "57P")
-"""Connection exceptions, resources used up, server shutting down or starting."""
+_UNAVAILABLE = ("08", "28", "53", "57P")
+"""Connection exceptions, refused logins, resources used up, server shutting down or starting."""
 
 
 def sqlstate(failure: BaseException) -> str | None:

@@ -1,7 +1,7 @@
-"""Keys derived from the key-encryption key: one per tenant and purpose, stored nowhere.
+"""Keys derived from the id key, else the key-encryption key: one per tenant and purpose.
 
-A derived key never encrypts secrets: it makes ids and hashes that another tenant cannot compute,
-and it is the same in every process with the key-encryption key.
+A derived key is stored nowhere and never encrypts secrets: it makes ids and hashes that another
+tenant cannot compute, and it is the same in every process with the same settings.
 """
 
 from uuid import UUID
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime.secrets import key_encryption_key
+from datarecs_runtime.secrets import key_bytes, key_encryption_key
 from datarecs_runtime.sections import Secrets
 
 LENGTH = 32
@@ -20,9 +20,12 @@ def derived_key(settings: Secrets, *, tenant: UUID | None, purpose: str) -> byte
     """Derive a key of 32 bytes; `tenant` None for a key of the whole deployment.
 
     Raises:
-        SettingsError: no key-encryption key is set, or it is malformed.
+        SettingsError: no key is set, or it is malformed.
     """
-    key = key_encryption_key(settings)
+    if settings.id_key is not None:
+        key: bytes | None = key_bytes(settings.id_key, "ID_KEY")
+    else:
+        key = key_encryption_key(settings)
     if key is None:
         raise SettingsError(("DATARECS_SECRETS__KEK_FILE is missing; ids are keyed by it",))
     info = f"datarecs/{purpose}/{tenant or 'deployment'}".encode()

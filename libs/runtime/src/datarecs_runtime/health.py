@@ -34,6 +34,8 @@ class Health:
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     exposition: Callable[[], bytes] = bytes
     started: bool = False
+    starting: str = "is starting"
+    """What the process waits for before it has started."""
     draining: bool = False
 
     def answer(self, path: str) -> Answer:
@@ -41,7 +43,7 @@ class Health:
             case "/livez":
                 return _verdict({f"loop {name}": "has ended" for name in self.dead_loops()})
             case "/startupz":
-                return _verdict({} if self.started else {"process": "is starting"})
+                return _verdict({} if self.started else {"process": self.starting})
             case "/readyz":
                 return _verdict(self.reasons())
             case "/metrics":
@@ -52,7 +54,7 @@ class Health:
     def reasons(self) -> dict[str, str]:
         """Why the process is not ready; empty if it is ready."""
         if self.draining or not self.started:
-            return {"process": "is draining" if self.draining else "is starting"}
+            return {"process": "is draining" if self.draining else self.starting}
         answers = {name: _run_check(check) for name, check in self.ready_when.items()}
         return {name: reason for name, reason in answers.items() if reason is not None}
 

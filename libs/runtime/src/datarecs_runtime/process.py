@@ -19,10 +19,15 @@ import structlog
 
 from datarecs_application.loops import Loop
 from datarecs_application.ports.outside import Wake
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.process import InsecureStartError
 from datarecs_runtime.clock import Latch, SystemClock
 from datarecs_runtime.health import Health, ReadyCheck, SideServer
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.sections import Side
+
+StartCheck = Callable[[], None]
+"""Raises a DatarecsError while loops must not start; a retryable one is checked again."""
 
 
 class ProcessExit(IntEnum):
@@ -58,6 +63,9 @@ class Process:
     loops: Sequence[Loop]
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     """Readiness checks by name: `database`, `broker`. None = ready, else the reason."""
+    start_checks: Sequence[StartCheck] = ()
+    """Checked in order before the loops start, while the side port already answers, so that
+    servers may start in any order. A check must end within seconds."""
     wakes: Sequence[Wake] = ()
     """Latches that loops wait on besides `stop`; set at stop, so that every loop wakes up."""
     closing: Sequence[Callable[[], None]] = ()
@@ -74,6 +82,15 @@ class Process:
         Call once, on the main thread, because it receives signals.
         """
         return _Running(self).until_over()
+
+    def check_start(self) -> None:
+        """Run every start check once.
+
+        Raises:
+            DatarecsError: of the first check that fails.
+        """
+        for check in self.start_checks:
+            check()
 
 
 class _Running:
@@ -103,12 +120,10 @@ class _Running:
         side = self._serve_health()
         before = {number: signal.signal(number, self._on_signal) for number in _ENDING}
         try:
-            for name, thread in self._threads.items():
-                self._process.metrics.gauge("loop_alive", 1, loop=name)
-                thread.start()
-            self._health.started = True
-            self._log.info("process_started", loops=sorted(self._threads))
-            exit_code = self._drained_after(self._next_news(math.inf))
+            exit_code = self._end_before_start()
+            if exit_code is None:
+                self._start_loops()
+                exit_code = self._drained_after(self._next_news(math.inf))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -117,6 +132,36 @@ class _Running:
             side.close()
         self._log.info("process_ended", exit_code=int(exit_code))
         return int(exit_code)
+
+    def _end_before_start(self) -> ProcessExit | None:
+        """Wait until all start checks pass; the exit code if one refuses or a stop is requested."""
+        failures = 0
+        while True:
+            try:
+                self._process.check_start()
+            except DatarecsError as cause:
+                if isinstance(cause, InsecureStartError):
+                    self._log.error("start_refused", code=cause.code.docs_id, message=str(cause))
+                    return ProcessExit.SETTINGS
+                if not cause.retryable:
+                    self._log.exception("start_refused", code=cause.code.docs_id)
+                    return ProcessExit.LOOP_DIED
+                failures += 1
+                self._health.starting = f"is starting: {cause}"
+                self._log.warning("start_waits", code=cause.code.docs_id, cause=str(cause))
+            else:
+                return None
+            news = self._next_news(self._clock.monotonic() + min(failures, _LONGEST_PAUSE_S))
+            if news is not None:
+                self._noted(news)
+                return ProcessExit.DRAINED
+
+    def _start_loops(self) -> None:
+        for name, thread in self._threads.items():
+            self._process.metrics.gauge("loop_alive", 1, loop=name)
+            thread.start()
+        self._health.started = True
+        self._log.info("process_started", loops=sorted(self._threads))
 
     def _serve_health(self) -> SideServer | None:
         at = self._process.side
@@ -198,3 +243,5 @@ class _Running:
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _POLL_S = 0.25
+_LONGEST_PAUSE_S = 5
+"""Between two tries of the start checks: a pause grows by a second with each failure."""

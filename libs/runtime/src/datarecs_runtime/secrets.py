@@ -22,6 +22,7 @@ from uuid import UUID
 import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import SecretStr
 
 from datarecs_core.access.references import (
     LOCALLY_FREE,
@@ -57,16 +58,23 @@ def key_encryption_key(settings: Secrets) -> bytes | None:
     """The 32 bytes of the key; None if no key is set.
 
     Raises:
-        SettingsError: the key is not URL-safe base64 of 32 bytes.
+        SettingsError: the key is not base64 of 32 bytes.
     """
-    if settings.kek is None:
-        return None
+    return None if settings.kek is None else key_bytes(settings.kek, "KEK")
+
+
+def key_bytes(secret: SecretStr, name: str) -> bytes:
+    """The 32 bytes of setting DATARECS_SECRETS__<name>.
+
+    Raises:
+        SettingsError: it is not base64 of 32 bytes.
+    """
     try:
-        key = base64.b64decode(settings.kek.get_secret_value(), altchars=b"-_", validate=True)
+        key = base64.b64decode(secret.get_secret_value(), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != _KEY_BYTES:
-        raise SettingsError(("DATARECS_SECRETS__KEK: must be base64 of 32 random bytes",))
+        raise SettingsError((f"DATARECS_SECRETS__{name}: must be base64 of 32 random bytes",))
     return key
 
 
@@ -78,13 +86,16 @@ class Keyring:
 
     @classmethod
     def of(cls, settings: Secrets) -> "Keyring":
-        """The keyring of the settings; empty if no key is set.
+        """The keyring of the settings: the key, and the previous one during a rotation.
 
         Raises:
-            SettingsError: the key is not base64 of 32 bytes.
+            SettingsError: a key is not base64 of 32 bytes.
         """
         key = key_encryption_key(settings)
-        return cls({} if key is None else {settings.kek_id: key}, current=settings.kek_id)
+        keys = {} if key is None else {settings.kek_id: key}
+        if settings.previous_kek is not None and settings.previous_kek_id is not None:
+            keys[settings.previous_kek_id] = key_bytes(settings.previous_kek, "PREVIOUS_KEK")
+        return cls(keys, current=settings.kek_id)
 
     def key(self, key_id: str) -> AESGCM | None:
         key = self._keys.get(key_id)
@@ -174,6 +185,16 @@ class TenantSecrets:
             raise SecretTamperedError(
                 key_id=envelope.key_id, cause="the bytes or the context differ from the sealed ones"
             ) from cause
+
+    def reseal(self, sealed: bytes, *, context: Mapping[str, str]) -> bytes | None:
+        """The secret, sealed under the current key; None if it is already.
+
+        Raises:
+            SecretTamperedError: no configured key opens it.
+        """
+        if _taken_apart(sealed).key_id == self._keyring.current:
+            return None
+        return self.seal(self.open(sealed, context=context), context=context)
 
 
 class _Envelope(NamedTuple):

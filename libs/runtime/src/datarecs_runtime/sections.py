@@ -27,6 +27,7 @@ from datarecs_runtime.values import (
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 _HEAP = r"^[1-9][0-9]*[mg]$"
+_KEY_ID = r"^[A-Za-z0-9._-]{1,64}$"
 TenantLabel = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,31}$")]
 
 
@@ -108,9 +109,18 @@ class Secrets(Section):
     kek: SecretStr | None = None
     """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.
     Not set: stored secrets can neither be sealed nor opened."""
-    kek_id: str = Field(default="kek-1", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    kek_id: str = Field(default="kek-1", pattern=_KEY_ID)
     """Name of that key, stored with every secret that it seals, to distinguish it from a later
     key."""
+    previous_kek: SecretStr | None = None
+    """The key before it, usually DATARECS_SECRETS__PREVIOUS_KEK_FILE, during a rotation: it opens
+    what it has sealed, until `datarecs admin rotate-kek` has sealed everything again."""
+    previous_kek_id: str | None = Field(default=None, pattern=_KEY_ID)
+    """Its name, needed with `previous_kek`."""
+    id_key: SecretStr | None = None
+    """Key from which ids of differences and cursors are computed, usually
+    DATARECS_SECRETS__ID_KEY_FILE. Not set: the key-encryption key. After a rotation set it to the
+    first key-encryption key, so that ids of differences remain the same."""
     file_root: Path | None = None
     """Folder of the tenants' secret files; `file:` references of a tenant name files below
     `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
@@ -123,6 +133,14 @@ class Secrets(Section):
     `iceberg`, `webhook` and `signing`, each with a host, and `url` without one. Empty: no reference
     may be sent anywhere, except in profile `local` to databases and catalogs. Use the same value in
     core-api, which checks references when they are written, and in the services that send them."""
+
+    @model_validator(mode="after")
+    def _previous_key_has_a_different_name(self) -> Self:
+        if (self.previous_kek is None) is not (self.previous_kek_id is None):
+            raise ValueError("set both or none of `previous_kek` and `previous_kek_id`")
+        if self.previous_kek_id == self.kek_id:
+            raise ValueError("`previous_kek_id` equals `kek_id`; the new key needs a new name")
+        return self
 
     @field_validator("uses")
     @classmethod
@@ -206,71 +224,6 @@ class Otel(Section):
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
     """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
     of datarecs. Not set: no spans; ids connect logs and events."""
-
-
-class Api(Section):
-    host: str = "127.0.0.1"
-    """Address of REST and live views. The default is loopback; another address needs profile
-    `server`."""
-    port: PortNumber = 8080
-    """Its port."""
-    max_body_bytes: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
-    """Largest request body, counted before it is buffered. 1 MiB holds every declaration many
-    times over."""
-    trusted_proxies: Networks = ()
-    """Networks of the proxies in front, separated by commas. `X-Forwarded-For` is used only from
-    these peers: the client is its right-most address outside of them. Empty: no proxy, the address
-    of the peer is used."""
-    max_connections: int = Field(default=2000, ge=10, le=100_000)
-    """Connections of one replica; further ones are answered 503 and closed. 2000 holds all streams
-    a replica allows and leaves room for requests."""
-    connections_per_address: int = Field(default=200, ge=1, le=100_000)
-    """Connections of one address, except trusted proxies. 200 is enough for an office behind one
-    address and prevents that one machine takes all connections."""
-    header_timeout: Duration = Field(
-        default=timedelta(seconds=30), ge=timedelta(seconds=1), le=timedelta(minutes=5)
-    )
-    """Time to send all headers of a request, from the connection or the first byte; then the
-    connection is closed. 30 s is enough for the slowest mobile network."""
-    idle_timeout: Duration = Field(
-        default=timedelta(seconds=75), ge=timedelta(seconds=1), le=timedelta(hours=1)
-    )
-    """How long a connection stays open between two requests. Longer than the 60 s after which
-    common proxies drop theirs, so that the proxy closes first."""
-    min_body_rate: int = Field(default=1024, ge=1, le=1024 * 1024)
-    """Least bytes per second of a request body, in every ten seconds of its transfer; the
-    connection of a slower client is closed. Waiting for the server does not count."""
-    write_timeout: Duration = Field(
-        default=timedelta(seconds=60), ge=timedelta(seconds=1), le=timedelta(hours=1)
-    )
-    """Time that a client may leave an answer unread after its buffers are full; then the connection
-    is closed. 60 s is 1 KiB per second for the buffered bytes."""
-
-
-class Limits(Section):
-    sign_in_failures_per_minute: int = Field(default=10, ge=1, le=10_000)
-    """Failed sign-ins of an address (of IPv6: its /64) that are answered 401; more are answered
-    429. Valid keys of the address still pass."""
-    requests_per_minute: int = Field(default=600, ge=1, le=10_000_000)
-    """Requests of one key per replica, also the burst. 10 a second serves a busy program."""
-    tenant_requests_per_minute: int = Field(default=3000, ge=1, le=10_000_000)
-    """Requests of all keys of a tenant per replica, so that one tenant leaves room for others."""
-    writes_per_minute: int = Field(default=120, ge=1, le=10_000_000)
-    """Requests of one key that may change something (POST, PUT, PATCH, DELETE), per replica."""
-    keys_per_hour: int = Field(default=20, ge=1, le=10_000_000)
-    """New keys of one owner, per replica; enough for manual work."""
-    waiting_runs_per_job: int = Field(default=10, ge=1, le=1_000_000)
-    """Runs of a job that wait for their start; a further trigger is answered 429."""
-    waiting_runs_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
-    """The same for all jobs of a tenant."""
-    jobs_per_tenant: int = Field(default=1000, ge=1, le=1_000_000)
-    """ReconciliationJobs of a tenant; a further one is answered 429."""
-    connections_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
-    """Connections of a tenant."""
-    endpoints_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
-    """WebhookEndpoints of a tenant; deliveries to each one are separate work."""
-    rules_per_tenant: int = Field(default=500, ge=1, le=1_000_000)
-    """NotificationRules of a tenant; each one is evaluated for each finished run."""
 
 
 class Worker(Section):

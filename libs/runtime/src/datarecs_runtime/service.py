@@ -12,10 +12,11 @@ from typing import TypeVar
 import structlog
 
 from datarecs_core.errors.base import DatarecsError
-from datarecs_core.errors.process import SettingsError
+from datarecs_core.errors.process import InsecureStartError, SettingsError
 from datarecs_runtime.logging import configure, log_what_nobody_catches
 from datarecs_runtime.process import Process, ProcessExit
 from datarecs_runtime.sections import Log
+from datarecs_runtime.server_rules import refuse_insecure_settings
 from datarecs_runtime.settings import ServiceSettings, describe, load
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -55,9 +56,15 @@ def run_service(
     configure(name, settings.log)
     log_what_nobody_catches()
     try:
+        refuse_insecure_settings(settings)
         if command is not None:
             return command(settings, argv[1:])
         process = build(settings)
+    except InsecureStartError as refusal:
+        structlog.get_logger().error(
+            "start_refused", code=refusal.code.docs_id, message=str(refusal)
+        )
+        return int(ProcessExit.SETTINGS)
     except DatarecsError as refusal:
         structlog.get_logger().exception("start_refused", code=refusal.code.docs_id)
         return int(ProcessExit.LOOP_DIED)

@@ -23,7 +23,7 @@ from pydantic_settings import (
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.faults import nearest
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime import sections
+from datarecs_runtime import api_sections, sections
 from datarecs_runtime.sections import Log, Otel, Side
 
 PREFIX = "DATARECS_"
@@ -45,8 +45,8 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "log": sections.Log,
     "side": sections.Side,
     "otel": sections.Otel,
-    "api": sections.Api,
-    "limits": sections.Limits,
+    "api": api_sections.Api,
+    "limits": api_sections.Limits,
     "worker": sections.Worker,
     "queue": sections.Queue,
     "spark": sections.Spark,
@@ -192,13 +192,19 @@ def settings_files() -> tuple[Path, ...]:
     return (*named, folder, PROJECT_FILE.absolute(), USER_FILE.expanduser())
 
 
-def _from_file(name: str) -> str | None:
+def secret_file(name: str) -> Path | None:
+    """The file with the value of a secret setting; None if it is not in a file."""
     named = os.environ.get(f"{name}_FILE")
     if named:
-        return Path(named).read_text().strip()
+        return Path(named)
     folder = Path(os.environ.get(SECRETS_DIR) or DEFAULT_SECRETS_DIR)
     path = folder / name.removeprefix(PREFIX).lower()
-    return path.read_text().strip() if path.is_file() else None
+    return path if path.is_file() else None
+
+
+def _from_file(name: str) -> str | None:
+    path = secret_file(name)
+    return None if path is None else path.read_text().strip()
 
 
 def _put(values: dict[str, Any], path: list[str], value: str) -> None:

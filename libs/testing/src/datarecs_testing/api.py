@@ -47,10 +47,11 @@ from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_runtime.api_sections import Limits
 from datarecs_runtime.clock import random_bytes
 from datarecs_runtime.health import ReadyCheck
 from datarecs_runtime.secrets import Keyring, TenantSecrets
-from datarecs_runtime.sections import Egress, Limits, MailPreview, Secrets
+from datarecs_runtime.sections import Egress, MailPreview, Secrets
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock

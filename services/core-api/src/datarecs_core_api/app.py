@@ -38,8 +38,8 @@ from datarecs_core_api.routes import (
     webhook_consent,
 )
 from datarecs_core_api.shell import Shell
+from datarecs_runtime.api_sections import Api
 from datarecs_runtime.health import Health, ReadyCheck
-from datarecs_runtime.sections import Api
 from datarecs_runtime.tracing import arrival
 
 METHOD_NOT_ALLOWED = 405

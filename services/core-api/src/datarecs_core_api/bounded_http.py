@@ -9,7 +9,9 @@ differing Content-Lengths h11 refuses itself.
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import h11
@@ -20,7 +22,7 @@ from datarecs_application.ports.outside import Metrics
 from datarecs_core.errors.api import ApiCode
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import MEDIA_TYPE, STATUS
-from datarecs_runtime.sections import Api
+from datarecs_runtime.api_sections import Api
 
 MAX_HEAD_BYTES = 32 * 1024
 """Of a request line with its headers, and of the framing of a chunk."""
@@ -51,6 +53,20 @@ class BoundedConfig(uvicorn.Config):
         super().__init__(app, h11_max_incomplete_event_size=MAX_HEAD_BYTES, **options)
         self.bounds = bounds
         self.peers = Peers(bounds.settings.trusted_proxies)
+
+    def get_loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
+        """A loop that limits TLS handshakes like headers; asyncio's limit is a minute."""
+        make = super().get_loop_factory() or asyncio.new_event_loop
+
+        def loop_with_limit() -> asyncio.AbstractEventLoop:
+            loop = make()
+            if self.is_ssl:
+                limit_s = self.bounds.settings.header_timeout.total_seconds()
+                create = partial(loop.create_server, ssl_handshake_timeout=limit_s)
+                loop.create_server = create  # type: ignore[method-assign]  # uvicorn has no option
+            return loop
+
+        return loop_with_limit
 
 
 class StrictConnection(h11.Connection):

@@ -17,7 +17,8 @@ from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.run_updates import RunUpdates
-from datarecs_runtime.sections import Egress, Limits
+from datarecs_runtime.api_sections import Limits
+from datarecs_runtime.sections import Egress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.values import JobId
 from datarecs_core_api.buckets import Level, Rate, TokenBuckets
 from datarecs_core_api.problems import ProblemError
-from datarecs_runtime.sections import Limits
+from datarecs_runtime.api_sections import Limits
 
 MINUTE_S, HOUR_S = 60, 3600
 WAITING_S = 10

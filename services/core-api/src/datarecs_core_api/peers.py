@@ -1,7 +1,7 @@
 """The origin of a request: the peer itself, or the address from a trusted proxy.
 
-A separate module because limits, audit and connection caps use this one address. `Forwarded` and
-other headers are not read.
+A separate module because limits, audit and connection caps use this one address. Of the headers
+of proxies, X-Forwarded-For and X-Forwarded-Proto are read, and only from trusted peers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +26,15 @@ class Peers:
         return address is not None and any(
             address.version == network.version and address in network for network in self._trusted
         )
+
+    def is_encrypted(self, connection: HTTPConnection) -> bool:
+        """Whether the client uses https: to this process, or by the word of a trusted proxy."""
+        if connection.scope.get("scheme") in {"https", "wss"}:
+            return True
+        peer = connection.client.host if connection.client else ""
+        schemes = connection.headers.getlist("x-forwarded-proto")
+        named = [scheme.strip() for entry in schemes for scheme in entry.split(",")]
+        return self.trusts(peer) and bool(named) and all(scheme == "https" for scheme in named)
 
     def address_of(self, connection: HTTPConnection) -> str:
         """The right-most address that is not a trusted proxy; the peer if it is not a proxy.

@@ -6,7 +6,10 @@ what ends at SIGTERM and how long that may take.
 
 import gc
 import math
+import ssl
 import threading
+from functools import partial
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,10 +18,16 @@ from datarecs_application.ports.outside import Metrics, Wake
 from datarecs_core_api.bounded_http import BoundedConfig, BoundedHttp, Bounds
 from datarecs_core_api.following import Following
 from datarecs_core_api.sockets import MAX_MESSAGE_BYTES
-from datarecs_runtime.sections import Api
+from datarecs_runtime.api_sections import Api
+from datarecs_runtime.certificates import server_context
 
 DRAIN_S = 10
 """Running requests get this time; below the grace of the process."""
+
+
+def _server_context(certificate: Path, key: Path, *_: object) -> ssl.SSLContext:
+    """In the form of uvicorn, which also passes its configuration."""
+    return server_context(certificate, key)
 
 
 class Serving:
@@ -29,12 +38,16 @@ class Serving:
     def __init__(
         self, app: FastAPI, following: Following, *, settings: Api, metrics: Metrics
     ) -> None:
+        certificate, key = settings.tls_cert_file, settings.tls_key_file
         config = BoundedConfig(
             app,
             bounds=Bounds(settings=settings, metrics=metrics),
             host=settings.host,
             port=settings.port,
             http=BoundedHttp,
+            ssl_context_factory=(
+                partial(_server_context, certificate, key) if certificate and key else None
+            ),
             timeout_keep_alive=math.ceil(settings.idle_timeout.total_seconds()),
             ws="websockets-sansio",
             ws_max_size=MAX_MESSAGE_BYTES,

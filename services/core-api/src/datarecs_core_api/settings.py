@@ -1,11 +1,10 @@
 """Settings of core-api: its address, its database login, the place of artefacts."""
 
+from datarecs_runtime.api_sections import Api, Limits
 from datarecs_runtime.sections import (
-    Api,
     Blob,
     Database,
     Egress,
-    Limits,
     Links,
     Live,
     MailPreview,

@@ -27,6 +27,8 @@ SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
 }
+TRANSPORT_SECURITY = ("Strict-Transport-Security", "max-age=31536000")
+"""Only over https; for this host alone, because others of its domain are not ours."""
 MAX_REQUEST_ID = 128
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 """Others are counted as one, since clients can send any method."""
@@ -103,6 +105,7 @@ class Shell:
     def _identify(self, request: HTTPConnection) -> None:
         state = request.state
         state.address, state.limits = self._peers.address_of(request), ()
+        state.is_encrypted = self._peers.is_encrypted(request)
         state.traceparent = self._traceparent(request.headers.get("traceparent"))
         state.trace_id = state.traceparent.split("-")[1]
         request_id = request.headers.get("x-request-id", "")
@@ -133,6 +136,8 @@ class _Outgoing:
             headers["X-Request-Id"] = self._request.state.request_id
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
+            if self._request.state.is_encrypted:
+                headers.setdefault(*TRANSPORT_SECURITY)
             headers.update(headers_of(self._request.state.limits))
         elif message["type"] == "http.response.body" and self._is_head:
             endless = message.get("more_body", False)

@@ -34,9 +34,11 @@ from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
+from datarecs_runtime.api_sections import Api
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
 from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
@@ -52,10 +54,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def build(settings: Settings) -> Process:
     """Everything this process runs; starts nothing."""
-    if settings.profile is Profile.LOCAL and settings.api.host not in LOOPBACK:
-        raise SettingsError(
-            ("DATARECS_API__HOST is not a loopback address; set DATARECS_PROFILE=server",)
-        )
+    if settings.profile is Profile.LOCAL:
+        _refuse_server_address(settings.api)
     url = settings.database.url.get_secret_value()
     database = Database(
         url,
@@ -63,7 +63,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Name.CORE_API,
     )
-    database.refuse_unsafe_login()
     metrics = PrometheusMetrics()
     ready_when = {"database": database.ready}
     ports = _ports(settings, database, metrics)
@@ -103,10 +102,27 @@ def build(settings: Settings) -> Process:
         loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=SystemClock().now),
+        ),
         closing=(ports.run_updates.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _refuse_server_address(api: Api) -> None:
+    """Profile `local` serves http on the loopback."""
+    faults = []
+    if api.host not in LOOPBACK:
+        faults.append("DATARECS_API__HOST is not a loopback address; set DATARECS_PROFILE=server")
+    if api.tls_cert_file is not None:
+        faults.append(
+            "DATARECS_API__TLS_CERT_FILE has no use on loopback; set DATARECS_PROFILE=server"
+        )
+    if faults:
+        raise SettingsError(tuple(faults))
 
 
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:

@@ -37,6 +37,7 @@ from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -59,7 +60,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.EMAIL_NOTIFIER,
     )
-    database.refuse_unsafe_login()
     unit, tracing = (
         PostgresUnitOfWork(database, ids),
         tracing_of(settings.otel, Service.EMAIL_NOTIFIER),
@@ -71,7 +71,6 @@ def build(settings: Settings) -> Process:
         ids=ids,
     )
     archive = PostgresEventArchive(database)
-    refuse_short_memory(archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -103,6 +102,13 @@ def build(settings: Settings) -> Process:
             *senders,
         ),
         ready_when={"database": database.ready, "broker": consumer.ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            lambda: refuse_short_memory(
+                archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER
+            ),
+        ),
         wakes=[sender.wake for sender in senders],
         closing=(database.close, tracing.close),
         side=settings.side,
@@ -114,6 +120,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
     """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
+        process.check_start()
         return redrive_command.redrive(process.loops, arguments)
     finally:
         for close in process.closing:

@@ -24,6 +24,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -69,7 +70,6 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.RECONCILIATION_WORKER,
     )
-    database.refuse_unsafe_login()
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
     beat_now = Latch()
     heartbeat = _heartbeat(pulse, ttl, metrics, beat_now)
@@ -110,6 +110,10 @@ def build(settings: Settings) -> Process:
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+        ),
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),

@@ -36,6 +36,7 @@ from datarecs_postgres.listener import Listener
 from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -67,13 +68,13 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.RUN_CONTROLLER,
     )
-    database.refuse_unsafe_login()
     relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
     tracing = tracing_of(settings.otel, Service.RUN_CONTROLLER)
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
     )
     wakes = {name: Latch() for name in ("relay", "launching", "timing", "rescue")}
+    archive = PostgresEventArchive(database)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -81,7 +82,7 @@ def build(settings: Settings) -> Process:
         subscriptions=subscriptions(Handlers()),
         metrics=metrics,
         clock=clock,
-        archive=_archive(settings, database),
+        archive=archive,
         tracing=tracing,
     )
     relay = Relay(
@@ -107,6 +108,13 @@ def build(settings: Settings) -> Process:
             "broker": consumer.ready,
             "outbox": lambda: backlog.sending(reader),
         },
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database(
+                (database, relay_database), settings.profile, now=clock.now
+            ),
+            lambda: _refuse_short_memory(settings, archive),
+        ),
         wakes=tuple(wakes.values()),
         closing=(database.close, relay_database.close, tracing.close),
         side=settings.side,
@@ -114,13 +122,11 @@ def build(settings: Settings) -> Process:
     )
 
 
-def _archive(settings: Settings, database: Database) -> PostgresEventArchive:
+def _refuse_short_memory(settings: Settings, archive: PostgresEventArchive) -> None:
     """Raises MemoryTooShortError for an outbox with a retention that is too long."""
-    archive = PostgresEventArchive(database)
     retention = timedelta(days=settings.outbox.retention_days)
     memory = replace(archive.memory(Service.RUN_CONTROLLER), outbox=retention)
     refuse_short_memory(memory, group=Service.RUN_CONTROLLER)
-    return archive
 
 
 def _housekeeping(
@@ -155,6 +161,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
     """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
+        process.check_start()
         return redrive_command.redrive(process.loops, arguments)
     finally:
         for close in process.closing:

@@ -32,6 +32,7 @@ from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
+from datarecs_postgres.server_checks import refuse_unsafe_database
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
@@ -56,13 +57,11 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.WEBHOOK_SERVICE,
     )
-    database.refuse_unsafe_login()
     unit = PostgresUnitOfWork(database, ids)
     tracing = tracing_of(settings.otel, Service.WEBHOOK_SERVICE)
     specs = StoredSpecs(read_endpoint)
     handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
     archive = PostgresEventArchive(database)
-    refuse_short_memory(archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -96,6 +95,13 @@ def build(settings: Settings) -> Process:
         name=Service.WEBHOOK_SERVICE,
         loops=(consumer, sending, _expanding(database, handlers, clock=clock), letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
+        start_checks=(
+            database.require_schema,
+            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            lambda: refuse_short_memory(
+                archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE
+            ),
+        ),
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
@@ -127,6 +133,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
     """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
+        process.check_start()
         return redrive_command.redrive(process.loops, arguments)
     finally:
         for close in process.closing:

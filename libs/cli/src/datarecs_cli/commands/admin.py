@@ -4,8 +4,9 @@ Addresses come from the settings (`DATARECS_DATABASE__URL`, `DATARECS_KAFKA__…
 forms); without them the commands change the platform of `--data-dir` on this machine.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
@@ -19,12 +20,20 @@ from datarecs_cli.stack.credentials import LocalSecrets
 from datarecs_cli.stack.layout import Layout, layout_of
 from datarecs_cli.stack.options import DATABASE
 from datarecs_cli.stack.postgres import superuser_url
+from datarecs_cli.stack.reachable import when_reachable
 from datarecs_cli.stack.services import RELAY_ROLE, SERVICES, as_role
 from datarecs_cli.stack.state import load
+from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.environment import process_environment
 
 if TYPE_CHECKING:
     from datarecs_kafka.access import BrokerAccess
+
+R = TypeVar("R")
+Wait = Annotated[
+    int,
+    typer.Option(min=0, metavar="SECONDS", help="how long to wait until the server is reachable"),
+]
 
 app = typer.Typer(
     add_completion=False,
@@ -53,6 +62,7 @@ def bootstrap_db(
         Path | None,
         typer.Option(help="folder for one password file per role; default DATA_DIR/secrets"),
     ] = None,
+    wait: Wait = 0,
 ) -> ExitCode:
     """Create the database and its roles.
 
@@ -63,20 +73,54 @@ def bootstrap_db(
     folder = passwords_dir or layout.secrets
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     passwords = provisioning.role_passwords(LocalSecrets(folder))
-    provisioning.provision_roles(url, passwords)
+    _when_reachable(lambda: provisioning.provision_roles(url, passwords), wait)
     for role in passwords:
         print(f"{role}  {folder / role}")
     return ExitCode.DONE
 
 
 @app.command("migrate")
-def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR, wait: Wait = 0) -> ExitCode:
     """Migrate the schema to this release.
 
     You can repeat the command. If two migrations start at the same time, one waits for the other.
     """
-    provisioning.migrate(migration_url(layout_of(data_dir)))
+    url = migration_url(layout_of(data_dir))
+    _when_reachable(lambda: provisioning.migrate(url), wait)
+    if _setting("DATARECS_DATABASE__URL") is not None:
+        provisioning.note_profile(url, _setting("DATARECS_PROFILE") or "server")
     current().say("the schema is at the version of this release")
+    return ExitCode.DONE
+
+
+@app.command("rotate-kek")
+def rotate_kek(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """Seal all stored secrets under the new key-encryption key.
+
+    DATARECS_SECRETS__KEK is the new key, DATARECS_SECRETS__PREVIOUS_KEK the one to replace. All
+    services keep running. You can stop and repeat the command.
+    """
+    from datarecs_cli.stack.settings import StackSettings
+    from datarecs_reports.figures import counted
+    from datarecs_runtime.settings import load as load_settings
+
+    secrets = load_settings(StackSettings).secrets
+    if secrets.kek is None or secrets.previous_kek is None:
+        raise UsageFault(
+            "set the new key in DATARECS_SECRETS__KEK_FILE and the one to replace in"
+            " DATARECS_SECRETS__PREVIOUS_KEK_FILE, each with its id (…KEK_ID)"
+        )
+    invocation = current()
+    done = provisioning.rotate_kek(migration_url(layout_of(data_dir)), secrets)
+    left = {name: rows for name, rows in done.rows_by_kek.items() if name != secrets.kek_id}
+    invocation.say(f"{counted(done.changed, 'secret')} sealed under {secrets.kek_id}")
+    for line in done.unreadable:
+        invocation.say(f"not changed: {line}")
+    for name, rows in left.items():
+        invocation.say(f"{counted(rows, 'secret')} still sealed under {name}")
+    if left:
+        return ExitCode.ERRORED
+    invocation.say(f"none under {secrets.previous_kek_id}: remove it from the services")
     return ExitCode.DONE
 
 
@@ -87,6 +131,17 @@ def topics_apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the changes, change nothing")
     ] = False,
+    single_node: Annotated[
+        bool,
+        typer.Option("--single-node", help="for a broker of one node: one replica, 3 partitions"),
+    ] = False,
+    passwords_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder with the password of each login in a file kafka-LOGIN; creates the logins"
+        ),
+    ] = None,
+    wait: Wait = 0,
 ) -> ExitCode:
     """Apply topics, principals and access rules.
 
@@ -96,15 +151,16 @@ def topics_apply(
     """
     layout = layout_of(data_dir)
     login, local = broker_login(layout)
+    folder = passwords_dir or (layout.secrets if local else None)
+    one = local or single_node
     if dry_run:
-        changes = provisioning.topic_differences(login, local=local)
+        changes = _when_reachable(lambda: provisioning.topic_differences(login, local=one), wait)
     else:
-        passwords = (
-            provisioning.principal_passwords(LocalSecrets(layout.secrets), SERVICES)
-            if local
-            else {}
+        known = LocalSecrets(folder) if folder else None
+        passwords = provisioning.principal_passwords(known, SERVICES) if known else {}
+        changes = _when_reachable(
+            lambda: provisioning.provision_topics(login, passwords, local=one), wait
         )
-        changes = provisioning.provision_topics(login, passwords, local=local)
     print("\n".join(changes) or "nothing to change")
     return ExitCode.DONE
 
@@ -224,6 +280,10 @@ def outbox_unpark(
         unparked = provisioning.unpark(url, events or ())
         current().say(f"{counted(unparked, 'event')} will be sent again")
     return ExitCode.DONE
+
+
+def _when_reachable(act: Callable[[], R], wait_s: int) -> R:
+    return when_reachable(act, wait_s=wait_s, say=current().say, clock=SystemClock())
 
 
 def _setting(name: str) -> str | None:

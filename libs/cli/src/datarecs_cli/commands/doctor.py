@@ -1,4 +1,4 @@
-"""`datarecs doctor`: checks the sources of a job, the platform or its mail, step by step.
+"""`datarecs doctor`: checks a job's sources, the platform, its mail or security, step by step.
 
 Each step has a result and a fix. The steps of a source are those of its connector, as in
 `plan --check-connections`. The first failed step ends the steps of its source, then the next source
@@ -35,7 +35,10 @@ _COLUMNS = (
 def doctor(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="a job file; - for stdin; with --mail a received mail"),
+        typer.Argument(
+            metavar="FILE",
+            help="a job file; - for stdin; with --mail a received mail, with --security a service",
+        ),
     ] = None,
     *,
     param: Annotated[
@@ -48,24 +51,29 @@ def doctor(
     mail: Annotated[
         bool, typer.Option("--mail", help="check mail settings, relay and a received mail instead")
     ] = False,
+    security: Annotated[
+        bool, typer.Option("--security", help="check the rules of profile server for a service")
+    ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
     """Open every source of a job step by step: address, login, privileges, table or files.
 
     Sources are opened from this machine with your rights. No value of a source is shown.
-    With --platform or --mail the installation is checked instead; nothing is changed or sent.
+    With --platform, --mail or --security the installation is checked instead; nothing is changed.
     """
     invocation = current()
-    if platform and mail:
-        raise UsageFault("choose one of --platform and --mail")
+    if platform + mail + security > 1:
+        raise UsageFault("choose one of --platform, --mail and --security")
     if platform:
         if file is not None:
             raise UsageFault(f"--platform takes no file: {file}")
         rows = _platform_rows(data_dir)
     elif mail:
         rows = _mail_rows(file)
+    elif security:
+        rows = _security_rows(file)
     elif file is None:
-        raise UsageFault("name a job file, or --platform, or --mail")
+        raise UsageFault("name a job file, or --platform, --mail or --security SERVICE")
     else:
         return _check_job(file, param)
     print_list("doctor", _COLUMNS, rows, invocation)
@@ -80,6 +88,20 @@ def _platform_rows(data_dir: Path) -> "list[Json]":
 
     require(Extra.SERVER, "doctor --platform")
     return list(check_rows(platform_steps(layout_of(data_dir))))
+
+
+def _security_rows(service: str | None) -> "list[Json]":
+    """The environment is that of the service."""
+    from datarecs_cli.parts import Extra, require
+
+    require(Extra.SERVER, "doctor --security")
+    from datarecs_cli.check_steps import check_rows
+    from datarecs_cli.security_check import security_steps, service_names, settings_class_of
+    from datarecs_runtime.settings import load
+
+    if service not in service_names():
+        raise UsageFault(f"name the service: doctor --security {' | '.join(service_names())}")
+    return list(check_rows(security_steps(service, load(settings_class_of(service)))))
 
 
 def _mail_rows(file: str | None) -> "list[Json]":

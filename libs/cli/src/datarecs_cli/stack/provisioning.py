@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from datarecs_kafka.access import BrokerAccess
     from datarecs_kafka.outsiders import Outsider
     from datarecs_postgres.parking import ParkedEvent
+    from datarecs_postgres.resealing import Resealed
+    from datarecs_runtime.sections import Secrets
 
 FIRST_TENANT = "default"
 CONSUMER_SECRET_BYTES = 32
@@ -115,6 +117,29 @@ def unpark(url: str, events: Sequence[UUID]) -> int:
     from datarecs_postgres.parking import unpark as hand_back
 
     return hand_back(url, events)
+
+
+def note_profile(url: str, profile: str) -> None:
+    """Note the profile of the deployment in its database; `url` is that of the migration role."""
+    from datarecs_core.egress.addresses import Profile
+    from datarecs_postgres.server_checks import note_profile as note
+
+    note(url, Profile(profile))
+
+
+def rotate_kek(url: str, settings: "Secrets") -> "Resealed":
+    """Seal all stored secrets under the current key; `url` is that of the migration role."""
+    from datarecs_core.webhooks.signature import secret_context
+    from datarecs_postgres.resealing import StoredSecret, reseal_secrets
+    from datarecs_runtime.secrets import Keyring, TenantSecrets
+
+    store = TenantSecrets(settings, keyring=Keyring.of(settings), environment={})
+
+    def reseal(stored: StoredSecret) -> bytes | None:
+        context = secret_context(stored.tenant_id, stored.resource_uid, stored.key_id)
+        return store.reseal(stored.sealed, context=context)
+
+    return reseal_secrets(url, reseal)
 
 
 def ensure_first_tenant(url: str, layout: Layout, server: str) -> Credentials:

@@ -3,6 +3,8 @@
 A separate family because settings and children exist in every service and in the local stack.
 """
 
+from dataclasses import dataclass
+
 from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 
 
@@ -24,6 +26,28 @@ class ProcessCode(ErrorCode):
         "automatically until its attempts are used up.",
         retryable=True,
     )
+    START_INSECURE = Entry(
+        docs_id="DR5843",
+        meaning="A service does not fulfil the rules of profile `server`; it did not start.",
+        causes="No TLS and no declared proxy, no https base URL, no key-encryption key or that of "
+        "`datarecs up`, an unencrypted broker or database, a login with too many rights, a default "
+        "password, or profile `local` on the database of a server.",
+        remedy="Correct every line of the message; `datarecs doctor --security SERVICE` checks the "
+        "same rules without a start, and docs/howto/hardening.md explains each of them.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFault:
+    """A rule of profile `server` that does not hold; names and addresses only, never a secret."""
+
+    rule: str
+    """`S2`, as in docs/howto/hardening.md."""
+    seen: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.seen}; {self.fix}"
 
 
 class SettingsError(DatarecsError):
@@ -33,6 +57,17 @@ class SettingsError(DatarecsError):
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         super().__init__("the settings are not valid:\n" + "\n".join(f"  {f}" for f in faults))
+        self.faults = faults
+
+
+class InsecureStartError(DatarecsError):
+    """All rules of profile `server` that do not hold, at once."""
+
+    code = ProcessCode.START_INSECURE
+
+    def __init__(self, faults: tuple[RuleFault, ...]) -> None:
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        super().__init__(f"the service does not start in this profile:\n{lines}")
         self.faults = faults
 
 

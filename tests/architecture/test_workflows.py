@@ -1,4 +1,4 @@
-"""Workflows: pinned actions, few rights, no secrets in pull requests; actionlint and zizmor agree."""
+"""Workflows: pinned actions, few rights, no secrets in pull requests; the linters find nothing."""
 
 import re
 import shutil

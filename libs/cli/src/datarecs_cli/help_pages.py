@@ -20,6 +20,7 @@ _MEANING = {
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
 _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
+    ("admin recover", ExitCode.ERRORED): "results of runs are missing, or services still run",
     ("apply", ExitCode.DIFFERENT): "something would change (--exit-code)",
     ("cancel", ExitCode.DIFFERENT): "UNMATCHED (--wait)",
     ("cancel", ExitCode.ERRORED): "errored (--wait)",
@@ -155,6 +156,13 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     ),
     "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/"), _ADMIN),
     "admin migrate": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
+    "admin recover": HelpPage(
+        (
+            "--restored-at 2026-01-31T12:00:00Z --dry-run",
+            "--restored-at 2026-01-31T12:00:00Z -o json",
+        ),
+        _ADMIN,
+    ),
     "admin topics apply": HelpPage(("", "--dry-run"), _ADMIN),
     "admin consumer create": HelpPage(
         (

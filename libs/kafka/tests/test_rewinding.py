@@ -110,6 +110,7 @@ def test_a_group_with_a_member_is_refused_with_its_name(
     member.close()
 
 
+@pytest.mark.usefixtures("careless_sockets")
 def test_a_broker_that_does_not_answer_is_named() -> None:
     address = f"127.0.0.1:{free_test_port()}"
     nobody = BrokerAccess(bootstrap=address, username="stack", password="x")

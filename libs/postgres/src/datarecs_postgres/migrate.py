@@ -71,9 +71,12 @@ def _contracting(connection: Connection, config: Config, revision: str) -> list[
     """(revision, oldest release) of the waiting migrations that remove something, oldest first."""
     context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
     script = ScriptDirectory.from_config(config)
-    waiting = script.iterate_revisions(revision, context.get_current_revision() or "base")
-    marked = ((one.revision, getattr(one.module, "oldest_release", None)) for one in waiting)
-    return sorted((name, oldest) for name, oldest in marked if oldest is not None)
+    current = context.get_current_revision()
+    steps = script.walk_revisions(base=current or "base", head=revision)
+    marked = ((one.revision, getattr(one.module, "oldest_release", None)) for one in steps)
+    return sorted(
+        (name, oldest) for name, oldest in marked if oldest is not None and name != current
+    )
 
 
 def run_sql_file(name: str) -> None:

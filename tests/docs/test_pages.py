@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 GENERATED = {"cases.md", "errors.md", "events.md", "metrics.md", "settings.md", "database.md"}
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "UPGRADING.md")
+    ),
     *sorted(DOCS.rglob("*.md")),
 ]
 WRITTEN = [path for path in PAGES if path.name not in GENERATED]

@@ -21,6 +21,7 @@ _MEANING = {
 }
 _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("admin rotate-kek", ExitCode.ERRORED): "a secret is still sealed under another key",
+    ("admin recover", ExitCode.ERRORED): "results of runs are missing, or services still run",
     ("apply", ExitCode.DIFFERENT): "something would change (--exit-code)",
     ("cancel", ExitCode.DIFFERENT): "UNMATCHED (--wait)",
     ("cancel", ExitCode.ERRORED): "errored (--wait)",
@@ -161,6 +162,13 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "admin rotate-kek": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
     "admin topics apply": HelpPage(
         ("--dry-run", "--single-node --passwords-dir secrets/ --wait 60"), _ADMIN
+    ),
+    "admin recover": HelpPage(
+        (
+            "--restored-at 2026-01-31T12:00:00Z --dry-run",
+            "--restored-at 2026-01-31T12:00:00Z -o json",
+        ),
+        _ADMIN,
     ),
     "admin consumer create": HelpPage(
         (

@@ -92,7 +92,8 @@ def _schema(layout: Layout) -> Outcome:
 
     fault = database_condition(admin.migration_url(layout)).schema_fault
     if fault is not None:
-        return failed(fault, "run: datarecs admin migrate")
+        fix = "run: datarecs admin migrate" if "migrat" in fault else "install a newer release"
+        return failed(fault, fix)
     return Outcome(seen=f"migration {newest_revision()}")
 
 

@@ -7,6 +7,10 @@ dead letters.
 from collections import deque
 from dataclasses import dataclass, field
 
+UNRELATED_TO_CODE = frozenset({"UNKNOWN_RUN", "ATTEMPT_AHEAD", "RUN_NOT_FINISHED"})
+"""Reasons of dead letters that do not count: the record contradicts the rows. After a restore of
+the database every event of a lost run is one, and a consumer that stopped would end nothing."""
+
 
 @dataclass(slots=True)
 class PoisonGauge:
@@ -23,8 +27,10 @@ class PoisonGauge:
         self._in_a_row = 0
         self._remember(poisoned=False)
 
-    def poisoned(self) -> None:
-        """A record became a dead letter."""
+    def poisoned(self, reason: str) -> None:
+        """A record became a dead letter, for this reason."""
+        if reason in UNRELATED_TO_CODE:
+            return
         self._in_a_row += 1
         self._remember(poisoned=True)
 

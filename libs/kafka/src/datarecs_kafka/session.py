@@ -229,7 +229,7 @@ class Session:
         self.handling.signals.reached(steps.DLQ_AFTER_SEND)
         crash_point(steps.DLQ_AFTER_SEND)
         self._set_aside_since_commit = True
-        self.gauge.poisoned()
+        self.gauge.poisoned(poison.reason)
         self.handling.metrics.count("dlq_total", group=group, reason=poison.reason)
         log.error("dead_letter_written", group=group, reason=poison.reason, **where)
         return True

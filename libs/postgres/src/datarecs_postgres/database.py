@@ -4,12 +4,10 @@ The only module that opens or ends a transaction. Everything about a session is 
 transaction, never on the connection, because pooled connections go to other tenants next.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -21,6 +19,7 @@ from datarecs_application.errors import StoreUnavailableError
 from datarecs_core.values import TenantId
 from datarecs_postgres import border, json_text
 from datarecs_postgres.failures import UnsafeLoginError, sqlstate, translated
+from datarecs_postgres.releases import application_name, release_number, this_release
 from datarecs_postgres.roles import OWNER
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.platform import SCHEMA_COMPAT
@@ -61,7 +60,7 @@ class Database:
             url: the service's own role; row security does not apply to a superuser or the owner.
             limits: see `Limits`.
             notify: off behind a transaction pooler; loops then find work only by polling.
-            application: shown in pg_stat_activity.
+            application: the program; pg_stat_activity shows it with its release.
         """
         self._limits = limits or Limits()
         self._notify = notify
@@ -81,7 +80,7 @@ class Database:
             json_deserializer=json_text.read,
             connect_args={
                 **border.AUTOCOMMIT,
-                "application_name": application,
+                "application_name": application_name(application),
                 "connect_timeout": int(self._limits.connect_timeout.total_seconds()),
             },
         )
@@ -151,9 +150,12 @@ class Database:
         revisions = {row.revision for row in rows}
         if newest_revision() not in revisions:
             return f"migration {newest_revision()} is missing; run `datarecs admin migrate`"
-        oldest = max((row.oldest_release for row in rows), key=_release)
-        if _release(oldest) > _release(version("datarecs")):
-            return f"the database needs release {oldest} or newer"
+        oldest, current = max((r.oldest_release for r in rows), key=release_number), this_release()
+        if release_number(oldest) > release_number(current):
+            return (
+                f"the database needs release {oldest} or newer, this process is {current};"
+                " start a newer release"
+            )
         return None
 
     def require_schema(self) -> None:
@@ -228,7 +230,3 @@ def newest_revision() -> str:
 
 def _milliseconds(duration: timedelta) -> str:
     return str(int(duration.total_seconds() * 1000))
-
-
-def _release(text_of_version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text_of_version)[:3])

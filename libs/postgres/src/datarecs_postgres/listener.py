@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from datarecs_application.ports.outside import Wake
+from datarecs_postgres.releases import application_name
 from datarecs_postgres.session import RUN_CHANNEL, WAKE_CHANNEL
 from datarecs_postgres.urls import conninfo
 
@@ -50,7 +51,12 @@ class Listener:
                 stop.wait(RECONNECT_S)
 
     def _listen(self, stop: Wake) -> None:
-        with psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=5,
+            application_name=application_name(self.name),
+        ) as connection:
             for channel in self._channels:
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             for channel in self._channels:

@@ -10,6 +10,7 @@ from importlib.resources import files
 import psycopg
 from alembic import command, op
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, NullPool, create_engine, func, select, text
@@ -22,6 +23,7 @@ from datarecs_postgres.failures import (
     translated,
 )
 from datarecs_postgres.ownership import become_owner
+from datarecs_postgres.sessions import refuse_older_services
 from datarecs_postgres.tables.metadata import SCHEMA
 from datarecs_postgres.urls import engine_url
 
@@ -33,7 +35,9 @@ LOCK_TIMEOUT = "5s"
 def upgrade(url: str, revision: str = "head") -> None:
     """Apply every migration up to `revision` and create the partitions of the next days.
 
-    Safe to repeat; of two concurrent calls one waits for the other.
+    Safe to repeat; of two concurrent calls one waits for the other. Older services may run, unless
+    a migration removes what they use: it states the oldest release that works after it as
+    `oldest_release`, and nothing is applied while an older one is connected.
 
     Args:
         url: the login datarecs_migrate, or another member of the owner.
@@ -43,14 +47,36 @@ def upgrade(url: str, revision: str = "head") -> None:
         RolesMissingError: the database was not bootstrapped, or the login may not migrate.
         SchemaTooNewError: the database knows a revision that this release does not.
         MigrationBlockedError: a table was locked in every try.
+        ServicesRunningError: a service of an older release uses what would be removed.
         StoreUnavailableError: the server cannot be reached.
     """
-    _migrate(url, lambda config: command.upgrade(config, revision))
+    _migrate(url, lambda config: _upgrade(config, revision))
 
 
 def downgrade(url: str, revision: str) -> None:
     """Revert migrations, for tests; production rolls back to older images on the newer schema."""
     _migrate(url, lambda config: command.downgrade(config, revision))
+
+
+def _upgrade(config: Config, revision: str) -> None:
+    connection: Connection = config.attributes["connection"]
+    for applied, oldest in _contracting(connection, config, revision):
+        purpose = f"migration {applied} removes what releases before {oldest} use"
+        refuse_older_services(connection, oldest=oldest, purpose=purpose)
+    connection.rollback()  # alembic commits only transactions that it begins
+    command.upgrade(config, revision)
+
+
+def _contracting(connection: Connection, config: Config, revision: str) -> list[tuple[str, str]]:
+    """(revision, oldest release) of the waiting migrations that remove something, oldest first."""
+    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
+    script = ScriptDirectory.from_config(config)
+    current = context.get_current_revision()
+    steps = script.walk_revisions(base=current or "base", head=revision)
+    marked = ((one.revision, getattr(one.module, "oldest_release", None)) for one in steps)
+    return sorted(
+        (name, oldest) for name, oldest in marked if oldest is not None and name != current
+    )
 
 
 def run_sql_file(name: str) -> None:

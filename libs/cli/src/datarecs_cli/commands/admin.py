@@ -13,7 +13,7 @@ import typer
 
 from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir
 from datarecs_cli.exit_codes import ExitCode
-from datarecs_cli.invocation import UsageFault, current
+from datarecs_cli.invocation import Output, UsageFault, current
 from datarecs_cli.output import Column, print_json, print_list
 from datarecs_cli.stack import kafka, provisioning
 from datarecs_cli.stack.credentials import LocalSecrets
@@ -35,6 +35,12 @@ Wait = Annotated[
     typer.Option(min=0, metavar="SECONDS", help="how long to wait until the server is reachable"),
 ]
 
+LOST = [
+    Column(title="TIME", member="time"),
+    Column(title="TENANT", member="tenant_id"),
+    Column(title="EVENT", member="type"),
+    Column(title="SUBJECT", member="subject"),
+]
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -122,6 +128,45 @@ def rotate_kek(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
         return ExitCode.ERRORED
     invocation.say(f"none under {secrets.previous_kek_id}: remove it from the services")
     return ExitCode.DONE
+
+
+@app.command("recover")
+def recover(
+    *,
+    restored_at: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="time that the restore used, such as 2026-01-31T12:00:00Z"
+        ),
+    ],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="report everything, change nothing")
+    ] = False,
+) -> ExitCode:
+    """Make a database safe to use that was restored to an earlier time.
+
+    Run it after the restore, before any service starts. It fences leases, sends the last events
+    again, moves consumer groups back, checks the results in the blob store, and lists what happened
+    after that time. You can repeat the command.
+    """
+    from datarecs_cli import recovering
+
+    invocation = current()
+    if invocation.output not in {None, Output.TABLE, Output.TEXT, Output.JSON}:
+        raise UsageFault(f"-o {invocation.output} is not a format of this command; use json")
+    moment = recovering.moment_of(restored_at)
+    recovery = recovering.recover(layout_of(data_dir), moment, dry_run=dry_run)
+    if invocation.is_json:
+        print_json("admin", recovering.document_of(recovery))
+    else:
+        print("\n".join(recovering.lines_of(recovery)))
+        if recovery.lost:
+            print_list("admin", LOST, [one.as_row() for one in recovery.lost], invocation)
+        print("".join(f"to do      {line}\n" for line in recovery.advice), end="")
+    if dry_run:
+        invocation.say("nothing was changed (--dry-run)")
+    return ExitCode.ERRORED if recovery.missing else ExitCode.DONE
 
 
 @topics.command("apply")
@@ -310,6 +355,11 @@ def migration_url(layout: Layout) -> str:
     if url is not None:
         return url
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
+
+
+def blob_url(layout: Layout) -> str:
+    """The store of the artefacts of runs."""
+    return _setting("DATARECS_BLOB__URL") or layout.blobs.as_uri()
 
 
 def relay_url(layout: Layout) -> str:

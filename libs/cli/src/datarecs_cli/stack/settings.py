@@ -7,7 +7,7 @@ secrets may be in files, and `datarecs.toml` is read. The result is passed on as
 import json
 from collections.abc import Mapping
 
-from datarecs_runtime.sections import Database, Jars, Java, Kafka, Secrets, Up
+from datarecs_runtime.sections import Blob, Database, Jars, Java, Kafka, Secrets, Up
 from datarecs_runtime.settings import ServiceSettings, load
 
 
@@ -16,6 +16,8 @@ class StackSettings(ServiceSettings):
     """The administrator's login of a running server; None starts a server."""
     kafka: Kafka = Kafka()
     """Running brokers and their administrator, or an unpacked Kafka to start."""
+    blob: Blob | None = None
+    """The store of the artefacts of runs; None: the folder of the data directory."""
     java: Java = Java()
     """The Java to use."""
     jars: Jars = Jars()
@@ -41,6 +43,7 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "DATARECS_KAFKA__USERNAME": settings.kafka.username,
         "DATARECS_KAFKA__PASSWORD": settings.kafka.password.get_secret_value(),
         "DATARECS_KAFKA__HOME": str(settings.kafka.home or ""),
+        "DATARECS_BLOB__URL": settings.blob.url if settings.blob else "",
         "DATARECS_JAVA__HOME": str(settings.java.home or ""),
         "DATARECS_JAVA__OPTIONS": settings.java.options,
         "DATARECS_JARS__MIRROR": settings.jars.mirror or "",

@@ -17,8 +17,10 @@ class DeliveryCode(ErrorCode):
     RUN_NOT_FINISHED = Entry(
         docs_id="DR5602",
         meaning="A run.finalised names a run without an outcome.",
-        causes="A forged record: the row is always committed before the event.",
-        remedy="Check the dead letter and who may write to the topic.",
+        causes="The database was restored to a time before the run's end, or the record is"
+        " forged: the row is always committed before the event.",
+        remedy="After a restore do nothing: the run ends again, with its mail. Else check the dead"
+        " letter and who may write to the topic.",
     )
     MAIL_RELAY_REFUSES_US = Entry(
         docs_id="DR5603",

@@ -346,14 +346,17 @@ class RunFault(ErrorCode):
     UNKNOWN_RUN = Entry(
         docs_id="DR3101",
         meaning="An event names a run that its tenant does not have.",
-        causes="A forged or misdirected record, or a run that retention has deleted.",
-        remedy="Check the dead letter; a run's row is always committed before its events.",
+        causes="The database was restored to a time before the run, or retention has deleted the"
+        " run, or the record is forged.",
+        remedy="After a restore trigger the runs again that `datarecs admin recover` listed, and"
+        " discard the dead letters; else check who may write to the topic.",
     )
     ATTEMPT_AHEAD = Entry(
         docs_id="DR3102",
         meaning="An event belongs to an attempt that has not begun.",
-        causes="A forged or misdirected record.",
-        remedy="Check the dead letter; an attempt's start is always committed before its events.",
+        causes="The database was restored to a time before the attempt, or the record is forged.",
+        remedy="After a restore do nothing: the run is executed again. Else check the dead letter"
+        " and who may write to the topic.",
     )
     EVENT_NOT_ENCODABLE = Entry(
         docs_id="DR3103",

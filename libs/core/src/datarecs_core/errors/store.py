@@ -4,7 +4,9 @@ A separate family because two adapters (PostgreSQL and its twin in memory) raise
 and every loop uses them to decide whether to wait, repeat or stop.
 """
 
-from datarecs_core.errors.base import Entry, ErrorCode
+from collections.abc import Sequence
+
+from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 
 
 class StoreCode(ErrorCode):
@@ -69,3 +71,22 @@ class StoreCode(ErrorCode):
         causes="An old installation.",
         remedy="Use PostgreSQL 15 or newer.",
     )
+    SERVICES_RUNNING = Entry(
+        docs_id="DR5810",
+        meaning="Services that must be stopped first are connected to the database or the broker;"
+        " nothing was changed.",
+        causes="`datarecs admin recover` was started while services run, or `datarecs admin"
+        " migrate` would remove what a running service of an older release uses.",
+        remedy="Stop the services that the message names (under an orchestrator scale them to"
+        " zero, else it starts them again), or upgrade them, and repeat the command.",
+    )
+
+
+class ServicesRunningError(DatarecsError):
+    """Services that must be stopped first are connected; nothing was changed."""
+
+    code = StoreCode.SERVICES_RUNNING
+
+    def __init__(self, *, running: Sequence[str], purpose: str) -> None:
+        super().__init__(f"{purpose}, but these still run: {'; '.join(running)}")
+        self.running, self.purpose = tuple(running), purpose

@@ -4,13 +4,13 @@ Metadata is written by others: a manifest can name any path. So pyiceberg uses t
 of its file access, for metadata, manifests, delete files and data.
 """
 
-import os
 from typing import BinaryIO
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from datarecs_connectors.errors import PermissionDeniedError, SnapshotLostError
 from datarecs_connectors.locations import Places
+from datarecs_connectors.random_access import size_of
 
 
 class TableFiles(FileIO):
@@ -39,7 +39,7 @@ class TableFile(InputFile):
 
     def __len__(self) -> int:
         with self.open() as file:
-            return os.fstat(file.fileno()).st_size
+            return size_of(file)
 
     def exists(self) -> bool:
         try:

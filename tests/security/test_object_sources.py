@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,6 @@ def test_an_endpoint_inside_the_platform_is_not_dialled(listener: socket.socket,
 def test_metadata_and_denied_networks_are_refused_for_every_kind_of_store(
     url: str, host: str
 ) -> None:
-    from ipaddress import ip_network  # noqa: PLC0415
-
     policy = Policy(
         purpose=Purpose.CONNECTION,
         profile=Profile.SERVER,
@@ -263,7 +262,7 @@ def test_a_job_with_an_address_and_no_connection_is_refused_by_a_server() -> Non
     stage = {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}
     document = {
         "apiVersion": "datarecs.io/v1",
-        "kind": Kind.JOB.value,
+        "kind": Kind.RECONCILIATION_JOB.value,
         "metadata": {"name": "job"},
         "spec": {"sources": sources, "stages": [stage]},
     }

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import S3Store
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep, Read
 from datarecs_connectors.file_tree import Allowed, FileTree
@@ -26,7 +28,14 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, ConnectionType, ObjectStoreConfig
+from datarecs_core.resources.connection import (
+    CatalogType,
+    Connection,
+    ConnectionType,
+    IcebergConfig,
+    ObjectStoreConfig,
+)
+from datarecs_core.resources.connection import SqlCatalog as DeclaredSqlCatalog
 from datarecs_core.resources.object_urls import ObjectUrl
 from datarecs_testing.builders import NOON
 from datarecs_testing.certificates import an_authority
@@ -506,3 +515,59 @@ def test_without_a_connection_the_environment_of_the_user_applies(
     assert held.pin.root == f"s3://{lake.bucket}/exports"
     assert [file.path for file in held.pin.files] == ["day=1/x.parquet", "day=2/x.parquet"]
     assert delivered(connector, scan_of(connector, source)) == [("one", "1"), ("two", "2")]
+
+
+class TestIceberg:
+    """A table with its metadata and data in a store, and its catalog in a local file."""
+
+    @pytest.fixture
+    def table(self, lake: Lake) -> Table:
+        key, _, secret = ADMIN.partition(":")
+        catalog = SqlCatalog(
+            "lake",
+            uri=f"sqlite:///{lake.folder}/catalog.db",
+            warehouse=f"s3://{lake.bucket}/warehouse",
+            **{
+                "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+                "s3.endpoint": lake.server.endpoint,
+                "s3.region": "us-east-1",
+                "s3.access-key-id": key,
+                "s3.secret-access-key": secret,
+            },
+        )
+        catalog.create_namespace("books")
+        rows = pa.table({"id": pa.array([1, 2]), "word": ["one", "two"]})
+        made = catalog.create_table("books.words", rows.schema)
+        made.append(rows)
+        return made
+
+    def connector(self, lake: Lake, url: str) -> tuple[Connector, Source]:
+        store = ObjectStoreConfig(url=url, endpoint=lake.server.endpoint)
+        catalog = DeclaredSqlCatalog(type=CatalogType.SQL, name="lake", sqlite="catalog.db")
+        connection = Connection(
+            type=ConnectionType.ICEBERG, config=IcebergConfig(catalog=catalog, store=store)
+        )
+        source = Source(name="s", kind=SourceKind.ICEBERG, connection="c", relation="books.words")
+        secrets = {"credentials": ADMIN}
+        made = open_connector(source, connection, secrets, surroundings=around(lake.folder))
+        return made, source
+
+    def test_a_table_is_read_from_the_store(self, lake: Lake, table: Table) -> None:
+        connector, source = self.connector(lake, f"s3://{lake.bucket}/warehouse")
+        assert sorted(delivered(connector, scan_of(connector, source))) == [
+            ("1", "one"),
+            ("2", "two"),
+        ]
+        table.delete("id = 1")
+        assert delivered(connector, scan_of(connector, source)) == [("2", "two")]
+        connector.close()
+
+    @pytest.mark.parametrize("prefix", ["other", "warehouse/books/words2"])
+    def test_files_outside_the_store_of_the_connection_are_refused(
+        self, lake: Lake, table: Table, prefix: str
+    ) -> None:
+        assert table.name() == ("books", "words")
+        connector, source = self.connector(lake, f"s3://{lake.bucket}/{prefix}")
+        with pytest.raises(DatarecsError) as caught:
+            connector.pin(source)
+        assert caught.value.code.name == "PATH_REFUSED"

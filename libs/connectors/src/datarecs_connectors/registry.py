@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,6 +35,9 @@ from datarecs_core.resources.connection import (
     PostgresConfig,
 )
 from datarecs_core.resources.object_urls import BucketAddress, ObjectUrl, is_object_url
+
+if TYPE_CHECKING:
+    from datarecs_connectors.object_stores.tree import ObjectTree
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
 
@@ -164,6 +167,8 @@ def _iceberg(
     # Half a second of imports, and pyiceberg reads the environment while it is imported.
     from datarecs_connectors.iceberg.connector import iceberg_connector
 
+    store = connection.config.store
+    objects = None if store is None else _objects(source, store, secrets, around)
     return iceberg_connector(
         source.name,
         connection.config,
@@ -174,6 +179,7 @@ def _iceberg(
             now=around.now,
             any_path=around.any_path,
             excluded=around.private_places,
+            objects=objects,
         ),
         policy=around.policy,
     )
@@ -204,7 +210,7 @@ def _objects(
     config: ObjectStoreConfig | None,
     secrets: Mapping[str, str],
     around: Surroundings,
-) -> SourceTree:
+) -> "ObjectTree":
     if find_spec("obstore") is None:
         raise SourceUnsupportedError(
             source.name,

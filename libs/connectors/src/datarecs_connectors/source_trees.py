@@ -21,6 +21,18 @@ class HeldFiles(Protocol):
     def close(self) -> None: ...
 
 
+class TableObjects(Protocol):
+    """Objects of lake tables, named by their addresses."""
+
+    def below(self, path: str) -> str:
+        """The name of an address; raises PathRefusedError outside the root."""
+
+    def open(self, name: str) -> BinaryIO:
+        """A file; the caller closes it. Raises SnapshotLostError where there is none."""
+
+    def close(self) -> None: ...
+
+
 class SourceTree(Protocol):
     """Files below one root; names are relative to it."""
 

@@ -246,14 +246,21 @@ _CONFIGS: Mapping[ConnectionType, Record] = {
         title="config of iceberg",
         model=IcebergConfig,
         misplaced=_SECRET_KEYS,
-        fields=(Field(name="catalog", shape=_catalogs(), doc="where tables are looked up"),),
+        fields=(
+            Field(name="catalog", shape=_catalogs(), doc="where tables are looked up"),
+            Field(
+                name="store",
+                shape=_OBJECT_STORE,
+                doc="the object store with the tables' files; default: folders of the worker",
+            ),
+        ),
     ),
     ConnectionType.OBJECT_STORE: _OBJECT_STORE,
 }
 _AUTH: Mapping[ConnectionType, tuple[str, ...]] = {
     ConnectionType.POSTGRES: ("password",),
     ConnectionType.FILES: (),
-    ConnectionType.ICEBERG: ("password", "token", "credential"),
+    ConnectionType.ICEBERG: ("password", "token", "credential", "credentials"),
     ConnectionType.OBJECT_STORE: ("credentials",),
 }
 

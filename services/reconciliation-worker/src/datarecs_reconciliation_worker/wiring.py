@@ -225,12 +225,15 @@ def blob_place(settings: Settings) -> dict[str, str | None]:
     }
 
 
-def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Variables that the child inherits."""
     needs_identity = is_object_url(settings.blob.url) and settings.blob.credentials is None
     inherited = {*INHERITED, *(IDENTITY if needs_identity else ())}
-    environment = {
-        name: value for name, value in process_environment().items() if name in inherited
-    }
+    return {name: value for name, value in process_environment().items() if name in inherited}
+
+
+def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
+    environment = child_environment(settings)
     return WarmChild(
         make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
         hello=canonical_json(hello_frame(settings, scratch)),

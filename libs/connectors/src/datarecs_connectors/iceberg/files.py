@@ -1,4 +1,4 @@
-"""Open every file that a table names: below an allowed folder and read-only.
+"""Open every file that a table names: below an allowed folder or address, and read-only.
 
 Metadata is written by others: a manifest can name any path. So pyiceberg uses this instead
 of its file access, for metadata, manifests, delete files and data.
@@ -49,5 +49,4 @@ class TableFile(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> BinaryIO:  # noqa: ARG002, FBT001, FBT002  pyiceberg's signature; a binary file is its InputStream
-        tree, name = self._places.tree(self.location)
-        return tree.open(name)
+        return self._places.open(self.location)

@@ -79,12 +79,12 @@ class ObjectTree:
     def current(self, path: str, files: tuple[PinnedFile, ...]) -> Mapping[str, StoredObject]:
         """The current versions of pinned files that still exist."""
         if len(files) > _LOOKED_UP:
-            return {item.name: item for item in self._listed(Pattern.of(self._below(path)))}
+            return {item.name: item for item in self._listed(Pattern.of(self.below(path)))}
         items = (self.bucket.head(file.path) for file in files)
         return {item.name: item for item in items if item is not None}
 
     def _objects(self, path: str) -> list[StoredObject]:
-        pattern = Pattern.of(self._below(path))
+        pattern = Pattern.of(self.below(path))
         if not pattern.rest and pattern.folder:
             item = self.bucket.head(pattern.prefix)
             if item is not None:
@@ -117,7 +117,7 @@ class ObjectTree:
         except FileNotFoundError:
             return  # no such bucket
 
-    def _below(self, path: str) -> str:
+    def below(self, path: str) -> str:
         """The path relative to the root."""
         if not is_object_url(path):
             fault = path_fault(path)

@@ -122,11 +122,6 @@ class HadoopCatalog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergConfig:
-    catalog: SqlCatalog | RestCatalog | HadoopCatalog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStoreConfig:
     url: str
     """Where the paths of sources start, such as `s3://bucket/prefix`."""
@@ -141,6 +136,13 @@ class ObjectStoreConfig:
     def server(self) -> str:
         """The endpoint or its default."""
         return endpoint_of(ObjectUrl.parse(self.url), self.endpoint, self.region)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergConfig:
+    catalog: SqlCatalog | RestCatalog | HadoopCatalog
+    store: ObjectStoreConfig | None = None
+    """Where the tables' files are; None: below the roots that the operator allows."""
 
 
 ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig | ObjectStoreConfig
@@ -171,7 +173,10 @@ def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
             return _catalog_uses(catalog.uri)
         case IcebergConfig(catalog=RestCatalog() as catalog), "credential":
             return _catalog_uses(catalog.token_uri or catalog.uri, catalog.uri)
-        case ObjectStoreConfig() as store, "credentials":
+        case (ObjectStoreConfig() as store, "credentials") | (
+            IcebergConfig(store=ObjectStoreConfig() as store),
+            "credentials",
+        ):
             host = normal_host(urlsplit(store.server).hostname or "")
             return (SecretUse(purpose=SecretPurpose.OBJECT_STORE, host=host),)
         case _:

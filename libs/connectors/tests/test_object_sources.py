@@ -37,8 +37,12 @@ from datarecs_core.resources.connection import (
 )
 from datarecs_core.resources.connection import SqlCatalog as DeclaredSqlCatalog
 from datarecs_core.resources.object_urls import ObjectUrl
+from datarecs_storage.opening import open_blob_stores
+from datarecs_testing import azure_store
+from datarecs_testing.azure_store import AzureServer
 from datarecs_testing.builders import NOON
 from datarecs_testing.certificates import an_authority
+from datarecs_testing.conformance.blob_store import ROOT, TENANT
 from datarecs_testing.conformance.connector import (
     FileConnectorConformance,
     Rows,
@@ -173,6 +177,25 @@ class TestParquet(_InAStore):
     def write(self, path: Path, names: Sequence[str], rows: Rows) -> None:
         columns = [pa.array([row[0] for row in rows]), pa.array([row[1] for row in rows])]
         pq.write_table(pa.Table.from_arrays(columns, names=list(names)), path)
+
+
+def test_rows_are_read_from_azure(azure_server: AzureServer, tmp_path: Path) -> None:
+    container = azure_server.create_container()
+    stores = open_blob_stores(
+        f"az://{container}", endpoint=azure_server.endpoint, credentials=azure_store.KEY
+    )
+    store = stores.of(TENANT)
+    pq.write_table(pa.table({"id": [1], "word": ["one"]}), tmp_path / "x.parquet")
+    store.put_file(f"{ROOT}x.parquet", str(tmp_path / "x.parquet"))
+    store.put(f"{ROOT}y.csv", b"id,word\n1,one\n")
+    connection = a_connection(f"az://{container}/accounts", endpoint=azure_server.endpoint)
+    for kind, path in ((SourceKind.PARQUET, "*/x.parquet"), (SourceKind.CSV, "*/*.csv")):
+        source = Source(name="s", kind=kind, connection="c", path=path)
+        for secret in (azure_store.KEY, azure_store.signature()):
+            secrets = {"credentials": secret}
+            made = open_connector(source, connection, secrets, surroundings=around(tmp_path))
+            assert delivered(made, scan_of(made, source)) == [("1", "one")]
+            made.close()
 
 
 @dataclass(kw_only=True)

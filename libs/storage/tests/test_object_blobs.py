@@ -10,6 +10,8 @@ import pytest
 from datarecs_application.ports.outside import BlobStores
 from datarecs_core.errors.storage import BlobStoreUnavailableError
 from datarecs_storage.opening import open_blob_stores
+from datarecs_testing import azure_store
+from datarecs_testing.azure_store import AzureServer
 from datarecs_testing.conformance.blob_store import KEY, OTHER, ROOT, TENANT, BlobStoreConformance
 from datarecs_testing.object_store import ADMIN, READER, ObjectServer
 
@@ -27,6 +29,19 @@ class TestObjectBlobStore(BlobStoreConformance):
     @pytest.fixture
     def stores(self, object_server: ObjectServer) -> BlobStores:
         return stores_at(object_server, f"s3://{object_server.create_bucket()}/artefacts")
+
+
+class TestAzureBlobStore(BlobStoreConformance):
+    @pytest.fixture(params=["key", "signature"])
+    def stores(self, azure_server: AzureServer, request: pytest.FixtureRequest) -> BlobStores:
+        stores = open_blob_stores(
+            f"az://{azure_server.create_container()}/artefacts",
+            endpoint=azure_server.endpoint,
+            credentials=azure_store.KEY if request.param == "key" else azure_store.signature(),
+        )
+        stores.check_create_only()
+        assert stores.ready() is None
+        return stores
 
 
 def test_every_key_is_below_the_prefix_of_the_address(object_server: ObjectServer) -> None:

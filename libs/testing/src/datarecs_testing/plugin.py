@@ -20,6 +20,7 @@ from datarecs_cli.stack.failures import (
 )
 from datarecs_runtime.environment import process_environment
 from datarecs_testing import stack
+from datarecs_testing.azure_store import AzureServer, start_azure_store
 from datarecs_testing.object_store import (
     ObjectServer,
     ObjectStoreMissingError,
@@ -28,7 +29,9 @@ from datarecs_testing.object_store import (
 
 pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 
-PARTS = frozenset({"postgres", "kafka", "spark", "helm", "browser", "packages", "objects"})
+PARTS = frozenset(
+    {"postgres", "kafka", "spark", "helm", "browser", "packages", "objects", "azurite"}
+)
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""
 
 _missing = pytest.StashKey[dict[str, str]]()
@@ -126,6 +129,17 @@ def object_server(request: pytest.FixtureRequest, server_directory: Path) -> Ite
         server = start_object_store(server_directory)
     except ObjectStoreMissingError as failure:
         lacking(request.config, "objects", str(failure))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def azure_server(request: pytest.FixtureRequest, server_directory: Path) -> Iterator[AzureServer]:
+    """The session's blob service of Azure."""
+    try:
+        server = start_azure_store(server_directory)
+    except ObjectStoreMissingError as failure:
+        lacking(request.config, "azurite", str(failure))
     yield server
     server.stop()
 

@@ -141,6 +141,8 @@ class Bucket:
         except PreconditionError:
             raise self.lost(name) from None
         except (PermissionDeniedError, UnauthenticatedError):
+            if (refused := self._refusal()) is not None:
+                raise ConnectionFailedError(self.source, refused) from None
             raise SourcePermissionError(
                 self.source,
                 "the store refuses the request; check the credentials, and that they may list and "

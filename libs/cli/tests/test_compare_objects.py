@@ -83,10 +83,11 @@ spec:
     assert run(["plan", "job.yaml"]) == 0
 
 
-def test_a_job_is_drafted_from_objects(bucket: str, capsys: Shown) -> None:
+def test_a_job_is_drafted_from_objects(bucket: str) -> None:
     place = f"s3://{bucket}/exports"
     assert run(["init", f"{place}/a.parquet", f"{place}/b.csv"]) == 0
-    assert f"{place}/b.csv" in capsys.readouterr().out
+    assert f"{place}/b.csv" in Path("a-vs-b.recon.yaml").read_text()
+    assert run(["compare", "a-vs-b.recon.yaml", "--engine", "kernel"]) == 1
 
 
 @pytest.mark.parametrize(

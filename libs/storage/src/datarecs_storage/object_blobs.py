@@ -46,6 +46,9 @@ _TRIES = 5
 """How often a create-only write is repeated while another writer's object is not yet visible."""
 _PROBE = "probe/create-only"
 _NO_BUCKET = "the bucket does not exist"
+_REFUSED = "it refuses the credentials, or they lack a permission"
+_CAUSES = {"401": _REFUSED, "403": _REFUSED, "404": _NO_BUCKET}
+"""Meaning of a status of a listing, by its number."""
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 R = TypeVar("R")
@@ -270,10 +273,10 @@ def _translated(where: str) -> Iterator[None]:
     except (AlreadyExistsError, FileNotFoundError):
         raise
     except (PermissionDeniedError, UnauthenticatedError):
-        raise BlobStoreUnavailableError(
-            where=where, cause="it refuses the credentials, or they lack a permission"
-        ) from None
+        raise BlobStoreUnavailableError(where=where, cause=_REFUSED) from None
     except (BaseError, OSError) as failure:
         status = _STATUS.search(str(failure))
-        cause = f"it answers with status {status[1]}" if status else "it cannot be reached"
+        cause = "it cannot be reached"
+        if status:
+            cause = _CAUSES.get(status[1], f"it answers with status {status[1]}")
         raise BlobStoreUnavailableError(where=where, cause=cause) from None

@@ -140,24 +140,28 @@ class Bucket:
             raise
         except PreconditionError:
             raise self.lost(name) from None
-        except (PermissionDeniedError, UnauthenticatedError):
-            if (refused := self._refusal()) is not None:
-                raise ConnectionFailedError(self.source, refused) from None
-            raise SourcePermissionError(
-                self.source,
-                "the store refuses the request; check the credentials, and that they may list and "
-                "read the bucket",
-            ) from None
         except (InvalidPathError, ValueError):
             raise PathRefusedError(self.source, "it is not the name of an object") from None
         except (BaseError, OSError) as failure:
-            raise ConnectionFailedError(self.source, self._why(str(failure))) from None
+            raise self._error(name, failure) from None
 
-    def _why(self, text: str) -> str:
+    def _error(self, name: str, failure: Exception) -> Exception:
         refused = self._refusal()
         if refused is not None:
-            return refused
-        status = _STATUS.search(text)
-        if status:
-            return f"the store answers with status {status[1]}; check endpoint, region and bucket"
-        return "the store cannot be reached; check its endpoint and certificate"
+            return ConnectionFailedError(self.source, refused)
+        match = _STATUS.search(str(failure))
+        status = match[1] if match else None
+        is_refused = isinstance(failure, PermissionDeniedError | UnauthenticatedError)
+        if is_refused or status in {"401", "403"}:
+            return SourcePermissionError(
+                self.source,
+                "the store refuses the request; check the credentials, and that they may list and "
+                "read the bucket",
+            )
+        if status == "404":
+            return FileNotFoundError(name)
+        if status is not None:
+            message = f"the store answers with status {status}; check endpoint, region and bucket"
+            return ConnectionFailedError(self.source, message)
+        message = "the store cannot be reached; check its endpoint and certificate"
+        return ConnectionFailedError(self.source, message)

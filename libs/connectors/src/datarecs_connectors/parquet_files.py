@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from datarecs_connectors.errors import CorruptSourceError, SourceError, SourceLimitError
-from datarecs_connectors.random_access import arrow_source, last_bytes, size_of
+from datarecs_connectors.random_access import arrow_source, has_descriptor, last_bytes, size_of
 from datarecs_connectors.text_files import FREE_BYTES, MAX_RATIO
 
 MAX_LEAVES = 20_000
@@ -83,6 +83,8 @@ def open_parquet(
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries),
+            # It would read all needed pages of a file at once; from a store, those of one column.
+            pre_buffer=has_descriptor(file),
         )
     except (pa.ArrowException, OSError) as cause:
         raise place.error(cause) from None

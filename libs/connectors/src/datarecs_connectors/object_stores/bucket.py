@@ -30,7 +30,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.errors import PermissionDeniedError as SourcePermissionError
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import GetOptions, ObjectMeta
     from obstore.store import ObjectStore
 
 _PAGE = 1000
@@ -110,13 +110,12 @@ class Bucket:
     def _read(self, item: StoredObject, start: int, end: int) -> bytes:
         if start >= end:
             return b""
-        # A weak ETag never matches, so it is only compared.
-        condition = None if item.etag.startswith("W/") else item.etag
+        options: GetOptions = {"range": (start, end)}
+        if not item.etag.startswith("W/"):  # a weak ETag never matches, so it is only compared
+            options["if_match"] = item.etag
         try:
             with self._translated(item.name):
-                result = obstore.get(
-                    self._store, item.name, options={"range": (start, end), "if_match": condition}
-                )
+                result = obstore.get(self._store, item.name, options=options)
                 meta, data = result.meta, bytes(result.bytes())
         except FileNotFoundError:
             raise self.lost(item.name, "was removed after the run had pinned it") from None

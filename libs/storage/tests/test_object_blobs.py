@@ -115,7 +115,7 @@ def test_a_missing_bucket_is_named(object_server: ObjectServer) -> None:
         ("s3://bucket/x", "s3cret", "<access key id>:<secret access key>"),
         ("gs://bucket/x", "s3cret", "JSON key of a service account"),
         ("gs://bucket/x", '{"s3cret": 1}', "not valid"),
-        ("az://bucket/x", "s3cret", "not valid"),
+        ("az://bucket/x", "s3cret", "account key in base64"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(
@@ -146,7 +146,7 @@ def _answering(status: int, headers: dict[str, str]) -> Iterator[str]:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:

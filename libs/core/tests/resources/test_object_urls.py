@@ -137,14 +137,15 @@ def test_credentials_have_the_form_of_their_provider(
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [("s3", "id"), ("s3", ":secret"), ("s3", "id:"), ("gs", "key")]
+    ("kind", "text"),
+    [("s3", "id"), ("s3", ":secret"), ("s3", "id:"), ("gs", "k3y"), ("az", "no base64")],
 )
 def test_credentials_of_another_form_are_refused_without_repeating_them(
     kind: str, text: str
 ) -> None:
     with pytest.raises(ValueError, match="credentials of") as caught:
         store_credentials(StoreKind(kind), text)
-    assert "secret>" in str(caught.value) or "JSON key" in str(caught.value)
+    assert text not in str(caught.value).replace("key id", "")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def scripted_store(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedStore]
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     scheme, host = ("https", "localhost") if tls else ("http", "127.0.0.1")
     store.url = f"{scheme}://{host}:{server.server_port}"
     try:

@@ -5,6 +5,7 @@ are used as they are written: nothing in them is decoded.
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -128,6 +129,12 @@ def store_credentials(kind: StoreKind, text: str) -> Mapping[str, str]:
         case StoreKind.AZ:
             if "sig=" in text:
                 return {"sas_key": text.removeprefix("?")}
+            try:
+                b64decode(text, validate=True)
+            except ValueError:
+                raise ValueError(
+                    "credentials of az:// are the account key in base64, or a SAS token"
+                ) from None
             return {"account_key": text}
 
 

@@ -150,7 +150,7 @@ class ObjectBlobStore:
 
     def get(self, key: str) -> bytes:
         check_key(key, self._tenant)
-        data = self._found(key, lambda: bytes(obstore.get(self._store, key).bytes()))
+        data = self._read(key, lambda: bytes(obstore.get(self._store, key).bytes()))
         expected = content_hash(key)
         if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
             raise BlobCorruptError(key=key, actual_sha256=digest)
@@ -163,7 +163,7 @@ class ObjectBlobStore:
         end = min(end, info.size_bytes)
         if start >= end:
             return b""
-        return self._found(
+        return self._read(
             key, lambda: bytes(obstore.get_range(self._store, key, start=start, end=end))
         )
 
@@ -213,7 +213,7 @@ class ObjectBlobStore:
             version_id=info.version_id,
         )
 
-    def _found(self, key: str, read: Callable[[], R]) -> R:
+    def _read(self, key: str, read: Callable[[], R]) -> R:
         try:
             return self._call(read)
         except FileNotFoundError:

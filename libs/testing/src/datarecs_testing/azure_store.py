@@ -66,8 +66,8 @@ def signature() -> str:
     }
     text = "\n".join([ACCOUNT, *fields.values(), ""])
     digest = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
-    given = {name: value for name, value in fields.items() if value}
-    return urlencode({**given, "sig": base64.b64encode(digest).decode()})
+    fields_set = {name: value for name, value in fields.items() if value}
+    return urlencode({**fields_set, "sig": base64.b64encode(digest).decode()})
 
 
 def start_azure_store(directory: Path) -> AzureServer:

@@ -20,7 +20,7 @@ from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
 
 MAX_OBJECTS = 1_000_000
 """Objects that are listed for one path."""
-_LOOKED_UP = 16
+_HEAD_REQUESTS = 16
 """Up to so many files are checked one by one, more by listing again."""
 
 
@@ -68,17 +68,17 @@ class ObjectTree:
 
     def check_root(self) -> str:
         try:
-            found = len(list(islice(self.bucket.list(""), 1)))
+            objects = len(list(islice(self.bucket.list(""), 1)))
         except FileNotFoundError:
             raise NoFilesError(self.source, str(self.root)) from None
-        return "the bucket can be listed" if found else "the bucket has no object here"
+        return "the bucket can be listed" if objects else "the bucket has no object here"
 
     def close(self) -> None:
         self.bucket.close()
 
     def current(self, path: str, files: tuple[PinnedFile, ...]) -> Mapping[str, StoredObject]:
         """The current versions of pinned files that still exist."""
-        if len(files) > _LOOKED_UP:
+        if len(files) > _HEAD_REQUESTS:
             return {item.name: item for item in self._listed(Pattern.of(self.below(path)))}
         items = (self.bucket.head(file.path) for file in files)
         return {item.name: item for item in items if item is not None}

@@ -259,6 +259,7 @@ _QUIET: Json = {**_TO, "quiet_hours": {"periods": [{"from": "11:00", "to": "18:0
 _COLLECTED: Json = {**_TO, "digest": {"at": ["18:00"]}}
 _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
+_STORES = "libs/connectors/tests/test_object_sources.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
 _ORDER = "libs/application/tests/test_webhook_order.py"
@@ -347,6 +348,10 @@ FILE_PROBES: Mapping[str, tuple[str, str, object]] = {
 SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec<iceberg>.config.catalog<rest>", _CATALOGS, ("uri", "warehouse", "token_uri", "scope")),
     ("spec<iceberg>.auth", _CATALOGS, ("password", "token", "credential")),
+    ("spec<iceberg>.config.store", _STORES, ("url", "endpoint", "region", "ca")),
+    ("spec<iceberg>.auth", _STORES, ("credentials",)),
+    ("spec<object_store>.config", _STORES, ("url", "endpoint", "region", "ca")),
+    ("spec<object_store>.auth", _STORES, ("credentials",)),
     ("spec.retry", _SENDING, ("max_age",)),
     ("spec.auto_disable", _SENDING, ("enabled", "after")),
     ("spec.mutes[]", _RULES, ("reason",)),

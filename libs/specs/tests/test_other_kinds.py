@@ -14,6 +14,7 @@ from datarecs_core.resources.connection import (
     Connection,
     HadoopCatalog,
     IcebergConfig,
+    ObjectStoreConfig,
     PostgresConfig,
     RestCatalog,
     SqlCatalog,
@@ -37,6 +38,7 @@ SERVER = Surroundings(
             for name, uses in {
                 "LEDGER": ("postgres:db.example.com",),
                 "CATALOG": ("iceberg:catalog.example.com",),
+                "STORE": ("object-store:minio.example.com",),
                 "KEY": ("webhook:erp.example.com",),
                 "SIGN": ("signing:erp.example.com",),
                 "U": ("url",),
@@ -76,6 +78,20 @@ def test_a_connection_is_read() -> None:
         config=PostgresConfig(host="db.example.com", database="ledger", user="recon"),
         auth={"password": "env:DATARECS_CONN_A_LEDGER"},
     )
+
+
+def test_a_connection_of_an_object_store_is_read() -> None:
+    spec = {
+        "type": "object_store",
+        "config": {**STORE, "region": "eu-central-1"},
+        "auth": {"credentials": "env:DATARECS_CONN_A_STORE"},
+    }
+    _, read = decoded("Connection", spec).require()
+    assert isinstance(read, Connection)
+    assert read.config == ObjectStoreConfig(
+        url="s3://lake/exports", endpoint="https://minio.example.com:9000", region="eu-central-1"
+    )
+    assert read.auth == {"credentials": "env:DATARECS_CONN_A_STORE"}
 
 
 def test_the_server_is_verified_by_default() -> None:
@@ -210,7 +226,8 @@ def test_a_reference_outside_the_tenants_own_is_refused_when_written(reference: 
     assert told("Connection", spec) == ["DR1019 /auth/password"]
 
 
-BOUND = ("LEDGER", "CATALOG", "KEY", "SIGN", "U", "UNBOUND")
+BOUND = ("LEDGER", "CATALOG", "STORE", "KEY", "SIGN", "U", "UNBOUND")
+STORE = {"url": "s3://lake/exports", "endpoint": "https://minio.example.com:9000"}
 LAKE = {"type": "rest", "uri": "https://catalog.example.com"}
 
 
@@ -233,6 +250,7 @@ def uses_of(name: str) -> dict[str, tuple[str, dict[str, object], str]]:
         "catalog password": connection("iceberg", {"catalog": sql}, "password"),
         "token": connection("iceberg", {"catalog": LAKE}, "token"),
         "credential": connection("iceberg", {"catalog": LAKE}, "credential"),
+        "credentials": connection("object_store", STORE, "credentials"),
         "bearer": hook("/auth/bearer/secret_ref", auth={"bearer": ref}),
         "header": hook("/headers/X-A/secret_ref", headers={"X-A": ref}),
         "signing": hook("/signing/secret_refs/0", signing=signing),
@@ -245,6 +263,7 @@ MEANT = {
     "catalog password": "LEDGER",
     "token": "CATALOG",
     "credential": "CATALOG",
+    "credentials": "STORE",
     "bearer": "KEY",
     "header": "KEY",
     "signing": "SIGN",
@@ -270,6 +289,7 @@ def test_another_host_beside_the_same_reference_is_refused(host: str) -> None:
         ("token", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
         ("credential", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
         ("credential", {"config": {"catalog": {**LAKE, "token_uri": f"https://{host}/t"}}}),
+        ("credentials", {"config": {**STORE, "endpoint": f"https://{host}"}}),
         (
             "bearer",
             {"url": f"https://{host}/"} if host[0].isalpha() else {"url": "https://b.example.com/"},
@@ -348,6 +368,21 @@ def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None
                 "https://127.0.0.1/",
                 "https://catalog.example.com:6443",
                 "https://catalog.example.com:x",
+            )
+        ),
+        *(
+            ({"type": "object_store", "config": config}, expected)
+            for config, expected in (
+                ({}, ["DR1010 /config/url"]),
+                ({"url": "lake"}, ["DR1017 /config/url"]),
+                ({"url": "s3://lake/*.csv"}, ["DR1017 /config/url"]),
+                ({"url": "s3://k:p@lake"}, ["DR1017 /config/url"]),
+                ({"url": "az://lake"}, ["DR1010 /config/endpoint"]),
+                ({"url": "gs://lake", "region": "eu"}, ["DR1009 /config/region"]),
+                ({**STORE, "endpoint": "http://minio.example.com"}, ["DR1017 /config/endpoint"]),
+                ({**STORE, "endpoint": "https://127.0.0.1"}, ["DR1017 /config/endpoint"]),
+                ({**STORE, "ca": "x"}, ["DR1015 /config/ca"]),
+                ({**STORE, "secret_access_key": "x"}, ["DR1019 /config/secret_access_key"]),
             )
         ),
         ({"type": "files", "config": {"root": "data"}, "auth": {"password": "env:X"}}, None),

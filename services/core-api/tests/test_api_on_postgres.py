@@ -29,7 +29,7 @@ from datarecs_postgres.urls import conninfo, engine_url
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_specs.kinds import KINDS
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.api import ApiHouse, change_run, declare
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 from datarecs_testing.database import PreparedDatabase

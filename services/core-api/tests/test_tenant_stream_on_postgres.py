@@ -24,7 +24,7 @@ from datarecs_postgres.roles import API, CONTROLLER
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.api import PLACES, ApiHouse
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
 from datarecs_testing.conformance.runs import a_fact

@@ -39,9 +39,9 @@ from datarecs_connectors.errors import (
     header_difference,
 )
 from datarecs_connectors.extracting import Batches, write_extract
-from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.source_trees import HeldFiles, SourceTree
 from datarecs_connectors.text_files import TextMarks, UnpackedBytes, chunks_of, nul_error
 from datarecs_connectors.typed_text import table_of
 from datarecs_core.comparison.planning.scan import (
@@ -74,10 +74,10 @@ SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quo
 class CsvConnector:
     """Port Connector over a folder of CSV files."""
 
-    tree: FileTree
+    tree: SourceTree
     options: CsvOptions
 
-    def pin(self, source: Source) -> PinnedTree:
+    def pin(self, source: Source) -> HeldFiles:
         return self.tree.pin(source.path or "")
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
@@ -131,7 +131,7 @@ class CsvConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing to close."""
+        self.tree.close()
 
     def _reading(self, pin: Pin, limit: int) -> CsvReading:
         """Delimiter and column names of the first file apply to all files of the source."""

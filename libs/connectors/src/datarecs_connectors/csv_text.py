@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.delimiters import SAMPLE_BYTES, recognise_delimiter
 from datarecs_connectors.errors import CorruptSourceError, SourceLimitError
-from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.skipped_lines import SkippedLines, SkipRule
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_connectors.text_files import CHUNK_BYTES, UnpackedBytes, nul_error, open_text
 from datarecs_connectors.text_stream import stream_of
 from datarecs_core.comparison.planning.scan import PinnedFile
@@ -33,7 +33,7 @@ BOM = b"\xef\xbb\xbf"
 class CsvText:
     """Opens the files of one source."""
 
-    tree: FileTree
+    tree: SourceTree
     options: CsvOptions
     skipped: dict[str, SkippedLines] = field(default_factory=dict)
     """By path, of the last reading."""

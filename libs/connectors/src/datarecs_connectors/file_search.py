@@ -20,6 +20,16 @@ _MARKS = ("_SUCCESS", "_metadata", "_common_metadata", "_committed_*", "_started
 """Files that writers leave beside data. Folders that begin with `_` or `.` are also ignored."""
 
 
+def is_wild(part: str) -> bool:
+    """Whether a part of a path is a pattern."""
+    return bool(_WILD & set(part))
+
+
+def is_mark(name: str) -> bool:
+    """Whether a file is left by a writer beside its data."""
+    return any(fnmatchcase(name, mark) for mark in _MARKS)
+
+
 @dataclass(frozen=True, slots=True)
 class FileSearch:
     """Files that match a pattern, found through descriptors; links are not followed."""
@@ -35,7 +45,7 @@ class FileSearch:
                 self.confinement.source, f"folders are nested more than {MAX_DEPTH} deep"
             )
         head, rest = parts[0], parts[1:]
-        is_pattern = bool(_WILD & set(head))
+        is_pattern = is_wild(head)
         for name in self._names(folder, head, is_pattern=is_pattern):
             here = (*above, name)
             if self._is_folder(folder, name, is_pattern=is_pattern):
@@ -77,8 +87,7 @@ class FileSearch:
         return stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not is_pattern)
 
     def _is_data(self, folder: int, name: str) -> bool:
-        is_mark = any(fnmatchcase(name, mark) for mark in _MARKS)
-        return not is_mark and stat.S_ISREG(self._mode(folder, name))
+        return not is_mark(name) and stat.S_ISREG(self._mode(folder, name))
 
     def _mode(self, folder: int, name: str) -> int:
         follows = self.confinement.follows_links

@@ -6,14 +6,14 @@ One module for every file format, because all of them share paths and pins; `con
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Event, get_native_id
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from datarecs_connectors.confinement import Confinement
 from datarecs_connectors.errors import (
@@ -57,6 +57,8 @@ class Identity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTree:
     """A folder that a connection names, inside a root the operator allows."""
+
+    is_remote: ClassVar[bool] = False
 
     source: str
     root: Path
@@ -175,6 +177,14 @@ class FileTree:
         pin = FileList(root=str(self.root), files=files, taken_at=self.now())
         return PinnedTree(tree=self, pin=pin, identities=identities, hashing=_Hashing(self, files))
 
+    def check_root(self) -> str:
+        """Check that the folder can be listed; returns a text for people."""
+        count = len(self.find("*")) if not self.any_path else 0
+        return f"{count} files" if count else "the folder can be read"
+
+    def close(self) -> None:
+        """Nothing to close."""
+
     def identity(self, name: str) -> Identity:
         """Raises what `open` raises."""
         with self.descriptor(name) as descriptor:
@@ -268,6 +278,11 @@ class PinnedTree:
     pin: FileList
     identities: dict[str, Identity]
     hashing: _Hashing
+
+    def with_rows(self, rows: Mapping[str, int]) -> "PinnedTree":
+        """The pin with the number of rows of its files, by path."""
+        files = tuple(replace(file, rows=rows.get(file.path)) for file in self.pin.files)
+        return replace(self, pin=replace(self.pin, files=files))
 
     def check(self) -> FileList:
         """Raises SnapshotLostError when a file was replaced, changed or removed."""

@@ -21,7 +21,6 @@ from datarecs_connectors.errors import (
     SourceLimitError,
 )
 from datarecs_connectors.extracting import Batches, write_extract
-from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.json_columns import (
     MAX_COLUMNS,
@@ -37,6 +36,7 @@ from datarecs_connectors.json_values import (
 )
 from datarecs_connectors.probing import probe_files
 from datarecs_connectors.recoding import Encoding
+from datarecs_connectors.source_trees import HeldFiles, SourceTree
 from datarecs_connectors.text_files import UnpackedBytes, nul_error, open_text
 from datarecs_connectors.typed_text import table_of
 from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
@@ -71,10 +71,10 @@ class _Line(NamedTuple):
 class JsonConnector:
     """Port Connector over a folder of files with one JSON object per line."""
 
-    tree: FileTree
+    tree: SourceTree
     options: JsonOptions
 
-    def pin(self, source: Source) -> PinnedTree:
+    def pin(self, source: Source) -> HeldFiles:
         return self.tree.pin(source.path or "")
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
@@ -122,7 +122,7 @@ class JsonConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing to close."""
+        self.tree.close()
 
     def _lines(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[_Line]:
         """Lines end with LF or CR LF; blank lines contain no row."""

@@ -4,17 +4,23 @@ Separate from file access because the registry decides this before it reads any 
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID
 
 from datarecs_connectors.errors import PathRefusedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.private_places import PrivatePlaces
+from datarecs_connectors.source_trees import TableObjects
+from datarecs_core.resources.object_urls import is_object_url
 
 _LOCAL = "file:"
+_AMAZON = re.compile(r"^s3[an]://")
+"""Other spellings of s3://, by writers in Java."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,26 @@ class Places:
     """True in `datarecs compare`: the user's own rights."""
     excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files of the platform."""
+    objects: TableObjects | None = None
+    """The object store of the tables' files, where the connection names one."""
+
+    def open(self, location: str) -> BinaryIO:
+        """A file that a table names; the caller closes it.
+
+        Raises:
+            SnapshotLostError: it does not exist.
+            SourceUnsupportedError: it is in a store, and the connection names none.
+            PathRefusedError: it is outside the allowed folders or the connection's store.
+        """
+        address = _AMAZON.sub("s3://", location)
+        if self.objects is not None and is_object_url(address):
+            return self.objects.open(self.objects.below(address))
+        tree, name = self.tree(location)
+        return tree.open(name)
+
+    def close(self) -> None:
+        if self.objects is not None:
+            self.objects.close()
 
     def tree(self, location: str) -> tuple[FileTree, str]:
         """The tree that contains a location, and the name in it.
@@ -88,7 +114,7 @@ class Places:
         if scheme not in {"", "file"}:
             raise SourceUnsupportedError(
                 self.source,
-                f"its files are in a store of kind {scheme}: only files of this machine can be "
-                "read yet; mount the store below a root, or export the table",
+                f"its files are in a store of kind {scheme}; name a store of kind s3, gs or az in "
+                "config.store of the connection, or mount the store below a root",
             )
         return f"/{location.removeprefix(_LOCAL).lstrip('/')}"

@@ -6,7 +6,7 @@ Engines read the pinned files directly, so nothing is extracted here. Folder nam
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -19,7 +19,6 @@ from datarecs_connectors.arrow_types import plain_rows
 from datarecs_connectors.declared_types import typed_values
 from datarecs_connectors.errors import SourceLimitError
 from datarecs_connectors.extracting import Batches, write_extract
-from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.parquet_files import (
     ParquetPlace,
@@ -36,6 +35,7 @@ from datarecs_connectors.parquet_schemas import (
     repeated_names,
 )
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.source_trees import HeldFiles, SourceTree
 from datarecs_connectors.typed_columns import matching_rows, stored_column, taken
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
 from datarecs_core.comparison.planning.scan import (
@@ -70,19 +70,17 @@ class ParquetOptions(BaseModel):
 class ParquetConnector:
     """Port Connector over a folder of Parquet files."""
 
-    tree: FileTree
+    tree: SourceTree
     options: ParquetOptions
 
-    def pin(self, source: Source) -> PinnedTree:
+    def pin(self, source: Source) -> HeldFiles:
         """Pin the files with the row count of each footer."""
         with ExitStack() as unless_held:
             pinned = self.tree.pin(source.path or "")
             unless_held.callback(pinned.close)
-            files = tuple(
-                replace(file, rows=self._open(file).metadata.num_rows) for file in pinned.pin.files
-            )
+            rows = {file.path: self._open(file).metadata.num_rows for file in pinned.pin.files}
             unless_held.pop_all()
-        return replace(pinned, pin=replace(pinned.pin, files=files))
+        return pinned.with_rows(rows)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns of the files, then of the folders.
@@ -150,9 +148,10 @@ class ParquetConnector:
             yield table_of(labels, [typed_values([], column.type) for column in scan.columns])
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """No extract, unless Spark's reader would refuse or skip a file or a column.
+        """No extract, unless engines would refuse or skip a file or a column, or cannot open it.
 
-        Engines read exactly the rows that the footers declare.
+        Engines read exactly the rows that the footers declare. From a store only the pages of the
+        needed columns are read, once; every engine then reads the extract.
         """
         rows, limits = sum(file.rows or 0 for file in _files(scan.pin)), scan.limits
         if rows > limits.max_rows:
@@ -163,10 +162,7 @@ class ParquetConnector:
         if size > limits.max_bytes:
             message = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
             raise SourceLimitError(scan.source, message)
-        if _has_repeated_names(scan.schema) or any(map(_is_skipped, _files(scan.pin))):
-            return write_extract(scan, self.batches(scan), directory, progress)
-        read = names.union(filter_of(scan).columns)
-        if all(self._schema(file).is_plain(name) for file in _files(scan.pin) for name in read):
+        if self._is_read_by_engines(scan, names.union(filter_of(scan).columns)):
             return scan
         return write_extract(scan, self.batches(scan), directory, progress)
 
@@ -174,7 +170,15 @@ class ParquetConnector:
         return probe_files(self.tree, source)
 
     def close(self) -> None:
-        """Nothing to close."""
+        self.tree.close()
+
+    def _is_read_by_engines(self, scan: Scan, names: frozenset[str]) -> bool:
+        if self.tree.is_remote or _has_repeated_names(scan.schema):
+            return False
+        files = _files(scan.pin)
+        return not any(map(_is_skipped, files)) and all(
+            self._schema(file).is_plain(name) for file in files for name in names
+        )
 
     def _schema(self, file: PinnedFile) -> FileSchema:
         return file_schema(self._open(file), file.path)

@@ -5,7 +5,6 @@ it is used, batches are small so that decoded data needs little memory, and erro
 this product, because those of a library may quote values.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from datarecs_connectors.errors import CorruptSourceError, SourceError, SourceLimitError
+from datarecs_connectors.random_access import arrow_source, has_descriptor, last_bytes, size_of
 from datarecs_connectors.text_files import FREE_BYTES, MAX_RATIO
 
 MAX_LEAVES = 20_000
@@ -64,7 +64,7 @@ def open_parquet(
     """A Parquet file with a footer within the limits; `file` may be closed afterwards.
 
     Args:
-        file: open, at any position, with a descriptor.
+        file: open, at any position.
         place: for errors.
         dictionaries: columns to be read as dictionaries.
 
@@ -73,17 +73,18 @@ def open_parquet(
         SourceLimitError: footer, columns or row groups exceed their limits, or pages are more
             than `MAX_RATIO` times the file.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = size_of(file)
     _check_footer_length(file, size, place)
     try:
-        # The descriptor refers to exactly the file that was checked.
         opened = pq.ParquetFile(
-            f"/dev/fd/{file.fileno()}",
+            arrow_source(file),
             thrift_string_size_limit=_STRING_LIMIT,
             thrift_container_size_limit=_CONTAINER_LIMIT,
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries),
+            # It would read all needed pages of a file at once; from a store, those of one column.
+            pre_buffer=has_descriptor(file),
         )
     except (pa.ArrowException, OSError) as cause:
         raise place.error(cause) from None
@@ -123,7 +124,7 @@ def dictionary_bytes(file: BinaryIO, place: ParquetPlace, names: frozenset[str])
         SourceLimitError: the values are more than `MAX_RATIO` times the file.
         CorruptSourceError: the file cannot be read.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = size_of(file)
     opened = open_parquet(file, place)
     allowed = max(FREE_BYTES, MAX_RATIO * size)
     chunks = sorted(_dictionaries(opened.metadata, names), key=lambda chunk: -chunk.most_bytes)
@@ -200,7 +201,7 @@ def _longest(file: pq.ParquetFile, chunk: _Dictionary) -> int:
 
 
 def _check_footer_length(file: BinaryIO, size: int, place: ParquetPlace) -> None:
-    tail = os.pread(file.fileno(), _TAIL, max(size - _TAIL, 0))
+    tail = last_bytes(file, _TAIL)
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] == b"PAR1" and MAX_FOOTER_BYTES < length < size:
         raise place.limit(f"its footer has {length} bytes, more than {MAX_FOOTER_BYTES}")

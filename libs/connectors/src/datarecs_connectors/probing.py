@@ -5,7 +5,7 @@ from datetime import timedelta
 from time import perf_counter
 
 from datarecs_application.ports.comparing import ProbeStep
-from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
 
@@ -33,12 +33,8 @@ def steps(*acts: tuple[str, Callable[[], str]]) -> Sequence[ProbeStep]:
     return done
 
 
-def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
+def probe_files(tree: SourceTree, source: Source | None) -> Sequence[ProbeStep]:
     """Check that the folder exists and that the source's files can be opened."""
-
-    def folder() -> str:
-        count = len(tree.find("*")) if not tree.any_path else 0
-        return f"{count} files" if count else "the folder can be read"
 
     def files() -> str:
         names = tree.find(source.path or "*") if source else []
@@ -46,4 +42,4 @@ def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
             tree.open(name).close()
         return f"{len(names)} {'file' if len(names) == 1 else 'files'} can be read"
 
-    return steps(("folder", folder), *((("files", files),) if source else ()))
+    return steps(("folder", tree.check_root), *((("files", files),) if source else ()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,6 +22,7 @@ from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
 from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_connectors.querying import QueriedFiles, Readable
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
@@ -30,8 +31,13 @@ from datarecs_core.resources.connection import (
     Connection,
     FilesConfig,
     IcebergConfig,
+    ObjectStoreConfig,
     PostgresConfig,
 )
+from datarecs_core.resources.object_urls import BucketAddress, ObjectUrl, is_object_url
+
+if TYPE_CHECKING:
+    from datarecs_connectors.object_stores.tree import ObjectTree
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
 
@@ -49,6 +55,8 @@ class Surroundings:
     """True in `datarecs compare`: file sources without a connection, with the user's own rights."""
     excluded: tuple[Path, ...] = ()
     """Folders and files of the platform, which no source reads, also inside the roots."""
+    platform_bucket: BucketAddress | None = None
+    """The bucket of the platform's artefacts, which no source reads."""
     stop: Stopping = field(default_factory=Stopping)
     """Signal that ends reads in progress."""
 
@@ -95,25 +103,33 @@ def open_connector(
             from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 
             options = _options(source, ParquetOptions)
-            tree = _tree(source, connection, surroundings)
+            tree = _tree(source, connection, secrets, surroundings)
             return QueriedFiles(ParquetConnector(tree=tree, options=options), stop)
         case SourceKind.CSV:
             from datarecs_connectors.csv import CsvConnector
             from datarecs_connectors.csv_options import CsvOptions
 
             text = _options(source, CsvOptions)
-            tree = _tree(source, connection, surroundings)
+            tree = _tree(source, connection, secrets, surroundings)
             return QueriedFiles(CsvConnector(tree=tree, options=text), stop)
         case SourceKind.JSON:
             from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 
             lines = _options(source, JsonOptions)
-            tree = _tree(source, connection, surroundings)
+            tree = _tree(source, connection, secrets, surroundings)
             return QueriedFiles(JsonConnector(tree=tree, options=lines), stop)
         case SourceKind.ICEBERG:
             return QueriedFiles(_iceberg(source, connection, secrets, surroundings), stop)
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
+
+
+def open_tree(source: Source, *, surroundings: Surroundings) -> SourceTree:
+    """The files of a path without a connection, with the user's own rights.
+
+    Raises what `open_connector` raises.
+    """
+    return _tree(source, None, {}, surroundings)
 
 
 def statement_of(scan: Scan) -> str | None:
@@ -151,6 +167,8 @@ def _iceberg(
     # Half a second of imports, and pyiceberg reads the environment while it is imported.
     from datarecs_connectors.iceberg.connector import iceberg_connector
 
+    store = connection.config.store
+    objects = None if store is None else _objects(source, store, secrets, around)
     return iceberg_connector(
         source.name,
         connection.config,
@@ -161,20 +179,57 @@ def _iceberg(
             now=around.now,
             any_path=around.any_path,
             excluded=around.private_places,
+            objects=objects,
         ),
         policy=around.policy,
     )
 
 
-def _tree(source: Source, connection: Connection | None, around: Surroundings) -> FileTree:
+def _tree(
+    source: Source,
+    connection: Connection | None,
+    secrets: Mapping[str, str],
+    around: Surroundings,
+) -> SourceTree:
     if connection is not None and isinstance(connection.config, FilesConfig):
         allowed = Allowed(
             source=source.name, roots=around.roots, now=around.now, excluded=around.private_places
         )
         return FileTree.below(connection.config.root, allowed)
+    if connection is not None and isinstance(connection.config, ObjectStoreConfig):
+        return _objects(source, connection.config, secrets, around)
     if connection is None and around.any_path:
+        if is_object_url(source.path or ""):
+            return _objects(source, None, {}, around)
         return FileTree(source=source.name, root=around.roots[0], now=around.now, any_path=True)
-    raise ConnectionFailedError(source.name, "it needs a connection of type files")
+    raise ConnectionFailedError(source.name, "it needs a connection of type files or object_store")
+
+
+def _objects(
+    source: Source,
+    config: ObjectStoreConfig | None,
+    secrets: Mapping[str, str],
+    around: Surroundings,
+) -> "ObjectTree":
+    if find_spec("obstore") is None:
+        raise SourceUnsupportedError(
+            source.name,
+            "object stores need a part that is not installed; install it with: "
+            "pip install 'datarecs[stores]'",
+        )
+    from datarecs_connectors.object_stores.opening import StoreRules, open_ambient, open_connected
+    from datarecs_connectors.object_stores.tree import ObjectTree
+
+    if config is None:
+        root, bucket = open_ambient(source.name, source.path or "")
+        return ObjectTree(bucket=bucket, root=root, now=around.now)
+    rules = StoreRules(
+        policy=around.policy,
+        is_guarded=not around.any_path,
+        platform_bucket=around.platform_bucket,
+    )
+    bucket = open_connected(source.name, config, secrets, rules)
+    return ObjectTree(bucket=bucket, root=ObjectUrl.parse(config.url), now=around.now)
 
 
 def _options(source: Source, model: type[O]) -> O:

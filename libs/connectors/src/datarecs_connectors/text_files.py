@@ -19,8 +19,9 @@ from datarecs_connectors.errors import (
     SourceLimitError,
     SourceUnsupportedError,
 )
-from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.random_access import has_descriptor
 from datarecs_connectors.recoding import Encoding, as_utf8, encoding_of
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_connectors.text_stream import stream_of
 from datarecs_core.comparison.planning.scan import PinnedFile
 
@@ -91,11 +92,11 @@ class TextMarks:
 
 
 def open_text(
-    tree: FileTree, file: PinnedFile, unpacked: UnpackedBytes, encoding: Encoding = Encoding.UTF_8
+    tree: SourceTree, file: PinnedFile, unpacked: UnpackedBytes, encoding: Encoding = Encoding.UTF_8
 ) -> BinaryIO:
     """The text of a pinned file in UTF-8; the caller closes it.
 
-    `fileno` works only for a file that is neither compressed nor in another encoding.
+    `fileno` works only for a local file that is neither compressed nor in another encoding.
 
     Raises:
         SnapshotLostError: the file is not the pinned one.
@@ -114,6 +115,8 @@ def open_text(
             raw = _Unpacked(opened, packing, _Place(tree.source, file.path), unpacked)
             text = io.BufferedReader(raw, CHUNK_BYTES)
             head = text.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        elif not has_descriptor(opened):
+            text = stream_of(chunks_of(opened), opened, CHUNK_BYTES)
         _check_is_text(tree.source, file.path, head)
 
         def fail(fault: str) -> CorruptSourceError:

@@ -7,12 +7,21 @@ import pytest
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import ConnectionType, connection_faults, path_fault
+from datarecs_core.resources.connection import (
+    ConnectionType,
+    connection_faults,
+    path_fault,
+    source_path_fault,
+)
 
 LEDGER = Source(name="ledger", kind=SourceKind.POSTGRES, connection="pg", relation="entries")
 EXPORTS = Source(name="exports", kind=SourceKind.CSV, connection="files", path="x.csv")
 JOB = ReconciliationJob(name="orders", sources=(LEDGER, EXPORTS), stages=())
-KNOWN = {"pg": ConnectionType.POSTGRES, "files": ConnectionType.FILES}
+KNOWN = {
+    "pg": ConnectionType.POSTGRES,
+    "files": ConnectionType.FILES,
+    "lake": ConnectionType.OBJECT_STORE,
+}
 
 
 @pytest.mark.parametrize(
@@ -52,8 +61,16 @@ def test_a_root_and_a_workstation_may_name_an_absolute_path() -> None:
     assert path_fault("/data/../exports", absolute=True) is not None
 
 
+def test_a_source_may_be_an_address_of_objects() -> None:
+    assert source_path_fault("s3://lake/exports/*.csv") is None
+    assert source_path_fault("s3://lake/../x") == "a name has no empty part and no part `.` or `..`"
+    assert source_path_fault("ftp://host/x") == "write a path, not a URL"
+
+
 def test_a_job_whose_connections_fit_has_no_fault() -> None:
+    in_a_store = replace(EXPORTS, connection="lake")
     assert connection_faults(JOB, KNOWN) == ()
+    assert connection_faults(replace(JOB, sources=(LEDGER, in_a_store)), KNOWN) == ()
 
 
 @pytest.mark.parametrize(
@@ -62,6 +79,10 @@ def test_a_job_whose_connections_fit_has_no_fault() -> None:
         (replace(JOB, sources=(replace(LEDGER, connection="pq"),)), SpecCode.UNKNOWN_CONNECTION),
         (
             replace(JOB, sources=(replace(LEDGER, connection="files"),)),
+            SpecCode.CONNECTION_MISMATCH,
+        ),
+        (
+            replace(JOB, sources=(replace(LEDGER, connection="lake"),)),
             SpecCode.CONNECTION_MISMATCH,
         ),
         (

@@ -37,6 +37,12 @@ class MemoryBlobStores:
     def of(self, tenant: UUID) -> "MemoryBlobStore":
         return MemoryBlobStore(TenantId(tenant), self._clock, self._blobs, self._lock)
 
+    def ready(self) -> str | None:
+        return None
+
+    def check_create_only(self) -> None:
+        """One lock guards every write."""
+
 
 class MemoryBlobStore:
     """The BlobStore of one account."""

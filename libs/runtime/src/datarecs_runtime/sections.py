@@ -100,9 +100,21 @@ class Kafka(Section):
 
 
 class Blob(Section):
-    url: str = Field(pattern=r"^file://")
-    """Folder of the artefacts of runs: `file:///absolute/folder`. No default, because services with
-    different folders could not read each other's artefacts."""
+    url: str = Field(pattern=r"^(file|s3|gs|az)://")
+    """Place of the artefacts of runs: `file:///absolute/folder`, `s3://bucket/prefix`,
+    `gs://bucket/prefix` or `az://container/prefix`. No default, because services with different
+    places could not read each other's artefacts. An object store must support conditional
+    writes."""
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^/@?#]+(/[A-Za-z0-9-]+)?$")
+    """Address of the object store, such as `https://minio.example.com:9000`. Not set: the
+    provider's; for `az://` also AZURE_STORAGE_ACCOUNT_NAME names the account."""
+    region: str | None = Field(default=None, pattern=r"^[a-z0-9-]{1,64}$")
+    """Region of an S3 bucket. Not set: that of AWS_REGION, or us-east-1."""
+    credentials: SecretStr | None = None
+    """Credentials of the object store. S3: `<access key id>:<secret access key>`, and a session
+    token after another colon; Google: the JSON key of a service account on one line; Azure: the
+    account key, or a SAS token. Not set: those of the machine or its environment, as the
+    provider's own tools find them."""
 
 
 class Secrets(Section):
@@ -130,8 +142,9 @@ class Secrets(Section):
     uses: Annotated[dict[str, Texts], AsTable] = {}
     """JSON object secret reference -> targets to which it may be sent, such as
     `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
-    `iceberg`, `webhook` and `signing`, each with a host, and `url` without one. Empty: no reference
-    may be sent anywhere, except in profile `local` to databases and catalogs. Use the same value in
+    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
+    Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
+    object stores. Use the same value in
     core-api, which checks references when they are written, and in the services that send them."""
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from datarecs_core.resources.connection import (
     FilesConfig,
     HadoopCatalog,
     IcebergConfig,
+    ObjectStoreConfig,
     PostgresConfig,
     RestCatalog,
     SqlCatalog,
@@ -26,6 +27,7 @@ from datarecs_core.resources.connection import (
     Transport,
     secret_uses,
 )
+from datarecs_core.resources.object_urls import ObjectUrl, StoreKind
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record, Tagged, tagged
@@ -34,6 +36,7 @@ from datarecs_specs.references import (
     CERTIFICATES,
     FOLDER,
     HOST,
+    OBJECT_URL,
     SECRET_REFERENCE,
     check_uses,
 )
@@ -181,6 +184,57 @@ def _catalogs() -> Tagged:
     return replace(shape, variants=variants, general=replace(general, fields=tuple(whole.values())))
 
 
+def _check_store(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Azure needs its endpoint, and only S3 has a region."""
+    if not isinstance(values.get("url"), str):
+        return
+    kind = ObjectUrl.parse(str(values["url"])).kind
+    if kind is StoreKind.AZ and "endpoint" not in values:
+        reading.fault(
+            Fault(
+                code=SpecCode.MISSING_FIELD,
+                path=(*at, "endpoint"),
+                message="az:// needs the endpoint, which contains the name of the account",
+                hint="write endpoint: https://<account>.blob.core.windows.net",
+                place=Place.MISSING,
+            )
+        )
+    if kind is not StoreKind.S3 and "region" in values:
+        reading.fault(
+            Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=(*at, "region"),
+                message=f"{kind}:// has no region",
+                hint="leave it out",
+                place=Place.KEY,
+            )
+        )
+
+
+_STORE_SECRETS = dict.fromkeys(
+    ("access_key_id", "secret_access_key", "session_token", "account_key", "sas", "credentials"),
+    (SpecCode.INLINE_SECRET, "write `auth: {credentials: env:NAME}` beside `config`"),
+)
+_OBJECT_STORE = Record(
+    title="config of object_store",
+    model=ObjectStoreConfig,
+    check=_check_store,
+    misplaced={**_SECRET_KEYS, **_STORE_SECRETS},
+    fields=(
+        Field(name="url", shape=OBJECT_URL, doc="where the paths of sources start"),
+        Field(
+            name="endpoint",
+            shape=CATALOG_URL,
+            doc="address of the server; default: the provider's, az:// has none",
+        ),
+        Field(name="region", shape=IDENT, doc="region of an S3 bucket; default: us-east-1"),
+        Field(
+            name="ca",
+            shape=CERTIFICATES,
+            doc="more authorities that may sign the server's certificate, PEM",
+        ),
+    ),
+)
 _CONFIGS: Mapping[ConnectionType, Record] = {
     ConnectionType.POSTGRES: _POSTGRES,
     ConnectionType.FILES: Record(
@@ -192,13 +246,22 @@ _CONFIGS: Mapping[ConnectionType, Record] = {
         title="config of iceberg",
         model=IcebergConfig,
         misplaced=_SECRET_KEYS,
-        fields=(Field(name="catalog", shape=_catalogs(), doc="where tables are looked up"),),
+        fields=(
+            Field(name="catalog", shape=_catalogs(), doc="where tables are looked up"),
+            Field(
+                name="store",
+                shape=_OBJECT_STORE,
+                doc="the object store with the tables' files; default: folders of the worker",
+            ),
+        ),
     ),
+    ConnectionType.OBJECT_STORE: _OBJECT_STORE,
 }
 _AUTH: Mapping[ConnectionType, tuple[str, ...]] = {
     ConnectionType.POSTGRES: ("password",),
     ConnectionType.FILES: (),
-    ConnectionType.ICEBERG: ("password", "token", "credential"),
+    ConnectionType.ICEBERG: ("password", "token", "credential", "credentials"),
+    ConnectionType.OBJECT_STORE: ("credentials",),
 }
 
 
@@ -230,7 +293,7 @@ _GENERAL = Record(
         Field(name="config", shape=FREE, doc="address of the system"),
         Field(
             name="auth",
-            shape=_auth("password", "token", "credential"),
+            shape=_auth("password", "token", "credential", "credentials"),
             doc="secret references by field",
         ),
     ),

@@ -23,7 +23,7 @@ from datarecs_core.jobs.definition import (
 )
 from datarecs_core.jobs.parameters import MAX_TEXT
 from datarecs_core.jobs.vocabulary import SnapshotMode, SourceKind
-from datarecs_core.resources.connection import path_fault
+from datarecs_core.resources.connection import source_path_fault
 from datarecs_specs.nodes import Form, ListNode, MapNode, Node, Scalar
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, MapOf, Record, tagged
@@ -106,14 +106,14 @@ _FREE_MAP = MapOf(key=IDENT, value=FREE, most=100_000)
 
 
 def _path_problem(path: str, _reading: Reading) -> str | None:
-    return path_fault(path, absolute=True)
+    return source_path_fault(path, absolute=True)
 
 
 FILE_PATH = Checked(
     text=Text(most=1_024, normal=False),
     code=SpecCode.BAD_PATH,
     fault_of=_path_problem,
-    examples=("exports/*.parquet",),
+    examples=("exports/*.parquet", "s3://lake/exports/*.parquet"),
 )
 
 COLUMN = Record(
@@ -232,7 +232,11 @@ RELATION = Field(
     aliases=("table", "dataset"),
 )
 QUERY = Field(name="query", shape=SQL, doc="one SELECT in the source's dialect")
-PATH = Field(name="path", shape=FILE_PATH, doc="file, folder or glob below the connection's root")
+PATH = Field(
+    name="path",
+    shape=FILE_PATH,
+    doc="file, folder or glob below the connection's root, or its address such as s3://bucket/file",
+)
 _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.POSTGRES: (RELATION, QUERY),
     SourceKind.PARQUET: (PATH,),
@@ -296,7 +300,7 @@ def _check_for_server(values: Mapping[str, object], at: Path, reading: Reading) 
         else:
             reading.fault(missing)
     path = values.get("path")
-    if is_file and isinstance(path, str) and (problem := path_fault(path)):
+    if is_file and isinstance(path, str) and (problem := source_path_fault(path)):
         reading.server_fault(Fault(code=SpecCode.BAD_PATH, path=(*at, "path"), message=problem))
 
 

@@ -24,6 +24,7 @@ from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.security import SecretRefusedError, UrlRefusedError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.connection import path_fault
+from datarecs_core.resources.object_urls import object_url_fault
 from datarecs_specs.reading import Reading
 from datarecs_specs.shapes import Checked, Text
 
@@ -115,6 +116,12 @@ def _root_problem(text: str, _reading: Reading) -> str | None:
     return path_fault(text, absolute=True)
 
 
+def _object_url_problem(text: str, _reading: Reading) -> str | None:
+    if any(sign in text for sign in "*?["):
+        return "patterns belong into the path of a source"
+    return object_url_fault(text)
+
+
 def _certificate_problem(text: str, _reading: Reading) -> str | None:
     if "PRIVATE KEY" in text:
         return "this is a private key; write only the authority's certificates"
@@ -160,4 +167,10 @@ FOLDER = Checked(
     code=SpecCode.BAD_PATH,
     fault_of=_root_problem,
     examples=("data/exports",),
+)
+OBJECT_URL = Checked(
+    text=Text(most=1_024, normal=False),
+    code=SpecCode.BAD_URL,
+    fault_of=_object_url_problem,
+    examples=("s3://lake/exports", "gs://lake/exports", "az://lake/exports"),
 )

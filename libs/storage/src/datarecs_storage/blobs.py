@@ -37,31 +37,41 @@ _MOST_REMEMBERED = 4096
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def open_blob_stores(url: str) -> "FileBlobStores":
-    """The stores of DATARECS_BLOB__URL, `file:///absolute/folder`; creates the folder.
-
-    Raises:
-        BlobStoreUnavailableError: another kind of URL, or a folder that cannot be written or does
-            not distinguish upper and lower case.
-    """
-    parts = urlsplit(url)
-    root = Path(unquote(parts.path))
-    if parts.scheme != "file" or parts.netloc or not root.is_absolute():
-        raise BlobStoreUnavailableError(where=parts.scheme, cause="use file:///absolute/folder")
-    with _translated(root):
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _check_volume(root)
-    return FileBlobStores(root)
-
-
 class FileBlobStores:
     """The BlobStores below one folder."""
 
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self._root, self._disk = root, disk or Disk()
 
+    @classmethod
+    def at(cls, url: str) -> "FileBlobStores":
+        """The stores of `file:///absolute/folder`; creates the folder.
+
+        Raises:
+            BlobStoreUnavailableError: another kind of URL, or a folder that cannot be written or
+                does not distinguish upper and lower case.
+        """
+        parts = urlsplit(url)
+        root = Path(unquote(parts.path))
+        if parts.scheme != "file" or parts.netloc or not root.is_absolute():
+            raise BlobStoreUnavailableError(
+                where=parts.scheme, cause="use file:///absolute/folder, s3://, gs:// or az://"
+            )
+        with _translated(root):
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _check_volume(root)
+        return cls(root)
+
     def of(self, tenant: UUID) -> "FileBlobStore":
         return FileBlobStore(self._root, TenantId(tenant), self._disk)
+
+    def ready(self) -> str | None:
+        if os.access(self._root, os.R_OK | os.W_OK | os.X_OK):
+            return None
+        return f"{self._root} cannot be read and written"
+
+    def check_create_only(self) -> None:
+        """A link is created once on every file system."""
 
 
 class FileBlobStore:

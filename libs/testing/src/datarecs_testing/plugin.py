@@ -20,10 +20,21 @@ from datarecs_cli.stack.failures import (
 )
 from datarecs_runtime.environment import process_environment
 from datarecs_testing import stack
+from datarecs_testing.azure_store import AzureServer, start_azure_store
+from datarecs_testing.object_store import (
+    ObjectServer,
+    ObjectStoreMissingError,
+    start_object_store,
+)
 
 pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 
-PARTS = frozenset({"postgres", "kafka", "spark", "helm", "browser", "packages", "containers"})
+PARTS = frozenset(
+    [
+        *("postgres", "kafka", "spark", "helm", "browser", "packages", "containers"),
+        *("objects", "azurite"),
+    ]
+)
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""
 
 _missing = pytest.StashKey[dict[str, str]]()
@@ -112,6 +123,28 @@ def postgres_server(
     yield server
     if server.process is not None:
         server.process.stop()
+
+
+@pytest.fixture(scope="session")
+def object_server(request: pytest.FixtureRequest, server_directory: Path) -> Iterator[ObjectServer]:
+    """The session's store of objects."""
+    try:
+        server = start_object_store(server_directory)
+    except ObjectStoreMissingError as failure:
+        lacking(request.config, "objects", str(failure))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def azure_server(request: pytest.FixtureRequest, server_directory: Path) -> Iterator[AzureServer]:
+    """The session's blob service of Azure."""
+    try:
+        server = start_azure_store(server_directory)
+    except ObjectStoreMissingError as failure:
+        lacking(request.config, "azurite", str(failure))
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
-from datarecs_application.ports.outside import Ids, Metrics
+from datarecs_application.ports.outside import BlobStores, Ids, Metrics
 from datarecs_application.previewing import Previewing
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.egress.addresses import Profile
@@ -47,7 +47,7 @@ from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Links, MailPreview
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -64,8 +64,8 @@ def build(settings: Settings) -> Process:
         application=Name.CORE_API,
     )
     metrics = PrometheusMetrics()
-    ready_when = {"database": database.ready}
     ports = _ports(settings, database, metrics)
+    ready_when = {"database": database.ready, "blobs": ports.blobs.ready}
     following, feed, clock = ports.following, ports.feed, ports.clock
     tracing = tracing_of(settings.otel, Name.CORE_API)
     observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
@@ -125,6 +125,14 @@ def _refuse_server_address(api: Api) -> None:
         raise SettingsError(tuple(faults))
 
 
+def _blobs(settings: Settings) -> BlobStores:
+    blob = settings.blob
+    secret = blob.credentials and blob.credentials.get_secret_value()
+    return open_blob_stores(
+        blob.url, endpoint=blob.endpoint, region=blob.region, credentials=secret
+    )
+
+
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
     places_key = derived_key(settings.secrets, tenant=None, purpose="places")
@@ -137,7 +145,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         queries=queries,
         changes=changes,
         finder=PostgresWorkFinder(database),
-        blobs=open_blob_stores(settings.blob.url),
+        blobs=_blobs(settings),
         secrets=secrets,
         clock=clock,
         ids=ids,

@@ -25,10 +25,18 @@ from datarecs_application.child_frames import (
     STOP,
     Reader,
 )
+from datarecs_application.ports.outside import BlobStores
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.resources.object_urls import (
+    BucketAddress,
+    ObjectUrl,
+    StoreKind,
+    endpoint_of,
+    is_object_url,
+)
 from datarecs_core.values import TenantId
 from datarecs_events.catalogue import Service
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
@@ -39,7 +47,7 @@ from datarecs_runtime.sections import Otel
 from datarecs_runtime.tracing import tracing_of
 from datarecs_spark.cluster import Cluster
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 
 PING_EVERY_S = 10.0
 EXIT_BROKEN, EXIT_STOPPED = 70, 75
@@ -185,7 +193,29 @@ def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping | None = Non
         policy=egress_policy_of(hello),
         now=SystemClock().now,
         excluded=tuple(Path(path) for path in hello.of("excluded", list)),
+        platform_bucket=_platform_bucket(hello),
         stop=stop or Stopping(),
+    )
+
+
+def _platform_bucket(hello: Reader) -> BucketAddress | None:
+    """The bucket of artefacts, which no source reads."""
+    text = hello.of("blob_url", str)
+    if not is_object_url(text):
+        return None
+    url, endpoint = ObjectUrl.parse(text), hello.maybe("blob_endpoint", str)
+    if endpoint is None and url.kind is StoreKind.AZ:
+        return None  # the environment names the account
+    return BucketAddress.of(url, endpoint_of(url, endpoint, hello.maybe("blob_region", str)))
+
+
+def blobs_of(hello: Reader) -> BlobStores:
+    """The store of artefacts that the supervisor has checked."""
+    return open_blob_stores(
+        hello.of("blob_url", str),
+        endpoint=hello.maybe("blob_endpoint", str),
+        region=hello.maybe("blob_region", str),
+        credentials=hello.maybe("blob_credentials", str),
     )
 
 
@@ -195,7 +225,7 @@ def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
             source, connection, secrets, surroundings=surroundings_of(hello, tenant, stop)
         ),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
-        blobs=open_blob_stores(hello.of("blob_url", str)),
+        blobs=blobs_of(hello),
         clock=SystemClock(),
         versions=spark.versions(),
         stop=stop,

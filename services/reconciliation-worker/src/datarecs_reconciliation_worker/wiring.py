@@ -20,6 +20,7 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.resources.connection import Connection
+from datarecs_core.resources.object_urls import is_object_url
 from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
@@ -41,10 +42,30 @@ from datarecs_runtime.sections import Spark
 from datarecs_runtime.settings import settings_files
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
+from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 """The environment of the child: nothing of the platform."""
+IDENTITY = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_DEFAULT_REGION",
+    "AWS_REGION",
+    "AWS_ROLE_ARN",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_CLIENT_ID",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_TENANT_ID",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+"""The machine's identity towards a cloud, for the store of artefacts without credentials. Sources
+never use it."""
 
 
 class StoredSpecs:
@@ -80,6 +101,7 @@ def build(settings: Settings) -> Process:
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
     scratch = settings.worker.scratch_dir
+    blobs = open_blob_stores(settings.blob.url, **blob_place(settings))
     children = [_warm_child(settings, clock, scratch / f"child-{slot}") for slot in slots]
     supervisors = [
         Supervising(
@@ -109,10 +131,15 @@ def build(settings: Settings) -> Process:
     return Process(
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
-        ready_when={"database": database.ready, "spark": children[0].ready},
+        ready_when={
+            "database": database.ready,
+            "blobs": blobs.ready,
+            "spark": children[0].ready,
+        },
         start_checks=(
             database.require_schema,
             lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            blobs.check_create_only,
         ),
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
@@ -186,15 +213,31 @@ def _roots(settings: Settings) -> tuple[Path, ...]:
 def private_places(settings: Settings) -> tuple[Path, ...]:
     """Folders and files of the platform, which no source reads."""
     folders = (settings.worker.scratch_dir, settings.secrets.file_root, *settings.files.excluded)
-    blobs = Path(unquote(urlsplit(settings.blob.url).path))
+    if not is_object_url(settings.blob.url):
+        folders = (Path(unquote(urlsplit(settings.blob.url).path)), *folders)
     named = (folder for folder in folders if folder is not None)
-    return tuple(path.absolute() for path in (blobs, *named, *settings_files()))
+    return tuple(path.absolute() for path in (*named, *settings_files()))
+
+
+def blob_place(settings: Settings) -> dict[str, str | None]:
+    """The settings of an object store beside its address; only the pipe carries them."""
+    blob = settings.blob
+    return {
+        "endpoint": blob.endpoint,
+        "region": blob.region,
+        "credentials": blob.credentials and blob.credentials.get_secret_value(),
+    }
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Variables that the child inherits."""
+    needs_identity = is_object_url(settings.blob.url) and settings.blob.credentials is None
+    inherited = {*INHERITED, *(IDENTITY if needs_identity else ())}
+    return {name: value for name, value in process_environment().items() if name in inherited}
 
 
 def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
-    environment = {
-        name: value for name, value in process_environment().items() if name in INHERITED
-    }
+    environment = child_environment(settings)
     return WarmChild(
         make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
         hello=canonical_json(hello_frame(settings, scratch)),
@@ -220,6 +263,7 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
         "blob_url": settings.blob.url,
+        **{f"blob_{name}": value for name, value in blob_place(settings).items()},
         "otel_endpoint": settings.otel.endpoint,
     }
 

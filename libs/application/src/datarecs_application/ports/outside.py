@@ -116,3 +116,12 @@ class BlobStore(Protocol):
 class BlobStores(Protocol):
     def of(self, tenant: UUID) -> BlobStore:
         """The store bound to one account."""
+
+    def ready(self) -> str | None:
+        """None if the store can be used, else the reason; answers within seconds."""
+
+    def check_create_only(self) -> None:
+        """Refuse a store in which `put_new` could replace a blob.
+
+        Raises BlobStoreUnavailableError; a store that does not answer is not judged.
+        """

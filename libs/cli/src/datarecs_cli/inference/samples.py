@@ -22,9 +22,9 @@ from datarecs_connectors.column_inference import ColumnInference
 from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.csv_values import ColumnValues, column_rules
 from datarecs_connectors.errors import CorruptSourceError
-from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.recoding import Encoding
-from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_connectors.registry import Surroundings, open_connector, open_tree
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_connectors.text_files import UnpackedBytes, open_text
 from datarecs_core.comparison.planning.scan import PinnedFile, Scan, ScanColumn
 from datarecs_core.comparison.values.value_formats import NumberFormat, strict_reader
@@ -169,7 +169,7 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
 
 def _of_json(place: str, source: Source) -> Sample:
     """A file with the first lines, because its reader may read every line."""
-    (first, *more), tree = _files(place, source.name)
+    (first, *more), tree = _files(place, source)
     with (
         open_text(tree, first, UnpackedBytes(limit=_LIMIT)) as text,
         NamedTemporaryFile(suffix=".jsonl") as copy,
@@ -194,18 +194,15 @@ def _of_json(place: str, source: Source) -> Sample:
     )
 
 
-def _files(place: str, name: str) -> tuple[tuple[PinnedFile, ...], FileTree]:
+def _files(place: str, source: Source) -> tuple[tuple[PinnedFile, ...], SourceTree]:
     root, below = located(place, Path.cwd())
-    tree = FileTree(source=name, root=root, now=SystemClock().now, any_path=True)
-    files = []
-    for path in tree.find(below):
-        with tree.open(path) as opened:
-            files.append(PinnedFile(path=path, size_bytes=opened.seek(0, io.SEEK_END)))
-    return tuple(files), tree
+    tree = open_tree(source, surroundings=_surroundings(root))
+    with closing(tree.pin(below)) as pinned:
+        return pinned.pin.files, tree
 
 
 def _of_csv(place: str, source: Source) -> Sample:
-    (first, *more), tree = _files(place, source.name)
+    (first, *more), tree = _files(place, source)
     encoding, lines, is_all = _lines(tree, first)
     form = csv_form_of(lines, is_whole=is_all)
     if encoding is not Encoding.UTF_8:
@@ -256,7 +253,7 @@ def _typed(name: str, texts: Sequence[str], options: CsvOptions) -> SampleColumn
     )
 
 
-def _lines(tree: FileTree, file: PinnedFile) -> tuple[Encoding, list[str], bool]:
+def _lines(tree: SourceTree, file: PinnedFile) -> tuple[Encoding, list[str], bool]:
     """Encoding, lines, and whether they are the whole file."""
     wide, raw, is_all = _bytes(tree, file)
     encoding, text = (wide, raw.decode()) if wide is not Encoding.UTF_8 else _decoded(raw)
@@ -283,7 +280,7 @@ def _decoded(raw: bytes) -> tuple[Encoding, str]:
         return Encoding.LATIN_1, raw.decode("iso-8859-1")
 
 
-def _bytes(tree: FileTree, file: PinnedFile) -> tuple[Encoding, bytes, bool]:
+def _bytes(tree: SourceTree, file: PinnedFile) -> tuple[Encoding, bytes, bool]:
     """The first bytes as UTF-8, the encoding if the job must declare it, and whether all."""
     encoding = Encoding.UTF_8
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
 from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.object_urls import is_object_url
 
 KINDS = {
     ".parquet": SourceKind.PARQUET,
@@ -32,8 +33,11 @@ def located(path: str, base: Path) -> tuple[Path, str]:
     """The base folder of a path, and the path relative to it.
 
     Relative paths do not change. An absolute path, or one that leaves `base`, is cut before its
-    first part that is a wildcard or a partition folder such as `day=2026-01-31`.
+    first part that is a wildcard or a partition folder such as `day=2026-01-31`. An address of
+    objects does not change.
     """
+    if is_object_url(path):
+        return base, path
     clean = os.path.normpath(path)
     if not clean.startswith(("/", "..")):
         return base, clean
@@ -67,7 +71,7 @@ def is_tab_separated(path: str) -> bool:
 
 
 def _suffix(path: str) -> str:
-    if _WILD.search(path):
+    if _WILD.search(path) or is_object_url(path):
         return _ending(Path(path))
     place = Path(path)
     if not place.exists():

@@ -124,7 +124,7 @@ class IcebergConnector:
         return steps(("table", table), ("columns", columns), ("files", files))
 
     def close(self) -> None:
-        """Nothing to close."""
+        self.catalog.places.close()
 
     def batches(self, scan: Scan) -> Batches:
         return self._batches(scan)

@@ -1,16 +1,16 @@
-"""Open every file that a table names: below an allowed folder and read-only.
+"""Open every file that a table names: below an allowed folder or address, and read-only.
 
 Metadata is written by others: a manifest can name any path. So pyiceberg uses this instead
 of its file access, for metadata, manifests, delete files and data.
 """
 
-import os
 from typing import BinaryIO
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from datarecs_connectors.errors import PermissionDeniedError, SnapshotLostError
 from datarecs_connectors.locations import Places
+from datarecs_connectors.random_access import size_of
 
 
 class TableFiles(FileIO):
@@ -39,7 +39,7 @@ class TableFile(InputFile):
 
     def __len__(self) -> int:
         with self.open() as file:
-            return os.fstat(file.fileno()).st_size
+            return size_of(file)
 
     def exists(self) -> bool:
         try:
@@ -49,5 +49,4 @@ class TableFile(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> BinaryIO:  # noqa: ARG002, FBT001, FBT002  pyiceberg's signature; a binary file is its InputStream
-        tree, name = self._places.tree(self.location)
-        return tree.open(name)
+        return self._places.open(self.location)

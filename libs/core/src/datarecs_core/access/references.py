@@ -29,6 +29,8 @@ class SecretPurpose(StrEnum):
     """Password of a PostgreSQL login, also of an Iceberg catalog in PostgreSQL."""
     ICEBERG = "iceberg"
     """Token or credential of an Iceberg REST catalog."""
+    OBJECT_STORE = "object-store"
+    """Key of a store of objects such as S3."""
     WEBHOOK = "webhook"
     """Bearer or header of a webhook request."""
     SIGNING = "signing"
@@ -37,7 +39,9 @@ class SecretPurpose(StrEnum):
     """A webhook's whole URL; it names its host itself."""
 
 
-LOCALLY_FREE = frozenset({SecretPurpose.POSTGRES, SecretPurpose.ICEBERG})
+LOCALLY_FREE = frozenset(
+    {SecretPurpose.POSTGRES, SecretPurpose.ICEBERG, SecretPurpose.OBJECT_STORE}
+)
 """Purposes that need no binding in profile `local`, where one person runs and declares."""
 
 

@@ -38,8 +38,10 @@ class StorageCode(ErrorCode):
         docs_id="DR5825",
         meaning="The blob store cannot be used.",
         causes="A disk that is full or read-only, a folder without write permission, a volume "
-        "that does not distinguish upper and lower case, an address of an unknown kind.",
-        remedy="Free space or correct DATARECS_BLOB__URL; work resumes automatically.",
+        "that does not distinguish upper and lower case, an address of an unknown kind; an object "
+        "store that does not answer, refuses the credentials or ignores conditional writes.",
+        remedy="Free space, or correct DATARECS_BLOB__URL and the settings beside it; work "
+        "resumes automatically.",
         retryable=True,
     )
 

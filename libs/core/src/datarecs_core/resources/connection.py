@@ -15,6 +15,12 @@ from datarecs_core.errors.faults import Fault, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.object_urls import (
+    ObjectUrl,
+    endpoint_of,
+    is_object_url,
+    object_url_fault,
+)
 
 
 class ConnectionType(StrEnum):
@@ -23,6 +29,8 @@ class ConnectionType(StrEnum):
     """A folder below the roots that the operator allows."""
     ICEBERG = "iceberg"
     """A catalog of Iceberg tables, with files below the roots that the operator allows."""
+    OBJECT_STORE = "object_store"
+    """A bucket of S3, Google Cloud Storage or Azure, or a prefix of it."""
 
 
 class CatalogType(StrEnum):
@@ -114,11 +122,30 @@ class HadoopCatalog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStoreConfig:
+    url: str
+    """Where the paths of sources start, such as `s3://bucket/prefix`."""
+    endpoint: str | None = None
+    """Address of the server. None: the provider's; Azure needs it, because it names the account."""
+    region: str | None = None
+    """Of an S3 bucket; None: us-east-1."""
+    ca: str | None = None
+    """Certificates of more authorities that may sign the server's, PEM. None: the system's."""
+
+    @property
+    def server(self) -> str:
+        """The endpoint or its default."""
+        return endpoint_of(ObjectUrl.parse(self.url), self.endpoint, self.region)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergConfig:
     catalog: SqlCatalog | RestCatalog | HadoopCatalog
+    store: ObjectStoreConfig | None = None
+    """Where the tables' files are; None: below the roots that the operator allows."""
 
 
-ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig
+ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig | ObjectStoreConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +173,12 @@ def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
             return _catalog_uses(catalog.uri)
         case IcebergConfig(catalog=RestCatalog() as catalog), "credential":
             return _catalog_uses(catalog.token_uri or catalog.uri, catalog.uri)
+        case (ObjectStoreConfig() as store, "credentials") | (
+            IcebergConfig(store=ObjectStoreConfig() as store),
+            "credentials",
+        ):
+            host = normal_host(urlsplit(store.server).hostname or "")
+            return (SecretUse(purpose=SecretPurpose.OBJECT_STORE, host=host),)
         case _:
             return ()
 
@@ -155,14 +188,15 @@ def _catalog_uses(*urls: str) -> tuple[SecretUse, ...]:
     return tuple(SecretUse(purpose=SecretPurpose.ICEBERG, host=host) for host in hosts)
 
 
-SERVES: Mapping[SourceKind, ConnectionType] = {
-    SourceKind.POSTGRES: ConnectionType.POSTGRES,
-    SourceKind.PARQUET: ConnectionType.FILES,
-    SourceKind.CSV: ConnectionType.FILES,
-    SourceKind.JSON: ConnectionType.FILES,
-    SourceKind.ICEBERG: ConnectionType.ICEBERG,
+_FILES = (ConnectionType.FILES, ConnectionType.OBJECT_STORE)
+SERVES: Mapping[SourceKind, tuple[ConnectionType, ...]] = {
+    SourceKind.POSTGRES: (ConnectionType.POSTGRES,),
+    SourceKind.PARQUET: _FILES,
+    SourceKind.CSV: _FILES,
+    SourceKind.JSON: _FILES,
+    SourceKind.ICEBERG: (ConnectionType.ICEBERG,),
 }
-"""Which connection a kind of source needs; kinds that are not listed have none yet."""
+"""Which connections a kind of source can use; kinds that are not listed have none yet."""
 
 _REFUSED_PATHS = (
     (re.compile(r"\\\\|//|[A-Za-z]:"), "a network path or drive letter is not allowed"),
@@ -187,6 +221,13 @@ def path_fault(path: str, *, absolute: bool = False) -> str | None:
     if path.startswith("/") and not absolute:
         return "the path starts at the connection's root; write it without a leading /"
     return None
+
+
+def source_path_fault(path: str, *, absolute: bool = False) -> str | None:
+    """As `path_fault`, for a source: an address of objects is allowed."""
+    if is_object_url(path):
+        return object_url_fault(path)
+    return path_fault(path, absolute=absolute)
 
 
 def connection_faults(
@@ -216,11 +257,10 @@ def _connection_faults(
             message="no connection has this name",
             hint=did_you_mean(name, known) or "declare it in the same file, or apply it first",
         )
-    elif known[name] is not SERVES.get(source.kind):
-        wanted = SERVES.get(source.kind)
+    elif known[name] not in (wanted := SERVES.get(source.kind, ())):
         yield Fault(
             code=SpecCode.CONNECTION_MISMATCH,
             path=path,
             message=f"a {source.kind} source cannot use a connection of type {known[name]}",
-            hint=f"name a connection of type {wanted}" if wanted else "",
+            hint=f"name a connection of type {' or '.join(wanted)}" if wanted else "",
         )

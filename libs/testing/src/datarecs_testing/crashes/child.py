@@ -28,7 +28,7 @@ from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.crashes import killing
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from datarecs_kafka.client import KafkaLogClient
 from datarecs_postgres.roles import MIGRATE
 from datarecs_postgres.tenants import create_tenant
 from datarecs_specs.kinds import KINDS
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.crashes import killing, waits
 from datarecs_testing.crashes.furnishing import RECIPIENTS, furnish
 from datarecs_testing.crashes.ledger import CANCELLED, FINALISED, Expected, Verdict, settle

@@ -1,0 +1,1 @@
+"""Sources in object stores: S3, Google Cloud Storage, Azure."""

@@ -1,0 +1,166 @@
+"""One bucket or prefix, opened for one source: list, look up, read ranges.
+
+The only module that calls obstore for sources. Every read names the pinned ETag, so a changed
+object is an error and never a mixture of two. Texts of the library contain addresses with
+signatures, so errors have texts of this product.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    PathRefusedError,
+    SnapshotLostError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.errors import PermissionDeniedError as SourcePermissionError
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import ObjectStore
+
+_PAGE = 1000
+_TAIL_BYTES = 64 * 1024
+"""The end of a file, which contains most Parquet footers."""
+_TAILS = 256
+_STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One version of an object."""
+
+    name: str
+    """Below the root of the source."""
+    size: int
+    etag: str
+
+
+class Bucket:
+    """Objects below the root of a source."""
+
+    def __init__(
+        self,
+        source: str,
+        store: "ObjectStore",
+        *,
+        refusal: Callable[[], str | None] = lambda: None,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is requested yet.
+
+        Args:
+            source: for errors.
+            store: bound to the root.
+            refusal: why the last connection was refused, if it was.
+            close: releases what the store uses.
+        """
+        self.source, self.close = source, close
+        self._store, self._refusal = store, refusal
+        self._tail = lru_cache(maxsize=_TAILS)(self._read_tail)
+
+    def head(self, name: str) -> StoredObject | None:
+        """The current version of an object; None if there is none."""
+        try:
+            with self._translated(name):
+                return self._object(obstore.head(self._store, name))
+        except FileNotFoundError:
+            return None
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Objects below a folder, "" for all; raises FileNotFoundError without the bucket."""
+        with self._translated(prefix):
+            for page in obstore.list(self._store, prefix or None, chunk_size=_PAGE):
+                yield from map(self._object, page)
+
+    def read(self, item: StoredObject, start: int, end: int) -> bytes:
+        """Bytes of exactly this version, half-open.
+
+        Raises:
+            SnapshotLostError: the object was changed or removed.
+        """
+        first_of_tail = max(item.size - _TAIL_BYTES, 0)
+        if start >= first_of_tail:
+            return self._tail(item)[start - first_of_tail : end - first_of_tail]
+        return self._read(item, start, end)
+
+    def lost(self, name: str, why: str = "changed while it was read") -> SnapshotLostError:
+        return SnapshotLostError(
+            self.source,
+            f"{name} {why}; leave objects unchanged until a run has ended, and run again",
+        )
+
+    def _read_tail(self, item: StoredObject) -> bytes:
+        return self._read(item, max(item.size - _TAIL_BYTES, 0), item.size)
+
+    def _read(self, item: StoredObject, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        options: GetOptions = {"range": (start, end)}
+        if not item.etag.startswith("W/"):  # a weak ETag never matches, so it is only compared
+            options["if_match"] = item.etag
+        try:
+            with self._translated(item.name):
+                result = obstore.get(self._store, item.name, options=options)
+                meta, data = result.meta, bytes(result.bytes())
+        except FileNotFoundError:
+            raise self.lost(item.name, "was removed after the run had pinned it") from None
+        if (meta["e_tag"], meta["size"], len(data)) != (item.etag, item.size, end - start):
+            raise self.lost(item.name)
+        return data
+
+    def _object(self, meta: "ObjectMeta") -> StoredObject:
+        etag = meta["e_tag"]
+        if not etag:
+            raise SourceUnsupportedError(
+                self.source, "the store returns no ETag, so a change of a file would not be noticed"
+            )
+        return StoredObject(name=meta["path"], size=meta["size"], etag=etag)
+
+    @contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except PreconditionError:
+            raise self.lost(name) from None
+        except (InvalidPathError, ValueError):
+            raise PathRefusedError(self.source, "it is not the name of an object") from None
+        except (BaseError, OSError) as failure:
+            raise self._error(name, failure) from None
+
+    def _error(self, name: str, failure: Exception) -> Exception:
+        refused = self._refusal()
+        if refused is not None:
+            return ConnectionFailedError(self.source, refused)
+        match = _STATUS.search(str(failure))
+        status = match[1] if match else None
+        is_refused = isinstance(failure, PermissionDeniedError | UnauthenticatedError)
+        if is_refused or status in {"401", "403"}:
+            return SourcePermissionError(
+                self.source,
+                "the store refuses the request; check the credentials, and that they may list and "
+                "read the bucket",
+            )
+        if status == "404":
+            return FileNotFoundError(name)
+        if status is not None:
+            message = f"the store answers with status {status}; check endpoint, region and bucket"
+            return ConnectionFailedError(self.source, message)
+        message = "the store cannot be reached; check its endpoint and certificate"
+        return ConnectionFailedError(self.source, message)

@@ -1,0 +1,61 @@
+"""What readers of files need of the place of a source: a folder, or a bucket."""
+
+from collections.abc import Mapping
+from typing import BinaryIO, Protocol
+
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
+
+
+class HeldFiles(Protocol):
+    """Port HeldPin for files."""
+
+    @property
+    def pin(self) -> FileList: ...
+
+    def with_rows(self, rows: Mapping[str, int]) -> "HeldFiles":
+        """The pin with the number of rows of its files, by path."""
+
+    def check(self) -> FileList:
+        """Raises SnapshotLostError when a file was replaced, changed or removed."""
+
+    def close(self) -> None: ...
+
+
+class TableObjects(Protocol):
+    """Objects of lake tables, named by their addresses."""
+
+    def below(self, path: str) -> str:
+        """The name of an address; raises PathRefusedError outside the root."""
+
+    def open(self, name: str) -> BinaryIO:
+        """A file; the caller closes it. Raises SnapshotLostError where there is none."""
+
+    def close(self) -> None: ...
+
+
+class SourceTree(Protocol):
+    """Files below one root; names are relative to it."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether engines cannot open the files themselves."""
+
+    def find(self, path: str) -> list[str]:
+        """Sorted names; raises NoFilesError, SourceLimitError, PathRefusedError and others."""
+
+    def open(self, name: str) -> BinaryIO:
+        """A file; the caller closes it."""
+
+    def open_pinned(self, file: PinnedFile) -> BinaryIO:
+        """A pinned file; raises SnapshotLostError when it is not the pinned one."""
+
+    def pin(self, path: str) -> HeldFiles:
+        """Fix the files to read."""
+
+    def check_root(self) -> str:
+        """Check that the root can be listed; returns a text for people."""
+
+    def close(self) -> None: ...

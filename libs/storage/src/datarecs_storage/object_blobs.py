@@ -1,0 +1,282 @@
+"""Blobs in an object store (S3, Google Cloud Storage, Azure): one object per key.
+
+Uses obstore, and only conditions that the store evaluates itself: a blob is created with
+`If-None-Match: *`, so of several writers one succeeds. A store that ignores the condition is
+refused, because two attempts of a run could both write its result.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from datarecs_application.ports.outside import BlobCapabilities, BlobInfo
+from datarecs_core.catalog.layout import check_key, check_prefix, content_hash
+from datarecs_core.errors.storage import (
+    BlobConflictError,
+    BlobCorruptError,
+    BlobNotFoundError,
+    BlobStoreUnavailableError,
+)
+from datarecs_core.resources.object_urls import ObjectUrl, StoreKind, store_config
+from datarecs_core.values import TenantId
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore
+
+_PART_BYTES = 8 * 1024 * 1024
+"""Larger blobs are uploaded in parts."""
+_PAGE = 1000
+_TRIES = 5
+"""How often a create-only write is repeated while another writer's object is not yet visible."""
+_PROBE = "probe/create-only"
+_NO_BUCKET = "the bucket does not exist"
+_REFUSED = "it refuses the credentials, or they lack a permission"
+_CAUSES = {"401": _REFUSED, "403": _REFUSED, "404": _NO_BUCKET}
+"""Meaning of a status of a listing, by its number."""
+_CONNECT_TIMEOUT = timedelta(seconds=5)
+_STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
+R = TypeVar("R")
+
+
+class ObjectBlobStores:
+    """The BlobStores below one address."""
+
+    def __init__(
+        self, url: str, *, endpoint: str | None, region: str | None, credentials: str | None
+    ) -> None:
+        """Nothing is requested yet.
+
+        Raises:
+            BlobStoreUnavailableError: the address, the endpoint or the form of the credentials.
+        """
+        self._url = url
+        try:
+            parsed = ObjectUrl.parse(url)
+            config = store_config(parsed, endpoint=endpoint, region=region, credentials=credentials)
+            self._store = _open_store(parsed, config, timeout=timedelta(minutes=2), retries=4)
+            self._probe = _open_store(parsed, config, timeout=timedelta(seconds=3), retries=0)
+        except ValueError as refused:
+            raise BlobStoreUnavailableError(where=url, cause=str(refused)) from None
+        except BaseError:
+            # The library's text may quote a setting.
+            cause = "endpoint, region or credentials are not valid"
+            raise BlobStoreUnavailableError(where=url, cause=cause) from None
+
+    def of(self, tenant: UUID) -> "ObjectBlobStore":
+        return ObjectBlobStore(self._store, TenantId(tenant), self._url)
+
+    def ready(self) -> str | None:
+        """None if the store answers, else the reason."""
+        try:
+            with _translated(self._url):
+                next(iter(obstore.list(self._probe, "probe", chunk_size=1)), None)
+        except BlobStoreUnavailableError as error:
+            return error.cause
+        except FileNotFoundError:
+            return _NO_BUCKET
+        return None
+
+    def check_create_only(self) -> None:
+        """Refuse a store that replaces an object although `If-None-Match: *` forbids it.
+
+        Raises:
+            BlobStoreUnavailableError: it does. A store that does not answer is not judged.
+        """
+        try:
+            with _translated(self._url):
+                with suppress(AlreadyExistsError):
+                    obstore.put(self._probe, _PROBE, b"one", mode="create")
+                obstore.put(self._probe, _PROBE, b"other", mode="create")
+        except (AlreadyExistsError, FileNotFoundError, BlobStoreUnavailableError):
+            return
+        raise BlobStoreUnavailableError(
+            where=self._url,
+            cause="it ignores If-None-Match, so two writers can replace each other's result; use "
+            "a store with conditional writes",
+        )
+
+
+class ObjectBlobStore:
+    """The BlobStore of one account."""
+
+    def __init__(self, store: "ObjectStore", tenant: TenantId, where: str) -> None:
+        self._store, self._tenant, self._where = store, tenant, where
+
+    def put(self, key: str, data: bytes) -> BlobInfo:
+        check_key(key, self._tenant)
+        self._write(lambda: obstore.put(self._store, key, data, chunk_size=_PART_BYTES))
+        return self._written(key, sha256=hashlib.sha256(data).hexdigest())
+
+    def put_new(self, key: str, data: bytes) -> BlobInfo:
+        check_key(key, self._tenant)
+        for _ in range(_TRIES):
+            try:
+                self._write(lambda: obstore.put(self._store, key, data, mode="create"))
+            except AlreadyExistsError:
+                with suppress(BlobNotFoundError):
+                    if self.get(key) != data:
+                        raise BlobConflictError(key=key) from None
+                    break
+            else:
+                break
+        return self._written(key, sha256=hashlib.sha256(data).hexdigest())
+
+    def put_file(self, key: str, path: str) -> BlobInfo:
+        check_key(key, self._tenant)
+        try:
+            with Path(path).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as cause:
+            reason = cause.strerror or type(cause).__name__
+            raise BlobStoreUnavailableError(where=path, cause=reason) from cause
+        self._write(lambda: obstore.put(self._store, key, Path(path), chunk_size=_PART_BYTES))
+        return self._written(key, sha256=digest)
+
+    def get(self, key: str) -> bytes:
+        check_key(key, self._tenant)
+        data = self._read(key, lambda: bytes(obstore.get(self._store, key).bytes()))
+        expected = content_hash(key)
+        if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
+            raise BlobCorruptError(key=key, actual_sha256=digest)
+        return data
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        info = self.head(key)
+        if info is None:
+            raise BlobNotFoundError(key=key)
+        end = min(end, info.size_bytes)
+        if start >= end:
+            return b""
+        return self._read(
+            key, lambda: bytes(obstore.get_range(self._store, key, start=start, end=end))
+        )
+
+    def head(self, key: str) -> BlobInfo | None:
+        check_key(key, self._tenant)
+        try:
+            meta = self._call(lambda: obstore.head(self._store, key))
+        except FileNotFoundError:
+            return None
+        return _info(meta)
+
+    def list(self, prefix: str) -> Iterator[BlobInfo]:
+        check_prefix(prefix, self._tenant)
+        return self._walk(prefix)
+
+    def delete(self, key: str) -> None:
+        check_key(key, self._tenant)
+        with suppress(FileNotFoundError):
+            self._call(lambda: obstore.delete(self._store, key))
+
+    def delete_prefix(self, prefix: str) -> None:
+        check_prefix(prefix, self._tenant)
+        keys = [info.key for info in self._walk(prefix)]
+        for at in range(0, len(keys), _PAGE):
+            with suppress(FileNotFoundError):
+                self._call(partial(obstore.delete, self._store, keys[at : at + _PAGE]))
+
+    def capabilities(self) -> BlobCapabilities:
+        return BlobCapabilities()
+
+    def _walk(self, prefix: str) -> Iterator[BlobInfo]:
+        """Stores list names in byte order."""
+        with _translated(self._where):
+            for page in obstore.list(self._store, prefix, chunk_size=_PAGE):
+                yield from map(_info, page)
+
+    def _written(self, key: str, *, sha256: str) -> BlobInfo:
+        info = self.head(key)
+        if info is None:
+            raise BlobStoreUnavailableError(where=self._where, cause="a blob vanished when written")
+        return BlobInfo(
+            key=key,
+            size_bytes=info.size_bytes,
+            etag=info.etag,
+            last_modified=info.last_modified,
+            sha256=sha256,
+            version_id=info.version_id,
+        )
+
+    def _read(self, key: str, read: Callable[[], R]) -> R:
+        try:
+            return self._call(read)
+        except FileNotFoundError:
+            raise BlobNotFoundError(key=key) from None
+
+    def _write(self, act: Callable[[], object]) -> None:
+        try:
+            self._call(act)
+        except FileNotFoundError:
+            raise BlobStoreUnavailableError(where=self._where, cause=_NO_BUCKET) from None
+
+    def _call(self, act: Callable[[], R]) -> R:
+        with _translated(self._where):
+            return act()
+
+
+def _info(meta: "ObjectMeta") -> BlobInfo:
+    named = content_hash(meta["path"])
+    return BlobInfo(
+        key=meta["path"],
+        size_bytes=meta["size"],
+        etag=named or (meta["e_tag"] or "").strip('"'),
+        last_modified=meta["last_modified"],
+        sha256=named,
+        version_id=meta["version"],
+    )
+
+
+def _open_store(
+    url: ObjectUrl, config: dict[str, str], *, timeout: timedelta, retries: int
+) -> "ObjectStore":
+    """Raises BaseError or ValueError for settings that the library refuses."""
+    options: dict[str, Any] = {
+        "prefix": url.prefix or None,
+        "config": config,
+        "client_options": {
+            "timeout": timeout,
+            "connect_timeout": min(timeout, _CONNECT_TIMEOUT),
+            "allow_http": config.get("endpoint", "").startswith("http://"),
+        },
+        "retry_config": {"max_retries": retries, "retry_timeout": timeout},
+    }
+    match url.kind:
+        case StoreKind.S3:
+            return S3Store(**options)
+        case StoreKind.GS:
+            return GCSStore(**options)
+        case StoreKind.AZ:
+            return AzureStore(**options)
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Turn errors of the library into errors of the store; its texts may contain credentials."""
+    try:
+        yield
+    except (AlreadyExistsError, FileNotFoundError):
+        raise
+    except (PermissionDeniedError, UnauthenticatedError):
+        raise BlobStoreUnavailableError(where=where, cause=_REFUSED) from None
+    except (BaseError, OSError) as failure:
+        status = _STATUS.search(str(failure))
+        cause = "it cannot be reached"
+        if status:
+            cause = _CAUSES.get(status[1], f"it answers with status {status[1]}")
+        raise BlobStoreUnavailableError(where=where, cause=cause) from None

@@ -1,0 +1,44 @@
+"""Which store keeps the artefacts of runs: a folder, or an object store.
+
+Separate from both stores because a machine without object stores does not import their library.
+"""
+
+# ruff: noqa: PLC0415 - as said above
+
+from importlib.util import find_spec
+
+from datarecs_application.ports.outside import BlobStores
+from datarecs_core.errors.storage import BlobStoreUnavailableError
+from datarecs_core.resources.object_urls import is_object_url
+from datarecs_storage.blobs import FileBlobStores
+
+
+def open_blob_stores(
+    url: str,
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+    credentials: str | None = None,
+) -> BlobStores:
+    """The stores of DATARECS_BLOB__URL and the settings beside it.
+
+    Args:
+        url: `file:///absolute/folder`, or an address of objects.
+        endpoint: of the object store; None is the provider's.
+        region: of an S3 bucket.
+        credentials: in the form of the provider; None takes them from the environment.
+
+    Raises:
+        BlobStoreUnavailableError: the settings, or a folder that cannot be used.
+    """
+    if not is_object_url(url):
+        return FileBlobStores.at(url)
+    if find_spec("obstore") is None:
+        raise BlobStoreUnavailableError(
+            where=url,
+            cause="object stores need a part that is not installed; install it with: pip install "
+            "'datarecs[stores]'",
+        )
+    from datarecs_storage.object_blobs import ObjectBlobStores
+
+    return ObjectBlobStores(url, endpoint=endpoint, region=region, credentials=credentials)

@@ -1,0 +1,154 @@
+"""Blobs in an object store, against a real server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from datarecs_application.ports.outside import BlobStores
+from datarecs_core.errors.storage import BlobStoreUnavailableError
+from datarecs_storage.opening import open_blob_stores
+from datarecs_testing import azure_store
+from datarecs_testing.azure_store import AzureServer
+from datarecs_testing.conformance.blob_store import KEY, OTHER, ROOT, TENANT, BlobStoreConformance
+from datarecs_testing.object_store import ADMIN, READER, ObjectServer
+
+pytestmark = pytest.mark.integration
+SECRET = "s3cret"
+
+
+def stores_at(server: ObjectServer, url: str, credentials: str = ADMIN) -> BlobStores:
+    return open_blob_stores(
+        url, endpoint=server.endpoint, region="us-east-1", credentials=credentials
+    )
+
+
+class TestObjectBlobStore(BlobStoreConformance):
+    @pytest.fixture
+    def stores(self, object_server: ObjectServer) -> BlobStores:
+        return stores_at(object_server, f"s3://{object_server.create_bucket()}/artefacts")
+
+
+class TestAzureBlobStore(BlobStoreConformance):
+    @pytest.fixture(params=["key", "signature"])
+    def stores(self, azure_server: AzureServer, request: pytest.FixtureRequest) -> BlobStores:
+        stores = open_blob_stores(
+            f"az://{azure_server.create_container()}/artefacts",
+            endpoint=azure_server.endpoint,
+            credentials=azure_store.KEY if request.param == "key" else azure_store.signature(),
+        )
+        stores.check_create_only()
+        assert stores.ready() is None
+        return stores
+
+
+def test_every_key_is_below_the_prefix_of_the_address(object_server: ObjectServer) -> None:
+    bucket = object_server.create_bucket()
+    stores_at(object_server, f"s3://{bucket}/a/b/").of(TENANT).put(KEY, b"x")
+    names = [meta["path"] for page in object_server.client(bucket).list() for meta in page]
+    assert names == [f"a/b/{KEY}"]
+    assert list(stores_at(object_server, f"s3://{bucket}/a/bc").of(TENANT).list(ROOT)) == []
+
+
+def test_a_store_with_conditional_writes_is_accepted(object_server: ObjectServer) -> None:
+    stores = stores_at(object_server, f"s3://{object_server.create_bucket()}")
+    for _ in range(2):
+        stores.check_create_only()
+    assert stores.ready() is None
+    assert list(stores.of(OTHER).list(f"accounts/{OTHER}/")) == []
+
+
+@pytest.mark.case("S50")
+def test_a_store_that_ignores_the_condition_is_refused() -> None:
+    with _answering(200, {"ETag": '"1"'}) as endpoint:
+        stores = open_blob_stores(
+            "s3://bucket/x", endpoint=endpoint, region="us-east-1", credentials=ADMIN
+        )
+        with pytest.raises(BlobStoreUnavailableError, match="ignores If-None-Match"):
+            stores.check_create_only()
+
+
+def test_a_store_that_cannot_be_reached_is_not_ready_and_not_judged() -> None:
+    stores = open_blob_stores(
+        "s3://bucket/x", endpoint="http://127.0.0.1:1", region="us-east-1", credentials=ADMIN
+    )
+    stores.check_create_only()
+    assert stores.ready() == "it cannot be reached"
+    with pytest.raises(BlobStoreUnavailableError, match="s3://bucket/x cannot be used"):
+        stores.of(TENANT).get(KEY)
+
+
+def test_a_failing_store_is_named_with_its_status() -> None:
+    with _answering(503, {}) as endpoint:
+        stores = open_blob_stores(
+            "s3://bucket/x", endpoint=endpoint, region="us-east-1", credentials=ADMIN
+        )
+        assert stores.ready() == "it answers with status 503"
+
+
+@pytest.mark.parametrize("credentials", ["admin-key:wrong-s3cret", "nobody:x", READER])
+def test_refused_credentials_are_named_and_never_repeated(
+    object_server: ObjectServer, credentials: str
+) -> None:
+    url = f"s3://{object_server.create_bucket('closed')}"
+    stores = stores_at(object_server, url, credentials)
+    assert stores.ready() == "it refuses the credentials, or they lack a permission"
+    with pytest.raises(BlobStoreUnavailableError) as caught:
+        stores.of(TENANT).put(KEY, b"x")
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_missing_bucket_is_named(object_server: ObjectServer) -> None:
+    stores = stores_at(object_server, "s3://there-is-none")
+    assert stores.ready() == "the bucket does not exist"
+
+
+@pytest.mark.parametrize(
+    ("url", "credentials", "words"),
+    [
+        ("s3://b", None, "3 or more characters"),
+        ("s3://user:s3cret@bucket", None, "credentials are not part of the address"),
+        ("s3://bucket/../other", None, "no part `.` or `..`"),
+        ("s3://bucket/x", "s3cret", "<access key id>:<secret access key>"),
+        ("gs://bucket/x", "s3cret", "JSON key of a service account"),
+        ("gs://bucket/x", '{"s3cret": 1}', "not valid"),
+        ("az://bucket/x", "s3cret", "account key in base64"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(
+    url: str, credentials: str | None, words: str
+) -> None:
+    with pytest.raises(BlobStoreUnavailableError) as caught:
+        open_blob_stores(url, credentials=credentials)
+    assert words in str(caught.value)
+    assert SECRET not in caught.value.cause
+
+
+@contextmanager
+def _answering(status: int, headers: dict[str, str]) -> Iterator[str]:
+    """A server that answers every request in the same way."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_PUT = do_HEAD = do_POST = _answer  # noqa: N815  names of the library
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()

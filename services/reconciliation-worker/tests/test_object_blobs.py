@@ -1,0 +1,100 @@
+"""Artefacts in an object store: what the child of a worker receives, and where it stores."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from datarecs_application.child_frames import Reader
+from datarecs_core.egress.addresses import Profile
+from datarecs_core.values import TenantId
+from datarecs_reconciliation_worker import wiring
+from datarecs_reconciliation_worker.child import blobs_of, surroundings_of
+from datarecs_reconciliation_worker.settings import Settings
+from datarecs_reconciliation_worker.wiring import child_environment, hello_frame, private_places
+from datarecs_runtime.sections import Blob, Files, Secrets, Worker
+from datarecs_testing.conformance.blob_store import KEY, TENANT
+from datarecs_testing.object_store import ADMIN, ObjectServer
+
+TENANT_A = TenantId(UUID(int=1))
+
+
+def settings(folder: Path, blob: Blob) -> Settings:
+    return Settings.model_construct(
+        profile=Profile.LOCAL,
+        files=Files(),
+        blob=blob,
+        worker=Worker(scratch_dir=folder / "scratch"),
+        secrets=Secrets(),
+    )
+
+
+def hello(folder: Path, blob: Blob) -> Reader:
+    return Reader(hello_frame(settings(folder, blob), folder / "child"))
+
+
+@pytest.mark.integration
+def test_the_child_stores_where_the_settings_say(
+    object_server: ObjectServer, tmp_path: Path
+) -> None:
+    bucket = object_server.create_bucket()
+    blob = Blob(
+        url=f"s3://{bucket}/artefacts",
+        endpoint=object_server.endpoint,
+        region="us-east-1",
+        credentials=SecretStr(ADMIN),
+    )
+    stores = blobs_of(hello(tmp_path, blob))
+    stores.of(TENANT).put_new(KEY, b"{}")
+    client = object_server.client(bucket)
+    assert client.get(f"artefacts/{KEY}").bytes() == b"{}"
+    assert stores.ready() is None
+
+
+def test_the_bucket_of_artefacts_is_closed_to_sources(tmp_path: Path) -> None:
+    frame = hello(tmp_path, Blob(url="s3://artefacts/x", region="eu-west-1"))
+    bucket = surroundings_of(frame, TENANT_A).platform_bucket
+    assert bucket is not None
+    assert (bucket.host, bucket.bucket) == ("amazonaws.com", "artefacts")
+    in_azure = hello(tmp_path, Blob(url="az://artefacts/x"))
+    assert surroundings_of(in_azure, TENANT_A).platform_bucket is None
+    in_a_folder = hello(tmp_path, Blob(url=tmp_path.as_uri()))
+    assert surroundings_of(in_a_folder, TENANT_A).platform_bucket is None
+
+
+def test_a_bucket_is_no_folder_that_is_closed_to_sources(tmp_path: Path) -> None:
+    places = private_places(settings(tmp_path, Blob(url="s3://artefacts/x")))
+    assert Path("/x") not in places
+    assert tmp_path / "scratch" in places
+
+
+@pytest.mark.parametrize(
+    ("blob", "names"),
+    [
+        (Blob(url="file:///x"), {"PATH"}),
+        (Blob(url="s3://bucket", credentials=SecretStr(ADMIN)), {"PATH"}),
+        (Blob(url="s3://bucket"), {"PATH", "AWS_ROLE_ARN"}),
+    ],
+)
+def test_the_child_has_the_identity_of_the_machine_only_if_it_needs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, blob: Blob, names: set[str]
+) -> None:
+    environment = {"PATH": "/bin", "AWS_ROLE_ARN": "arn", "DATARECS_SECRETS__KEK": "k", "OTHER": ""}
+    monkeypatch.setattr(wiring, "process_environment", lambda: environment)
+    assert child_environment(settings(tmp_path, blob)).keys() == names
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"url": "ftp://host/x"},
+        {"url": "s3://bucket", "endpoint": "https://user:password@host"},
+        {"url": "s3://bucket", "endpoint": "minio:9000"},
+        {"url": "s3://bucket", "region": "EU West"},
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(fields: dict[str, str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Blob.model_validate(fields)
+    assert "password" not in str(caught.value)

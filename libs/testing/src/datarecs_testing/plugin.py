@@ -32,7 +32,7 @@ pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 PARTS = frozenset(
     [
         *("postgres", "kafka", "spark", "helm", "browser", "packages", "containers"),
-        *("objects", "azurite"),
+        *("kubeapi", "objects", "azurite"),
     ]
 )
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""

@@ -36,7 +36,7 @@ from datarecs_postgres.urls import engine_url
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import UuidV7Ids
 from datarecs_runtime.environment import process_environment
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase, copied
 from datarecs_testing.deliveries import a_rule

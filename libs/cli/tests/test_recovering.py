@@ -22,7 +22,7 @@ from datarecs_core.catalog.layout import run_document
 from datarecs_core.values import EventId, RunId
 from datarecs_kafka.rewinding import Rewound
 from datarecs_postgres.recovery import Recovered, RestoredState
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 
 Shown = pytest.CaptureFixture[str]
@@ -74,13 +74,12 @@ def test_an_empty_database_has_no_wrong_time() -> None:
 
 @pytest.mark.case("K47")
 def test_a_result_without_its_document_is_missing(tmp_path: Path) -> None:
-    url = (tmp_path / "blobs").as_uri()
-    stores = open_blob_stores(url)
+    stores = open_blob_stores((tmp_path / "blobs").as_uri())
     runs = [(tenant, RunId(an_id())) for tenant in (A_TENANT, A_TENANT, B_TENANT)]
     for tenant, run_id in runs[:1]:
         stores.of(tenant).put(run_document(tenant, run_id), b"{}")
     stores.of(B_TENANT).put(f"{run_document(*runs[2]).removesuffix('run.json')}other.json", b"{}")
-    assert list(missing_results(url, runs)) == [
+    assert list(missing_results(stores, runs)) == [
         MissingResult(tenant_id=tenant, run_id=run_id) for tenant, run_id in runs[1:]
     ]
 

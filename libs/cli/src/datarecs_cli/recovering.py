@@ -20,6 +20,7 @@ from datarecs_core.values import EventId, RunId, TenantId, instant_text
 
 if TYPE_CHECKING:
     from datarecs_application.ports.messaging import LogRecord, Unreadable
+    from datarecs_application.ports.outside import BlobStores
     from datarecs_events.codec import Received
     from datarecs_kafka.rewinding import Rewound
     from datarecs_postgres.recovery import Recovered, RestoredDatabase, RestoredState
@@ -91,7 +92,7 @@ def recover(layout: Layout, restored_at: datetime, *, dry_run: bool) -> Recovery
     state = database.state(GROUPS)
     refuse_wrong_time(state, restored_at)
     runs = database.completed_runs()
-    missing = tuple(missing_results(admin.blob_url(layout), runs))
+    missing = tuple(missing_results(admin.blob_stores(layout), runs))
     until = min(restored_at, state.newest or restored_at)
     reading = _Reading(database)
     reading.read(records_since(access, until - BACK))
@@ -127,19 +128,14 @@ def refuse_wrong_time(state: "RestoredState", restored_at: datetime) -> None:
 
 
 def missing_results(
-    blob_url: str, runs: Sequence[tuple[TenantId, RunId]]
+    stores: "BlobStores", runs: Sequence[tuple[TenantId, RunId]]
 ) -> Iterator[MissingResult]:
     """The runs whose result document is not in the blob store; lists each account once.
 
     Args:
-        blob_url: DATARECS_BLOB__URL.
+        stores: the artefacts of runs.
         runs: by tenant.
     """
-    from datarecs_storage.blobs import open_blob_stores
-
-    if not runs:
-        return
-    stores = open_blob_stores(blob_url)
     for tenant, of_tenant in groupby(runs, key=lambda run: run[0]):
         keys = {info.key for info in stores.of(tenant).list(f"{account_prefix(tenant)}runs/")}
         for _, run_id in of_tenant:

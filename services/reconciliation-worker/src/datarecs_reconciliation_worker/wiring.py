@@ -225,7 +225,7 @@ def blob_place(settings: Settings) -> dict[str, str | None]:
     return {
         "endpoint": blob.endpoint,
         "region": blob.region,
-        "credentials": blob.credentials and blob.credentials.get_secret_value(),
+        "credentials": blob.credentials.get_secret_value() if blob.credentials else None,
     }
 
 

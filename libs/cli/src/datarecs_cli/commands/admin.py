@@ -27,6 +27,7 @@ from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.environment import process_environment
 
 if TYPE_CHECKING:
+    from datarecs_application.ports.outside import BlobStores
     from datarecs_kafka.access import BrokerAccess
 
 R = TypeVar("R")
@@ -357,9 +358,21 @@ def migration_url(layout: Layout) -> str:
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
 
 
-def blob_url(layout: Layout) -> str:
-    """The store of the artefacts of runs."""
-    return _setting("DATARECS_BLOB__URL") or layout.blobs.as_uri()
+def blob_stores(layout: Layout) -> "BlobStores":
+    """The store of the artefacts of runs; raises BlobStoreUnavailableError."""
+    from datarecs_cli.stack.settings import StackSettings
+    from datarecs_runtime.settings import load as load_settings
+    from datarecs_storage.opening import open_blob_stores
+
+    blob = load_settings(StackSettings).blob
+    if blob is None:
+        return open_blob_stores(layout.blobs.as_uri())
+    return open_blob_stores(
+        blob.url,
+        endpoint=blob.endpoint,
+        region=blob.region,
+        credentials=blob.credentials.get_secret_value() if blob.credentials else None,
+    )
 
 
 def relay_url(layout: Layout) -> str:

@@ -27,10 +27,10 @@ KEEP ?=
 ONLY ?=
 ENGINE ?= docker
 BASE ?=
-VERSION = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
+CURRENT = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars lock-images dist images compose-secrets containers
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars lock-images dist images compose-secrets containers release workflows
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -162,6 +162,15 @@ lock: .venv/.uv ## resolve again; names, versions and hashes, no host
 dist: .venv/.uv ## wheel and source distribution of datarecs, in dist/
 	@$(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist . && ls dist
 
+release: setup ## set the version and assemble CHANGELOG.md: make release VERSION=0.2.0
+	@$(BIN)/python tests/release.py "$(VERSION)"
+
+.venv/bin/actionlint:
+	@GOBIN=$(CURDIR)/$(BIN) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+workflows: setup .venv/bin/actionlint ## check the workflows of the repository
+	@$(BIN)/actionlint && $(BIN)/zizmor --quiet --offline --persona regular .github
+
 lock-jars: setup ## resolve Kafka's jars again: coordinates and hashes
 	@$(BIN)/python -m datarecs_cli.stack.lock_jars
 
@@ -169,7 +178,7 @@ lock-images: setup ## list again which locked packages the images install
 	@$(BIN)/python -m tests.image_packages --write
 
 images: dist ## container images datarecs:local and datarecs-spark:local; ENGINE=podman, BASE=image
-	@for image in datarecs datarecs-spark; do $(ENGINE) build --file services/Dockerfile --target $$image --tag $$image:local $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGEFLAGS) . || exit 1; done
+	@for image in datarecs datarecs-spark; do $(ENGINE) build --file services/Dockerfile --target $$image --tag $$image:local $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(CURRENT) --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGEFLAGS) . || exit 1; done
 
 compose-secrets: ## passwords, keys and certificates for docker-compose.yml, in .secrets/
 	@deploy/compose/secrets.sh

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOSTS = {
     "json-schema.org",
     "keepachangelog.com",
+    "pre-commit.com",
     "www.apache.org",
     "www.standardwebhooks.com",
     "www.w3.org",

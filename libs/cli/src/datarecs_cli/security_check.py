@@ -7,16 +7,16 @@ send requests without a key to the base URL. Nothing is changed.
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from datarecs_cli.check_steps import STEP_LIMIT_S, CheckStep, Outcome, failed, skipped, warned
-from datarecs_cli.stack.services import SERVICES, Service
+from datarecs_cli.stack.services import SERVICES
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import RuleFault
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.sections import Database, Egress, Log
 from datarecs_runtime.server_rules import KEK, RULES, Checked, Rule
-from datarecs_runtime.settings import SECTIONS, ServiceSettings, secret_file
+from datarecs_runtime.settings import ServiceSettings, composed_settings, secret_file
 
 if TYPE_CHECKING:
     import httpx
@@ -33,28 +33,10 @@ def service_names() -> tuple[str, ...]:
 
 
 def settings_class_of(name: str) -> type[ServiceSettings]:
-    """The sections of a service, as in the table of the stack, with their defaults."""
-    from pydantic import create_model
-
+    """The sections of a service, as in the table of the stack."""
     service = next(service for service in SERVICES if service.name == name)
-    fields: dict[str, Any] = {
-        section: (kind, ... if _is_required(kind) else kind())
-        for section, kind in SECTIONS.items()
-        if section in _sections(service)
-    }
-    return create_model("SecuritySettings", __base__=ServiceSettings, **fields)
-
-
-def _sections(service: Service) -> set[str]:
-    names = {name.lower() for name in service.sections} | {"database"}
-    return names | ({"kafka"} if service.principal else set())
-
-
-def _is_required(kind: type[Any]) -> bool:
-    """`mail` has no required field, but its values must fit together."""
-    return (
-        any(field.is_required() for field in kind.model_fields.values()) or kind.__name__ == "Mail"
-    )
+    sections = {section.lower() for section in service.sections} | {"database"}
+    return composed_settings(sections | ({"kafka"} if service.principal else set()))
 
 
 def security_steps(name: str, settings: ServiceSettings) -> Iterator[CheckStep]:

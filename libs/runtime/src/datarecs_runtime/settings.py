@@ -7,11 +7,11 @@ Precedence and refusals are the same for all services: flag, environment, file o
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -130,6 +130,24 @@ def load(settings_class: type[S], **flags: Any) -> S:  # noqa: ANN401  values of
         if not faults:
             return settings
     raise SettingsError(tuple(faults))
+
+
+def composed_settings(names: Collection[str]) -> type[ServiceSettings]:
+    """A settings class with these sections, each with its defaults, for programs that check it."""
+    fields: dict[str, Any] = {
+        name: (section, FieldInfo(default=... if _needs_values(section) else section()))
+        for name, section in SECTIONS.items()
+        if name in names
+    }
+    return create_model("ComposedSettings", __base__=ServiceSettings, **fields)
+
+
+def _needs_values(section: type[BaseModel]) -> bool:
+    try:
+        section()
+    except ValidationError:
+        return True
+    return False
 
 
 class Setting(NamedTuple):

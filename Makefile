@@ -27,7 +27,7 @@ KEEP ?=
 ONLY ?=
 ENGINE ?= docker
 BASE ?=
-VERSION = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
+CURRENT = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
 ALONE := "not integration and not spark and not e2e and not browser and not kubeapi"
 
 .PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash kubeapi soak bench mutants lock lock-jars lock-images dist images compose-secrets containers release workflows
@@ -181,7 +181,7 @@ lock-images: setup ## list again which locked packages the images install
 	@$(BIN)/python -m tests.image_packages --write
 
 images: dist ## container images datarecs:local and datarecs-spark:local; ENGINE=podman, BASE=image
-	@for image in datarecs datarecs-spark; do $(ENGINE) build --file services/Dockerfile --target $$image --tag $$image:local $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGEFLAGS) . || exit 1; done
+	@for image in datarecs datarecs-spark; do $(ENGINE) build --file services/Dockerfile --target $$image --tag $$image:local $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(CURRENT) --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGEFLAGS) . || exit 1; done
 
 compose-secrets: ## passwords, keys and certificates for docker-compose.yml, in .secrets/
 	@deploy/compose/secrets.sh

@@ -18,11 +18,16 @@ BASE = "localhost/datarecs-test/base:local"
 SUITE = "trixie"
 BASE_PACKAGES = "python3,python3-venv,ca-certificates"
 SETTINGS = """\
+[containers]
+default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
 [engine]
+runtime = "{runtime}"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 """
-"""For a machine without systemd."""
+"""For a machine without systemd, perhaps itself a container: it may raise no limit."""
+SWITCHES = {"DISABLE_HC_SYSTEMD": "true", "BUILDAH_ISOLATION": "chroot"}
+"""No timers for health checks; builds need no runtime."""
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +36,9 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if missing:
         lacking(request.config, "containers", f"{' and '.join(missing)} not installed")
     settings = tmp_path_factory.mktemp("engine") / "containers.conf"
-    settings.write_text(SETTINGS)
-    switches = {"CONTAINERS_CONF": str(settings), "DISABLE_HC_SYSTEMD": "true"}
+    # runc also runs where control groups of both versions are mounted.
+    settings.write_text(SETTINGS.format(runtime="runc" if shutil.which("runc") else "crun"))
+    switches = {"CONTAINERS_CONF": str(settings), **SWITCHES}
     return Engine(environment=process_environment() | switches)
 
 

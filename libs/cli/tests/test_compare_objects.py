@@ -23,7 +23,7 @@ def bucket(object_server: ObjectServer, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     monkeypatch.setenv("AWS_ENDPOINT_URL", object_server.endpoint)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    name = object_server.create_bucket()
+    name = object_server.create_folder()
     pq.write_table(pa.table({"id": [1, 2, 3], "amount": [10, 20, 30]}), "a.parquet")
     client = object_server.client(name)
     client.put("exports/a.parquet", Path("a.parquet"))

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_cli.stack.java import Java
+from datarecs_testing.command_line import run_command
 from datarecs_testing.object_store import ADMIN, ObjectServer
 
 pytestmark = pytest.mark.integration
@@ -50,6 +52,18 @@ def test_an_object_is_compared_with_a_file(bucket: str, engine: str, second: str
 def test_equal_objects_match(bucket: str) -> None:
     place = f"s3://{bucket}/exports/a.parquet"
     assert run(["compare", place, "a.parquet", "--key", "id", "--out", "out"]) == 0
+
+
+@pytest.mark.spark
+def test_spark_compares_an_object_without_credentials_for_it(
+    bucket: str, java_runtime: Java
+) -> None:
+    places = [f"s3://{bucket}/exports/a.parquet", f"s3://{bucket}/exports/b.csv"]
+    options = ["--key", "id", "--engine", "spark", "--out", "out"]
+    ended = run_command(java_runtime, "compare", *places, *options, cwd=Path.cwd())
+    assert ended.returncode == 1, ended.stderr
+    document = json.loads(Path("out/run.json").read_text())
+    assert document["proof"]["result"] == "UNMATCHED"
 
 
 def test_a_job_file_names_objects_over_a_connection(

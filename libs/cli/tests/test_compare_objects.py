@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_cli.stack.java import Java
+from datarecs_testing.command_line import run_command
 from datarecs_testing.object_store import ADMIN, ObjectServer
 
 pytestmark = pytest.mark.integration
@@ -23,7 +25,7 @@ def bucket(object_server: ObjectServer, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     monkeypatch.setenv("AWS_ENDPOINT_URL", object_server.endpoint)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    name = object_server.create_bucket()
+    name = object_server.create_folder()
     pq.write_table(pa.table({"id": [1, 2, 3], "amount": [10, 20, 30]}), "a.parquet")
     client = object_server.client(name)
     client.put("exports/a.parquet", Path("a.parquet"))
@@ -50,6 +52,18 @@ def test_an_object_is_compared_with_a_file(bucket: str, engine: str, second: str
 def test_equal_objects_match(bucket: str) -> None:
     place = f"s3://{bucket}/exports/a.parquet"
     assert run(["compare", place, "a.parquet", "--key", "id", "--out", "out"]) == 0
+
+
+@pytest.mark.spark
+def test_spark_compares_an_object_without_credentials_for_it(
+    bucket: str, java_runtime: Java
+) -> None:
+    places = [f"s3://{bucket}/exports/a.parquet", f"s3://{bucket}/exports/b.csv"]
+    options = ["--key", "id", "--engine", "spark", "--out", "out"]
+    ended = run_command(java_runtime, "compare", *places, *options, cwd=Path.cwd())
+    assert ended.returncode == 1, ended.stderr
+    document = json.loads(Path("out/run.json").read_text())
+    assert document["proof"]["result"] == "UNMATCHED"
 
 
 def test_a_job_file_names_objects_over_a_connection(

@@ -137,7 +137,7 @@ class MirroredConnector:
 class _InAStore(FileConnectorConformance):
     @pytest.fixture(autouse=True)
     def _store(self, object_server: ObjectServer, tmp_path: Path) -> None:
-        bucket = object_server.create_bucket()
+        bucket = object_server.create_folder()
         self.mirror = Mirror(folder=tmp_path, client=object_server.client(bucket))
         self.connection = a_connection(f"s3://{bucket}/exports", endpoint=object_server.endpoint)
 
@@ -229,7 +229,7 @@ class Lake:
 
 @pytest.fixture
 def lake(object_server: ObjectServer, tmp_path: Path) -> Lake:
-    return Lake(server=object_server, bucket=object_server.create_bucket(), folder=tmp_path)
+    return Lake(server=object_server, bucket=object_server.create_folder(), folder=tmp_path)
 
 
 NAMES = (

@@ -28,7 +28,7 @@ def stores_at(server: ObjectServer, url: str, credentials: str = ADMIN) -> BlobS
 class TestObjectBlobStore(BlobStoreConformance):
     @pytest.fixture
     def stores(self, object_server: ObjectServer) -> BlobStores:
-        return stores_at(object_server, f"s3://{object_server.create_bucket()}/artefacts")
+        return stores_at(object_server, f"s3://{object_server.create_folder()}/artefacts")
 
 
 class TestAzureBlobStore(BlobStoreConformance):
@@ -45,7 +45,7 @@ class TestAzureBlobStore(BlobStoreConformance):
 
 
 def test_every_key_is_below_the_prefix_of_the_address(object_server: ObjectServer) -> None:
-    bucket = object_server.create_bucket()
+    bucket = object_server.create_folder()
     stores_at(object_server, f"s3://{bucket}/a/b/").of(TENANT).put(KEY, b"x")
     names = [meta["path"] for page in object_server.client(bucket).list() for meta in page]
     assert names == [f"a/b/{KEY}"]
@@ -53,7 +53,7 @@ def test_every_key_is_below_the_prefix_of_the_address(object_server: ObjectServe
 
 
 def test_a_store_with_conditional_writes_is_accepted(object_server: ObjectServer) -> None:
-    stores = stores_at(object_server, f"s3://{object_server.create_bucket()}")
+    stores = stores_at(object_server, f"s3://{object_server.create_folder()}")
     for _ in range(2):
         stores.check_create_only()
     assert stores.ready() is None

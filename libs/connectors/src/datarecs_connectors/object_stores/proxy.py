@@ -163,10 +163,10 @@ def _relay(client: socket.socket, server: socket.socket) -> None:
             selector.register(side, selectors.EVENT_READ)
         while events := selector.select(_IDLE_S):
             for key, _ in events:
-                side = key.fileobj
-                if not isinstance(side, socket.socket):
+                readable = key.fileobj
+                if not isinstance(readable, socket.socket):
                     raise TypeError("only sockets are registered")
-                chunk = side.recv(_CHUNK_BYTES)
+                chunk = readable.recv(_CHUNK_BYTES)
                 if not chunk:
                     return
-                other[side].sendall(chunk)
+                other[readable].sendall(chunk)

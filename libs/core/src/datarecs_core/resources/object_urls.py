@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 from urllib.parse import urlsplit
 
 from datarecs_core.access.references import normal_host
@@ -162,6 +163,8 @@ def store_config(
             account = None if endpoint is None else azure_account(endpoint)
             named = {"container_name": url.bucket}
             places = {"endpoint": endpoint, "account_name": account}
+        case never:
+            assert_never(never)
     set_places = {name: value for name, value in places.items() if value is not None}
     return {**named, **set_places, **secrets}
 

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 BASE = "localhost/datarecs-test/base:local"
 SUITE = "trixie"
 BASE_PACKAGES = "python3,python3-venv,ca-certificates"
+UV_CACHE = "/var/cache/uv"
 SETTINGS = """\
 [containers]
 default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
@@ -57,13 +58,13 @@ def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
 def build_flags(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The network, certificates and package cache of this machine, for builds."""
     settings = tmp_path_factory.mktemp("uv") / "uv.toml"
-    settings.write_text("native-tls = true\n")
+    settings.write_text(f'native-tls = true\ncache-dir = "{UV_CACHE}"\n')
     uv = Path(sys.executable).with_name("uv")
     cache = subprocess.run([str(uv), "cache", "dir"], capture_output=True, text=True, check=True)
     folders = {
         "/etc/ssl/certs": "/etc/ssl/certs:ro",
         str(settings): "/etc/uv/uv.toml:ro",
-        cache.stdout.strip(): "/root/.cache/uv",
+        cache.stdout.strip(): UV_CACHE,
     }
     return ["--network=host", *(f"--volume={here}:{there}" for here, there in folders.items())]
 

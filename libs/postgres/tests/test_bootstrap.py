@@ -4,6 +4,7 @@ import psycopg
 import pytest
 from psycopg.errors import OperationalError
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_postgres import bootstrap
 from datarecs_postgres.bootstrap import bootstrap_database
 from datarecs_postgres.failures import ServerTooOldError
@@ -82,5 +83,5 @@ def test_an_old_server_is_refused(
 
 
 def test_an_unreachable_server_says_so() -> None:
-    with pytest.raises(OperationalError):
+    with pytest.raises(StoreUnavailableError, match="refused"):
         bootstrap_database("postgresql://nobody:x@127.0.0.1:1/none", {})

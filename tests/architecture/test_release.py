@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+pytest.importorskip("towncrier", reason="towncrier is not installed; run make setup")
 ROOT = Path(__file__).resolve().parents[2]
 
 

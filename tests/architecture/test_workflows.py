@@ -93,8 +93,11 @@ def test_only_a_tag_publishes_and_only_in_the_protected_environment() -> None:
 
 
 def test_zizmor_has_no_finding() -> None:
+    program = Path(sys.executable).parent / "zizmor"
+    if not program.exists():
+        pytest.skip("zizmor is not installed; `make setup` installs it")
     result = subprocess.run(
-        [str(Path(sys.executable).parent / "zizmor"), "--quiet", "--offline", ".github"],
+        [str(program), "--quiet", "--offline", ".github"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from datarecs_runtime.environment import process_environment
 
+pytest.importorskip("pre_commit", reason="pre-commit is not installed; run make setup")
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 GOOD = """\

@@ -7,6 +7,7 @@ repeated while all services run.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Connection, Row, select, text, tuple_, update
 
@@ -76,7 +77,7 @@ def reseal_secrets(url: str, reseal: Callable[[StoredSecret], bytes | None]) -> 
     return Resealed(changed=changed, unreadable=tuple(unreadable), rows_by_kek=by_kek)
 
 
-_Stored = Row[tuple[object, ...]]
+_Stored = Row[Any]
 
 
 def _batch(connection: Connection, last: _Stored | None) -> list[_Stored]:

@@ -179,7 +179,7 @@ def test_a_migration_that_ends_the_support_of_a_release_says_so(
     database: PreparedDatabase,
 ) -> None:
     """`oldest_release` of the module is what the check reads, the row is what readiness reads."""
-    rows = dict(
+    rows: dict[str, str] = dict(
         database.query("SELECT revision, oldest_release FROM datarecs.schema_compat ORDER BY 1")
     )
     scripts = ScriptDirectory(str(files("datarecs_postgres") / "migrations"))

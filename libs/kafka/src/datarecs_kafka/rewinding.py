@@ -175,7 +175,7 @@ def _offsets_at(
 
 
 def _offsets(
-    admin: KafkaAdminClient, parts: Iterable[TopicPartition], spec: OffsetSpec
+    admin: KafkaAdminClient, parts: Iterable[TopicPartition], spec: int
 ) -> dict[TopicPartition, int]:
     answers = admin.list_partition_offsets(dict.fromkeys(parts, spec))
     return {where: int(entry.offset) for where, entry in answers.items()}

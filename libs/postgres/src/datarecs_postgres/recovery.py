@@ -79,7 +79,10 @@ class RestoredDatabase:
 
     def known_events(self, events: Sequence[tuple[TenantId, EventId]]) -> set[EventId]:
         """The events that the outbox has."""
-        wanted = {"tenants": [one for one, _ in events], "events": [one for _, one in events]}
+        wanted: dict[str, list[UUID]] = {
+            "tenants": [one for one, _ in events],
+            "events": [one for _, one in events],
+        }
         return {EventId(row.event_id) for row in self._rows("known_events", wanted)}
 
     def known_runs(self, runs: Collection[RunId]) -> set[RunId]:

@@ -111,7 +111,7 @@ def build(settings: Settings) -> Process:
 
 def _blobs(settings: Settings) -> BlobStores:
     blob = settings.blob
-    secret = blob.credentials and blob.credentials.get_secret_value()
+    secret = None if blob.credentials is None else blob.credentials.get_secret_value()
     return open_blob_stores(
         blob.url, endpoint=blob.endpoint, region=blob.region, credentials=secret
     )

@@ -12,6 +12,7 @@ from datarecs_application.assignments import Preparing
 from datarecs_application.loops.heartbeat import Heartbeat
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.outside import BlobStores
 from datarecs_application.supervision import Limits as SupervisionLimits
 from datarecs_application.supervision import Supervising
 from datarecs_application.warm_child import WarmChild
@@ -101,8 +102,7 @@ def build(settings: Settings) -> Process:
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
     scratch = settings.worker.scratch_dir
-    blobs = open_blob_stores(settings.blob.url, **blob_place(settings))
-    blobs.check_create_only()
+    blobs = _checked_blobs(settings)
     children = [_warm_child(settings, clock, scratch / f"child-{slot}") for slot in slots]
     supervisors = [
         Supervising(
@@ -129,20 +129,23 @@ def build(settings: Settings) -> Process:
         for slot in slots
     ]
 
+    ready_when = {"database": database.ready, "blobs": blobs.ready, "spark": children[0].ready}
     return Process(
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
-        ready_when={
-            "database": database.ready,
-            "blobs": blobs.ready,
-            "spark": children[0].ready,
-        },
+        ready_when=ready_when,
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _checked_blobs(settings: Settings) -> BlobStores:
+    blobs = open_blob_stores(settings.blob.url, **blob_place(settings))
+    blobs.check_create_only()
+    return blobs
 
 
 def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch) -> Listener:
@@ -218,10 +221,11 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
 def blob_place(settings: Settings) -> dict[str, str | None]:
     """The settings of an object store beside its address; only the pipe carries them."""
     blob = settings.blob
+    secret = blob.credentials
     return {
         "endpoint": blob.endpoint,
         "region": blob.region,
-        "credentials": blob.credentials and blob.credentials.get_secret_value(),
+        "credentials": None if secret is None else secret.get_secret_value(),
     }
 
 

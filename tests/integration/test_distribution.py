@@ -12,6 +12,7 @@ pytestmark = pytest.mark.integration
 MOST_BYTES = 350 * 10**6
 FURTHER = (
     *("pyspark", "pandas", "kafka", "fastapi", "sqlalchemy", "cryptography", "pyiceberg"),
+    "obstore",
     "datarecs_testing",
 )
 """Packages of extras and of tests."""

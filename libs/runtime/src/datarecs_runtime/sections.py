@@ -101,20 +101,16 @@ class Kafka(Section):
 
 class Blob(Section):
     url: str = Field(pattern=r"^(file|s3|gs|az)://")
-    """Place of the artefacts of runs: `file:///absolute/folder`, `s3://bucket/prefix`,
-    `gs://bucket/prefix` or `az://container/prefix`. No default, because services with different
-    places could not read each other's artefacts. An object store must support conditional
-    writes."""
+    """Place of the artefacts of runs: `file:///folder`, `s3://bucket/prefix`, `gs://bucket/prefix`
+    or `az://container/prefix`. No default, because services with different places could not read
+    each other's artefacts."""
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/@?#]+(/[A-Za-z0-9-]+)?$")
-    """Address of the object store, such as `https://minio.example.com:9000`. Not set: the
-    provider's; for `az://` also AZURE_STORAGE_ACCOUNT_NAME names the account."""
+    """Address of the object store. Not set: the provider's."""
     region: str | None = Field(default=None, pattern=r"^[a-z0-9-]{1,64}$")
     """Region of an S3 bucket. Not set: that of AWS_REGION, or us-east-1."""
     credentials: SecretStr | None = None
-    """Credentials of the object store. S3: `<access key id>:<secret access key>`, and a session
-    token after another colon; Google: the JSON key of a service account on one line; Azure: the
-    account key, or a SAS token. Not set: those of the machine or its environment, as the
-    provider's own tools find them."""
+    """S3: `<access key id>:<secret access key>`; Google: the JSON key of a service account; Azure:
+    the account key or a SAS token. Not set: the identity of the machine or its environment."""
 
 
 class Secrets(Section):

@@ -127,7 +127,7 @@ def _refuse_server_address(api: Api) -> None:
 
 def _blobs(settings: Settings) -> BlobStores:
     blob = settings.blob
-    secret = blob.credentials.get_secret_value() if blob.credentials else None
+    secret = None if blob.credentials is None else blob.credentials.get_secret_value()
     return open_blob_stores(
         blob.url, endpoint=blob.endpoint, region=blob.region, credentials=secret
     )

@@ -128,14 +128,11 @@ def build(settings: Settings) -> Process:
         for slot in slots
     ]
 
+    ready_when = {"database": database.ready, "blobs": blobs.ready, "spark": children[0].ready}
     return Process(
         name=Service.RECONCILIATION_WORKER,
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
-        ready_when={
-            "database": database.ready,
-            "blobs": blobs.ready,
-            "spark": children[0].ready,
-        },
+        ready_when=ready_when,
         start_checks=(
             database.require_schema,
             lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
@@ -222,6 +219,7 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
 def blob_place(settings: Settings) -> dict[str, str | None]:
     """The settings of an object store beside its address; only the pipe carries them."""
     blob = settings.blob
+    secret = blob.credentials
     return {
         "endpoint": blob.endpoint,
         "region": blob.region,

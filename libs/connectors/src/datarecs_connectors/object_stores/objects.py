@@ -29,9 +29,6 @@ class ObjectFile(RangeFile):
         self._position = max(base + offset, 0)
         return self._position
 
-    def tell(self) -> int:
-        return self._position
-
     def readinto(self, buffer: object) -> int:
         target = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # what io hands over
         count = min(len(target), max(self.size - self._position, 0))

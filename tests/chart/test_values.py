@@ -106,7 +106,7 @@ BAD: list[tuple[str, Any]] = [
     ("services.Reporting.command.0", "x"),
     ("defaults.command", ["x"]),
     ("jobs.migrate.replicas", 2),
-    ("jobs.backup.command.0", "x"),
+    ("jobs.backup", {"command": ["x"]}),
 ]
 
 

@@ -110,13 +110,13 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-def nested(path: str, value: Any) -> Values:  # noqa: ANN401  any value of JSON
+def nested(path: str, value: Any) -> Any:  # noqa: ANN401  any value of JSON
     """`a.0.b` and a value as {"a": [{"b": value}]}; a key with dots is the last one."""
     if path.startswith("app.kubernetes.io/"):
         return {path: value}
     head, _, rest = path.partition(".")
     inner = nested(rest, value) if rest else value
-    return inner if not head else ([inner] if head == "0" else {head: inner})  # type: ignore[return-value]  # a list inside
+    return [inner] if head == "0" else {head: inner}
 
 
 @pytest.mark.case("K29")

@@ -1,7 +1,8 @@
 """The chart against a real API server: strict fields, Pod Security, rights, upgrades."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_server_refuses_an_unknown_field(server: ApiServer) -> None:
     assert "enableServicelinks" in answer.text
 
 
-def pod_of(one: KubeObject, template: KubeObject) -> KubeObject:
+def pod_of(one: KubeObject, template: Mapping[str, Any]) -> KubeObject:
     """A pod as a controller would make it; accounts are not there in a run without effect."""
     spec = {**template["spec"], "serviceAccountName": "default"}
     spec.pop("priorityClassName", None)

@@ -61,7 +61,7 @@ def test_jobs_run_the_commands_of_the_product_with_their_logins() -> None:
         ("topics", ["datarecs", "admin", "topics", "apply"], "kafka__password"),
     ):
         pod = job(HOOKS, name)["spec"]["template"]["spec"]
-        assert pod["containers"][0]["command"] == command
+        assert pod["containers"][0]["args"] == command
         sources = next(one for one in pod["volumes"] if one["name"] == "secrets")["projected"]
         assert sources["sources"][0]["secret"]["items"][0]["path"] == file
         assert pod["restartPolicy"] == "Never"

@@ -106,17 +106,17 @@ BAD: list[tuple[str, Any]] = [
     ("services.Reporting.command.0", "x"),
     ("defaults.command", ["x"]),
     ("jobs.migrate.replicas", 2),
-    ("jobs.backup.command.0", "x"),
+    ("jobs.backup", {"command": ["x"]}),
 ]
 
 
-def nested(path: str, value: Any) -> Values:  # noqa: ANN401  any value of JSON
+def nested(path: str, value: Any) -> Any:  # noqa: ANN401  any value of JSON
     """`a.0.b` and a value as {"a": [{"b": value}]}; a key with dots is the last one."""
     if path.startswith("app.kubernetes.io/"):
         return {path: value}
     head, _, rest = path.partition(".")
     inner = nested(rest, value) if rest else value
-    return inner if not head else ([inner] if head == "0" else {head: inner})  # type: ignore[return-value]  # a list inside
+    return [inner] if head == "0" else {head: inner}
 
 
 @pytest.mark.case("K29")

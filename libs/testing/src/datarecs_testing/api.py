@@ -26,6 +26,7 @@ from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.tokens import new_key
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.runs.model import Backend
 from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import Service, build
 from datarecs_core_api.auth import Authenticator
@@ -149,6 +150,7 @@ class ApiHouse:
             limits=self.limits,
             link_keys=(LINK_KEY,),
             previewing=previewing_of(PREVIEW, base_url=BASE_URL, ids=self.ids),
+            backend=Backend.QUEUE,
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

@@ -13,6 +13,7 @@ from datarecs_core.errors.process import SettingsError
 from datarecs_core.notifications.address import ascii_domain
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import Backend
 from datarecs_core.values import TenantId
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
@@ -133,6 +134,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,
+        backend=Backend(settings.launcher.backend),
         limits=settings.limits,
         link_keys=link_keys(settings.links),
         previewing=previewing_of(settings.mail, base_url=settings.base_url, ids=ids),

@@ -3,16 +3,22 @@
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 
+from datarecs_application.launching import NO_REMOTE
 from datarecs_application.loops.launching import Launching
 from datarecs_application.loops.periodic import Periodic
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
 from datarecs_application.observing import ObservedUnit
+from datarecs_application.orphans import stop_orphans
 from datarecs_application.ports.state import UnitOfWork
+from datarecs_argo.kubernetes import Access, KubernetesApi
+from datarecs_argo.launcher import ArgoLauncher
+from datarecs_argo.pace import CreationPace
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.runs.events import (
     RunCancelRequested,
@@ -20,6 +26,7 @@ from datarecs_core.runs.events import (
     RunErrored,
     RunTriggered,
 )
+from datarecs_core.runs.model import Backend
 from datarecs_events.catalogue import Service, Topic
 from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
@@ -47,6 +54,8 @@ from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
+ORPHANS = timedelta(seconds=300)
+"""Between two sweeps for workflows without a run."""
 BUSY = 100
 """How many progress events and requests share a transaction."""
 ENDS = 20
@@ -94,12 +103,15 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     reader = PostgresOutboxReader(relay_database)
+    remote = _remote(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
-    run_loops = _run_loops(PostgresWorkFinder(database), unit, ids, clock, wakes)
+    parts = _RunParts(
+        unit=unit, finder=PostgresWorkFinder(database), ids=ids, clock=clock, remote=remote
+    )
     return Process(
         name=Service.RUN_CONTROLLER,
         loops=(
-            *(listener, consumer, relay, *run_loops),
+            *(listener, consumer, relay, *_run_loops(parts, wakes), *_sweeping(parts)),
             *_housekeeping(settings, database, reader, metrics),
         ),
         ready_when={
@@ -108,7 +120,10 @@ def build(settings: Settings) -> Process:
             "outbox": lambda: backlog.sending(reader),
         },
         wakes=tuple(wakes.values()),
-        closing=(database.close, relay_database.close, tracing.close),
+        closing=(
+            *(database.close, relay_database.close, tracing.close),
+            *(() if remote is None else (remote.api.close,)),
+        ),
         side=settings.side,
         metrics=metrics,
     )
@@ -175,19 +190,27 @@ def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
     )
 
 
-def _run_loops(
-    finder: PostgresWorkFinder,
-    unit: UnitOfWork,
-    ids: UuidV7Ids,
-    clock: SystemClock,
-    wakes: Mapping[str, Latch],
-) -> tuple[Launching, Timing, Rescue]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunParts:
+    """What the loops of runs share."""
+
+    unit: UnitOfWork
+    finder: PostgresWorkFinder
+    ids: UuidV7Ids
+    clock: SystemClock
+    remote: ArgoLauncher | None
+    """The backend argo; None: it is not configured."""
+
+
+def _run_loops(parts: _RunParts, wakes: Mapping[str, Latch]) -> tuple[Launching, Timing, Rescue]:
     """The loops for rows, timers and leases; each polls by itself."""
-    launcher = QueueLauncher()
+    unit, finder, ids, clock = parts.unit, parts.finder, parts.ids, parts.clock
+    launcher, remote = QueueLauncher(), parts.remote or NO_REMOTE
     launching = Launching(
         unit=unit,
         finder=finder,
         launcher=launcher,
+        remote=remote,
         ids=ids,
         rhythm=Rhythm(clock=clock, wake=wakes["launching"]),
         jitter=random_fraction,
@@ -196,6 +219,7 @@ def _run_loops(
         unit=unit,
         finder=finder,
         launcher=launcher,
+        remote=remote,
         ids=ids,
         rhythm=Rhythm(clock=clock, wake=wakes["timing"]),
         jitter=random_fraction,
@@ -208,6 +232,48 @@ def _run_loops(
         jitter=random_fraction,
     )
     return launching, timing, rescue
+
+
+def _sweeping(parts: _RunParts) -> tuple[Periodic, ...]:
+    """Orphans exist only where executions live apart from the database."""
+    remote = parts.remote
+    if remote is None:
+        return ()
+
+    def sweep() -> None:
+        stop_orphans(parts.unit, remote)
+
+    return (Periodic(name="orphans", act=sweep, every=ORPHANS, clock=parts.clock),)
+
+
+def _remote(settings: Settings, clock: SystemClock) -> ArgoLauncher | None:
+    """Raises SettingsError for a service account that is not mounted."""
+    if settings.launcher.backend != Backend.ARGO.value:
+        return None
+    argo = settings.launcher.argo
+    account = argo.account_dir
+    access = Access(
+        url=argo.api_url,
+        token_file=account / "token",
+        ca_file=account / "ca.crt",
+        namespace=argo.namespace or _namespace_of(account),
+    )
+    return ArgoLauncher(
+        api=KubernetesApi(access, clock), pace=CreationPace(argo.creates_per_s, clock)
+    )
+
+
+def _namespace_of(account: Path) -> str:
+    try:
+        return (account / "namespace").read_text(encoding="utf-8").strip()
+    except OSError as cause:
+        message = (
+            "DATARECS_LAUNCHER__BACKEND=argo needs a service account: "
+            f"{account / 'namespace'} cannot be read ({cause.strerror}); run in a pod with "
+            "`automountServiceAccountToken: true`, or set DATARECS_LAUNCHER__ARGO__NAMESPACE and "
+            "DATARECS_LAUNCHER__ARGO__ACCOUNT_DIR"
+        )
+        raise SettingsError((message,)) from cause
 
 
 def _listener(settings: Settings, wakes: Mapping[Woken, Latch]) -> Listener:

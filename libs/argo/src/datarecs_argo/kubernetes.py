@@ -25,7 +25,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 FIRST_REST, LONGEST_REST = timedelta(seconds=1), timedelta(seconds=30)
 """How long no request is sent after one without a usable answer."""
 MERGE_PATCH = "application/merge-patch+json"
-_OK = range(200, 300)
+_OK, _REFUSED = range(200, 300), range(400, 500)
 _RETRIED = frozenset({401, 408, 429})
 """Refusals that end by themselves: a new token, a free server."""
 
@@ -85,8 +85,11 @@ class NoAnswer:
 class KubernetesApi:
     """Safe to share between loops. Holds no connection before its first call."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
-        self._access, self._clock = access, clock
+    def __init__(
+        self, access: Access, clock: Clock, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        """`transport` replaces the network, for a server in the same process."""
+        self._access, self._clock, self._transport = access, clock, transport
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._ca_seen: tuple[int, int] | None = None
@@ -106,7 +109,7 @@ class KubernetesApi:
             answer, rest = self._answer(wanted)
         except (httpx.HTTPError, OSError, ssl.SSLError, _TooLongError) as error:
             return self._failed(f"{type(error).__name__}: {error}" if str(error) else repr(error))
-        if answer.status in _RETRIED or answer.status not in range(100, 500):
+        if not answer.is_ok and (answer.status in _RETRIED or answer.status not in _REFUSED):
             return self._failed(answer.message, rest)
         self._failures = 0
         return answer
@@ -169,6 +172,7 @@ class KubernetesApi:
             verify=tls,
             timeout=httpx.Timeout(TIMEOUT.total_seconds(), connect=CONNECT_S),
             trust_env=False,
+            transport=self._transport,
         )
 
 

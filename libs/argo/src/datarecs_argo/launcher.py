@@ -35,6 +35,8 @@ class ArgoLauncher:
 
     api: KubernetesApi
     pace: CreationPace
+    page: int = PAGE
+    """Entries of a page of a list."""
 
     def wait_before_create(self) -> timedelta:
         return self.pace.take()
@@ -133,7 +135,7 @@ class ArgoLauncher:
     def _pages(self) -> Iterator[ApiAnswer | NoAnswer]:
         query = {
             "labelSelector": f"{workflows.RUN_LABEL},{workflows.COMPLETED_LABEL}!=true",
-            "limit": str(PAGE),
+            "limit": str(self.page),
         }
         place = ""
         while True:

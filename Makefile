@@ -25,9 +25,9 @@ MINUTES ?= 15
 SEED ?= 1
 KEEP ?=
 ONLY ?=
-ALONE := "not integration and not spark and not e2e and not browser"
+ALONE := "not integration and not spark and not e2e and not browser and not kubeapi"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars dist
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash kubeapi soak bench mutants lock lock-jars dist
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -84,8 +84,8 @@ contracts: setup ## who may import whom
 schemas: setup ## rewrite events-schema/
 	@$(BIN)/python -m datarecs_events.schemas --write
 
-docs: setup ## rewrite the generated pages of docs/
-	@$(BIN)/python docs/generate.py --write
+docs: setup ## rewrite the generated pages of docs/ and parts of the chart
+	@$(BIN)/python docs/generate.py --write && $(BIN)/python docs/chart.py --write
 
 site: setup ## the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
@@ -99,7 +99,7 @@ unit: setup ## one corner, fast: make unit T=libs/core K=cancel
 check: lint types contracts printed alone ## everything that needs no server
 
 printed: setup
-	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check
+	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check && $(BIN)/python docs/chart.py --check
 
 alone: setup
 	@$(PYTEST) $(BY_TEST) -m $(ALONE)
@@ -115,6 +115,9 @@ differential: setup ## ask engine and oracle the same questions: make differenti
 
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash
+
+kubeapi: setup ## the Helm chart against a real Kubernetes API server; builds it, 4 minutes once, with Go
+	@$(PYTEST) -s -m kubeapi tests/kubeapi
 
 soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEED=1 KEEP=1
 	@$(BIN)/python tests/soak/run.py --runs $(RUNS) --minutes $(MINUTES) --seed $(SEED) $(if $(KEEP),--write)

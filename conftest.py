@@ -10,7 +10,7 @@ from datarecs_runtime.environment import process_environment
 
 pytest_plugins = ["datarecs_testing.plugin"]
 
-MAY_DIAL_LOOPBACK = ("integration", "spark", "e2e", "browser")
+MAY_DIAL_LOOPBACK = ("integration", "spark", "e2e", "browser", "kubeapi")
 
 # No deadline: how long an example takes is the machine's matter, and speed is shown by benches.
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)

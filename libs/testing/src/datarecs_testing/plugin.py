@@ -23,7 +23,7 @@ from datarecs_testing import stack
 
 pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 
-PARTS = frozenset({"postgres", "kafka", "spark", "helm", "browser", "packages"})
+PARTS = frozenset({"postgres", "kafka", "spark", "helm", "kubeapi", "browser", "packages"})
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""
 
 _missing = pytest.StashKey[dict[str, str]]()

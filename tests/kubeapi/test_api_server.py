@@ -20,6 +20,7 @@ from tests.chart.rendering import (
     render_case,
 )
 from tests.kubeapi.api_server import ApiServer, custom_resources
+from tests.kubeapi.argo import install_kinds
 
 pytestmark = [pytest.mark.kubeapi, pytest.mark.case("K48")]
 
@@ -48,6 +49,7 @@ def server(api_server: ApiServer) -> ApiServer:
         *custom_resources(DATABASES, "config/crd/bases"),
     ):
         _install_kind(api_server, path)
+    install_kinds(api_server)
     return api_server
 
 

@@ -340,6 +340,19 @@ class Spark(Section):
         return self
 
 
+class Eventing(Section):
+    mode: Literal["kafka", "knative"] = "kafka"
+    """How events travel: `kafka`, or `knative`, through a Broker to which the relay posts and whose
+    Triggers call `POST /ce` of the services. The same for all services."""
+    broker_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Ingress of the Knative Broker, as its `status.address.url` says."""
+    host: str = "127.0.0.1"
+    """Address on which `POST /ce` listens in mode `knative`; behind network policies that admit the
+    Broker alone, `0.0.0.0`."""
+    port: PortNumber = 8081
+    """Port of `POST /ce`."""
+
+
 class Argo(Section):
     namespace: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")
     """Namespace of the workflows, of this installation alone: others there would be stopped as

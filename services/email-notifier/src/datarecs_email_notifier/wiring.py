@@ -32,6 +32,7 @@ from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_knative.receiving import EventReceiver
 from datarecs_outbound.maildir import MaildirMailer
 from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
@@ -91,18 +92,20 @@ def build(settings: Settings) -> Process:
         for sender in senders if concerns(payload, Woken.WORK) else ():
             sender.wake.set()
 
-    letters = depth_loop(_access(settings), Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
+    access, eventing = _access(settings), settings.eventing
+    is_pushed = eventing.mode == "knative"
+    receiver = EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+    inlet = receiver if is_pushed else consumer
+    letters = depth_loop(access, Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
             Listener(
                 settings.database.url.get_secret_value(), wake_senders, channels=("datarecs_wake",)
             ),
-            consumer,
-            letters,
-            *senders,
+            *(inlet, *senders, *(() if is_pushed else (letters,))),
         ),
-        ready_when={"database": database.ready, "broker": consumer.ready},
+        ready_when={"database": database.ready, "broker": inlet.ready},
         wakes=[sender.wake for sender in senders],
         closing=(database.close, tracing.close),
         side=settings.side,

@@ -15,6 +15,7 @@ from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.orphans import stop_orphans
+from datarecs_application.ports.messaging import LogWriter
 from datarecs_application.ports.state import UnitOfWork
 from datarecs_argo.kubernetes import Access, KubernetesApi
 from datarecs_argo.launcher import ArgoLauncher
@@ -36,6 +37,8 @@ from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.relay import Relay
 from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_knative.receiving import EventReceiver
+from datarecs_knative.sending import BrokerIngress
 from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
@@ -94,7 +97,7 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     relay = Relay(
-        KafkaLogClient(_relay_access(settings)),
+        _outlet(settings),
         PostgresOutboxReader(relay_database),
         owner=f"{socket.gethostname()}/{os.getpid()}/{ids.new()}",
         metrics=metrics,
@@ -103,6 +106,7 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     reader = PostgresOutboxReader(relay_database)
+    inlet = _inlet(settings, consumer)
     remote = _remote(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
     parts = _RunParts(
@@ -111,12 +115,12 @@ def build(settings: Settings) -> Process:
     return Process(
         name=Service.RUN_CONTROLLER,
         loops=(
-            *(listener, consumer, relay, *_run_loops(parts, wakes), *_sweeping(parts)),
+            *(listener, inlet, relay, *_run_loops(parts, wakes), *_sweeping(parts)),
             *_housekeeping(settings, database, reader, metrics),
         ),
         ready_when={
             "database": database.ready,
-            "broker": consumer.ready,
+            "broker": inlet.ready,
             "outbox": lambda: backlog.sending(reader),
         },
         wakes=tuple(wakes.values()),
@@ -127,6 +131,24 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _inlet(settings: Settings, consumer: Consumer) -> Consumer | EventReceiver:
+    """What brings events: Kafka's consumer, or the port that a Knative Broker calls."""
+    if settings.eventing.mode == "kafka":
+        return consumer
+    eventing = settings.eventing
+    return EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+
+
+def _outlet(settings: Settings) -> LogWriter:
+    """Where the relay sends; raises SettingsError for a Broker without an address."""
+    if settings.eventing.mode == "kafka":
+        return KafkaLogClient(_relay_access(settings))
+    if settings.eventing.broker_url is None:
+        message = "DATARECS_EVENTING__BROKER_URL is missing: the relay posts events to it"
+        raise SettingsError((message,))
+    return BrokerIngress(settings.eventing.broker_url)
 
 
 def _archive(settings: Settings, database: Database) -> PostgresEventArchive:
@@ -160,6 +182,8 @@ def _housekeeping(
         every=backlog.EVERY,
         clock=SystemClock(),
     )
+    if settings.eventing.mode == "knative":
+        return partitions, shards, gauges
     letters = depth_loop(
         _access(settings), Service.RUN_CONTROLLER, metrics=metrics, clock=SystemClock()
     )

@@ -34,6 +34,11 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- range $key, $value := .root.Values.defaults }}
 {{- if not (hasKey $service $key) }}{{- $_ := set $service $key $value }}{{- end }}
 {{- end }}
+{{- if and (has "kafka" $service.uses) (eq .root.Values.eventing.mode "knative") }}
+{{- $_ := set $service "uses" (append (without $service.uses "kafka") "broker") }}
+{{- range $file, $entry := $service.secrets }}{{- if eq $entry.from "kafka" }}{{- $_ := unset $service.secrets $file }}{{- end }}{{- end }}
+{{- range $name := keys $service.settings }}{{- if hasPrefix "KAFKA__" $name }}{{- $_ := unset $service.settings $name }}{{- end }}{{- end }}
+{{- end }}
 {{- if and (has "workflows" $service.uses) (eq .root.Values.launcher.backend "argo") }}
 {{- $rule := dict "apiGroups" (list "argoproj.io") "resources" (list "workflows") "verbs" (list "create" "get" "list" "watch" "patch" "delete") }}
 {{- $_ := set $service "rules" (append $service.rules $rule) }}
@@ -57,6 +62,11 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- if has "kafka" $uses }}
 {{- $_ := set $settings "KAFKA__BOOTSTRAP" $values.kafka.bootstrap }}
 {{- if $values.kafka.caSecret }}{{- $_ := set $settings "KAFKA__CA_FILE" "/run/secrets/datarecs/kafka-ca.crt" }}{{- end }}
+{{- end }}
+{{- if has "broker" $uses }}
+{{- $_ := set $settings "EVENTING__MODE" "knative" }}
+{{- $_ := set $settings "EVENTING__BROKER_URL" $values.eventing.brokerUrl }}
+{{- $_ := set $settings "EVENTING__HOST" "0.0.0.0" }}
 {{- end }}
 {{- if has "blob" $uses }}
 {{- $_ := set $settings "BLOB__URL" $values.blob.url }}
@@ -174,6 +184,10 @@ containers:
       {{- if $service.port }}
       - name: http
         containerPort: {{ $service.port }}
+      {{- end }}
+      {{- if has "broker" $uses }}
+      - name: events
+        containerPort: 8081
       {{- end }}
       - name: side
         containerPort: 9090

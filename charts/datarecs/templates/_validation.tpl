@@ -11,7 +11,14 @@
 {{- if not $values.database.existingSecret }}
 {{- $faults = append $faults "database.existingSecret is not set: a Secret with the URL of each database role" }}
 {{- end }}
-{{- if not $values.kafka.bootstrap }}
+{{- if eq $values.eventing.mode "knative" }}
+{{- if not $values.eventing.brokerUrl }}
+{{- $faults = append $faults "eventing.brokerUrl is not set: the ingress of the Broker, its status.address.url" }}
+{{- end }}
+{{- if not $values.eventing.deadLetterSink }}
+{{- $faults = append $faults "eventing.deadLetterSink is not set: where events go that no service can handle, such as {ref: {apiVersion: v1, kind: Service, name: dead-letters}}" }}
+{{- end }}
+{{- else if not $values.kafka.bootstrap }}
 {{- $faults = append $faults "kafka.bootstrap is not set: the brokers, such as kafka-bootstrap.kafka:9093" }}
 {{- end }}
 {{- if and (has "blob" $uses) (not $values.blob.url) }}

@@ -99,6 +99,14 @@ FILE_BLOBS: Values = {
         "existingClaim": "artefacts",
     }
 }
+KNATIVE: Values = {
+    "eventing": {
+        "mode": "knative",
+        "brokerUrl": "http://kafka-broker-ingress.knative-eventing.svc/datarecs/default",
+        "deadLetterSink": {"ref": {"apiVersion": "v1", "kind": "Service", "name": "dead-letters"}},
+    },
+    "kafka": {"bootstrap": ""},
+}
 JOBS: Values = {"migrations": {"mode": "job"}, "topics": {"mode": "job"}}
 BARE: Values = {
     "migrations": {"mode": "none"},
@@ -129,6 +137,7 @@ def matrix() -> dict[str, tuple[str, Values]]:
         "all-on": ("datarecs", merge(example(), ALL_ON)),
         "file-blobs": ("datarecs", merge(example(), FILE_BLOBS)),
         "jobs": ("datarecs", merge(example(), JOBS)),
+        "knative": ("datarecs", merge(example(), KNATIVE)),
         "bare": ("datarecs", merge(example(), BARE)),
         "long-name": (LONG_NAME, merge(merge(example(), ALL_ON), JOBS)),
     }

@@ -103,6 +103,7 @@ class ApiHouse:
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
     limits: Limits = UNHINDERED
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
+    backend: Backend = Backend.QUEUE
 
     @cached_property
     def failures(self) -> FailedSignIns:
@@ -150,7 +151,7 @@ class ApiHouse:
             limits=self.limits,
             link_keys=(LINK_KEY,),
             previewing=previewing_of(PREVIEW, base_url=BASE_URL, ids=self.ids),
-            backend=Backend.QUEUE,
+            backend=self.backend,
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

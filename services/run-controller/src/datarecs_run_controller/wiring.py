@@ -97,7 +97,7 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     relay = Relay(
-        _outlet(settings),
+        outlet(settings),
         PostgresOutboxReader(relay_database),
         owner=f"{socket.gethostname()}/{os.getpid()}/{ids.new()}",
         metrics=metrics,
@@ -107,7 +107,7 @@ def build(settings: Settings) -> Process:
     )
     reader = PostgresOutboxReader(relay_database)
     inlet = _inlet(settings, consumer)
-    remote = _remote(settings, clock)
+    remote = remote_launcher(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
     parts = _RunParts(
         unit=unit, finder=PostgresWorkFinder(database), ids=ids, clock=clock, remote=remote
@@ -141,7 +141,7 @@ def _inlet(settings: Settings, consumer: Consumer) -> Consumer | EventReceiver:
     return EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
 
 
-def _outlet(settings: Settings) -> LogWriter:
+def outlet(settings: Settings) -> LogWriter:
     """Where the relay sends; raises SettingsError for a Broker without an address."""
     if settings.eventing.mode == "kafka":
         return KafkaLogClient(_relay_access(settings))
@@ -270,7 +270,7 @@ def _sweeping(parts: _RunParts) -> tuple[Periodic, ...]:
     return (Periodic(name="orphans", act=sweep, every=ORPHANS, clock=parts.clock),)
 
 
-def _remote(settings: Settings, clock: SystemClock) -> ArgoLauncher | None:
+def remote_launcher(settings: Settings, clock: SystemClock) -> ArgoLauncher | None:
     """Raises SettingsError for a service account that is not mounted."""
     if settings.launcher.backend != Backend.ARGO.value:
         return None

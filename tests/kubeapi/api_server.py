@@ -74,24 +74,25 @@ def kubernetes_version() -> str:
     return str(re.findall(r"k8s\.io/kubernetes (v\S+)", text)[0])
 
 
-def custom_resources(module: str, folder: str) -> Iterator[Path]:
-    """Definitions of custom kinds in a Go module that `crds/go.mod` pins.
+def custom_kinds(module: str, *files: str) -> Iterator[str]:
+    """Definitions of custom kinds: these files of a Go module that `crds/go.mod` pins.
 
     Raises:
-        BuildError: the module cannot be had.
+        BuildError: the module cannot be downloaded.
     """
-    environment = process_environment()
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],
         cwd=HERE / "crds",
-        env=dict(environment),
+        env=dict(process_environment()),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         raise BuildError(f"{module}: {done.stdout}{done.stderr}")
-    yield from (Path(json.loads(done.stdout)["Dir"]) / folder).glob("*.yaml")
+    folder = Path(json.loads(done.stdout)["Dir"])
+    for file in files:
+        yield (folder / file).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +139,36 @@ class ApiServer:
         path = self._path(one, namespace).rpartition("/")[0]
         return self.client.post(path, params=query, json=one)
 
+    def install_kind(self, text: str) -> None:
+        """Create a CustomResourceDefinition and wait until the server serves the kind."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        made = self.client.post(
+            path, content=text.encode(), headers={"Content-Type": "application/yaml"}
+        ).raise_for_status()
+        for _ in range(READY_TRIES):
+            state = self.client.get(f"{path}/{made.json()['metadata']['name']}").json()
+            conditions = state.get("status", {}).get("conditions", ())
+            if ("Established", "True") in {(one["type"], one["status"]) for one in conditions}:
+                return
+            Event().wait(READY_PAUSE_S)
+        raise AssertionError(f"not served: {made.json()['metadata']['name']}")
+
     def _path(self, one: KubeObject, namespace: str) -> str:
         version = one["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        listed = self.client.get(root).raise_for_status().json()["resources"]
-        resource = next(
-            each for each in listed if each["kind"] == one["kind"] and "/" not in each["name"]
-        )
+        resource = self._resource(root, one["kind"])
         where = f"/namespaces/{namespace}" if resource["namespaced"] else ""
         return f"{root}{where}/{resource['name']}/{one['metadata'].get('name', '')}"
+
+    def _resource(self, root: str, kind: str) -> KubeObject:
+        for _ in range(READY_TRIES):
+            answer = self.client.get(root)
+            listed = answer.json()["resources"] if answer.is_success else []
+            for one in listed:
+                if one["kind"] == kind and "/" not in one["name"]:
+                    return dict(one)
+            Event().wait(READY_PAUSE_S)
+        raise AssertionError(f"the server does not know {root} {kind}")
 
     def may(self, account: str, verb: str, group: str, resource: str, *, namespace: str) -> bool:
         """Whether a ServiceAccount of the namespace may do that there."""
@@ -203,7 +225,9 @@ def start_server(program: Path, folder: Path) -> Iterator[ApiServer]:
             stderr=subprocess.STDOUT,
         )
     try:
-        yield _ready(process, f"https://127.0.0.1:{port}", folder, log)
+        server = _ready(process, f"https://127.0.0.1:{port}", folder, log)
+        with server.client:
+            yield server
     finally:
         process.terminate()
         try:

@@ -16,10 +16,16 @@ from threading import Event
 from typing import Any, TypeVar
 
 from datarecs_runtime.environment import process_environment
-from tests.kubeapi.api_server import HERE, ApiServer, BuildError, KubeObject, custom_resources
+from tests.kubeapi.api_server import HERE, ApiServer, BuildError, KubeObject, custom_kinds
 
 MODULE = "github.com/argoproj/argo-workflows/v4"
-KINDS = "manifests/base/crds/full"
+KINDS = "manifests/base/crds"
+FULL = ("workflowtaskresults", "workflowtemplates", "workflows")
+MINIMAL = (
+    *("workflowtasksets", "cronworkflows", "clusterworkflowtemplates"),
+    *("workfloweventbindings", "workflowartifactgctasks"),
+)
+"""Kinds that the controller watches and nobody here creates."""
 TRIES, PAUSE_S = 300, 0.1
 MERGE_PATCH = "application/merge-patch+json"
 WORKFLOW, ON_EXIT = "workflows.argoproj.io/workflow", "workflows.argoproj.io/on-exit"
@@ -38,26 +44,21 @@ def until(state: Callable[[], T | None], what: str) -> T:
 
 
 def install_kinds(server: ApiServer) -> None:
-    """Argo's kinds with their full schemas, as text: they have two megabytes each."""
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for definition in sorted(custom_resources(MODULE, KINDS)):
-        if definition.name == "kustomization.yaml":
-            continue
-        answer = server.client.post(
-            path, content=definition.read_bytes(), headers={"Content-Type": "application/yaml"}
-        )
-        assert answer.status_code in {201, 409}, (definition.name, answer.text[:500])
+    """The kinds that the chart and the launcher use with their full schemas, once per server.
 
-    def served() -> bool | None:
-        answer = server.client.get("/apis/argoproj.io/v1alpha1")
-        names = (
-            {one["name"] for one in answer.json().get("resources", ())}
-            if answer.is_success
-            else set()
-        )
-        return {"workflows", "workflowtemplates", "workflowtaskresults"} <= names or None
-
-    until(served, "serving the kinds of Argo")
+    Raises:
+        BuildError: the module cannot be downloaded.
+    """
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workflows.argoproj.io"
+    if server.client.get(path).is_success:
+        return
+    texts = custom_kinds(
+        MODULE,
+        *(f"{KINDS}/full/argoproj.io_{name}.yaml" for name in FULL),
+        *(f"{KINDS}/minimal/argoproj.io_{name}.yaml" for name in MINIMAL),
+    )
+    for text in texts:
+        server.install_kind(text)
 
 
 def build_controller() -> Path:
@@ -83,7 +84,17 @@ def _build(program: Path) -> None:
     go = shutil.which("go", path=process_environment().get("PATH"))
     if go is None:
         raise BuildError("the command go is not installed")
-    source = next(custom_resources(MODULE, KINDS)).parents[4]
+    download = subprocess.run(
+        [go, "mod", "download", "-json", MODULE],
+        cwd=HERE / "crds",
+        env=dict(process_environment()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if download.returncode:
+        raise BuildError(f"{MODULE}: {download.stdout}{download.stderr}")
+    source = json.loads(download.stdout)["Dir"]
     program.parent.mkdir(parents=True, exist_ok=True)
     draft = program.with_suffix(".new")
     done = subprocess.run(

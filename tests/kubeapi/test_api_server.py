@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.chart.rendering import (
     render,
     render_case,
 )
-from tests.kubeapi.api_server import ApiServer, custom_resources
+from tests.kubeapi.api_server import ApiServer, custom_kinds
 from tests.kubeapi.argo import install_kinds
 
 pytestmark = [pytest.mark.kubeapi, pytest.mark.case("K48")]
@@ -27,7 +26,8 @@ pytestmark = [pytest.mark.kubeapi, pytest.mark.case("K48")]
 NAMESPACE = "datarecs"
 MONITORING = "github.com/prometheus-operator/prometheus-operator"
 DATABASES = "github.com/cloudnative-pg/cloudnative-pg"
-NEEDED = {"podmonitors", "prometheusrules", "clusters"}
+MONITORING_FOLDER = "example/prometheus-operator-crd/monitoring.coreos.com"
+MONITORS = ("podmonitors", "prometheusrules")
 NO_HOOKS: Values = {"migrations": {"mode": "job"}, "topics": {"mode": "job"}}
 """Nothing runs here, so a hook would never end."""
 
@@ -44,20 +44,13 @@ def server(api_server: ApiServer) -> ApiServer:
     api_server.apply(namespace, namespace="").raise_for_status()
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     api_server.apply(account, namespace=NAMESPACE).raise_for_status()
-    for path in (
-        *custom_resources(MONITORING, "example/prometheus-operator-crd"),
-        *custom_resources(DATABASES, "config/crd/bases"),
+    for text in (
+        *custom_kinds(MONITORING, *(f"{MONITORING_FOLDER}_{name}.yaml" for name in MONITORS)),
+        *custom_kinds(DATABASES, "config/crd/bases/postgresql.cnpg.io_clusters.yaml"),
     ):
-        _install_kind(api_server, path)
+        api_server.install_kind(text)
     install_kinds(api_server)
     return api_server
-
-
-def _install_kind(server: ApiServer, path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for one in parse(text):
-        if one["kind"] == "CustomResourceDefinition" and one["spec"]["names"]["plural"] in NEEDED:
-            server.create(one, namespace="").raise_for_status()
 
 
 def accepted(server: ApiServer, objects: list[KubeObject]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from pathlib import Path
 
 from datarecs_core.egress.addresses import TABLE, Purpose
+from datarecs_events.catalogue import SUBSCRIPTIONS
+from datarecs_events.event_types import PREFIX as OF_EVENTS
 from datarecs_kafka.topics import DECLARED, Right, configuration, rights
 from datarecs_runtime.settings import PREFIX, describe
 
@@ -23,7 +25,8 @@ CHART = ROOT / "charts" / "datarecs"
 NOTE = "# Written by `make docs`.\n"
 OF_THE_CHART = re.compile(
     "PROFILE|BASE_URL|SIDE__PORT|BLOB__(URL|ENDPOINT)|KAFKA__(BOOTSTRAP|CA_FILE|HOME)|MAIL__(HOST|FROM|TRANSPORT"
-    "|DIRECTORY)|SECRETS__FILE_ROOT|UP__.*|JARS__.*|API__PORT"
+    "|DIRECTORY)|SECRETS__FILE_ROOT|UP__.*|JARS__.*|API__PORT|EVENTING__.*"
+    "|LAUNCHER__(BACKEND|ARGO__(NAMESPACE|API_URL|ACCOUNT_DIR))"
 )
 """Settings that the chart makes from its values, or that only `datarecs up` reads."""
 OF_OBJECT_STORES = frozenset({"blob__credentials"})
@@ -32,6 +35,7 @@ BEYOND_GLOBAL_UNICAST = ("::/3", "4000::/2", "8000::/1")
 """Every IPv6 address outside of 2000::/3."""
 CLUSTER = "datarecs"
 """The cluster of `examples/strimzi-cluster.yaml`."""
+OF_RUNS = f"{OF_EVENTS}reconciliation."
 TABLE_OF_VALUES = re.compile(r"(?<=<!-- Values. -->\n).*(?=<!-- End of values. -->)", re.DOTALL)
 KEY = re.compile(r"^( *)([A-Za-z][\w-]*):(?: (.*))?$")
 
@@ -76,6 +80,27 @@ def denied_ranges() -> str:
 
 def alerts() -> str:
     return (ROOT / "docs" / "alerts.yaml").read_text(encoding="utf-8")
+
+
+def triggers() -> str:
+    """Service to its subscriptions, as Triggers of Knative: name, and type or none for all."""
+    lines = [NOTE.strip()]
+    for service, types in sorted(_subscribed().items()):
+        lines.append(f"{service}:")
+        for event_type in sorted(types):
+            name = event_type.removeprefix(OF_RUNS).replace(".", "-").replace("_", "-")
+            lines.append(f"  - {{name: {name}, type: {event_type}}}")
+        if not types:
+            lines.append("  - {name: all-events}")
+    return "\n".join(lines) + "\n"
+
+
+def _subscribed() -> Mapping[str, set[str]]:
+    """Types by service; empty for a service that receives every event."""
+    services: dict[str, set[str]] = {}
+    for one in SUBSCRIPTIONS:
+        services.setdefault(one.service, set()).update(one.types or ())
+    return services
 
 
 def strimzi() -> str:
@@ -142,6 +167,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "values.schema.json": schema,
     "files/denied-ranges.yaml": denied_ranges,
     "files/alerts.yaml": alerts,
+    "files/triggers.yaml": triggers,
     "examples/strimzi-topics-and-users.yaml": strimzi,
     "README.md": readme,
 }

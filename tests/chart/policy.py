@@ -3,6 +3,7 @@
 Modelled on the checks of linters for manifests, and on the security page.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -41,9 +42,24 @@ def of_kind(objects: Objects, *kinds: str) -> Iterator[KubeObject]:
 
 
 def templates(objects: Objects) -> Iterator[tuple[KubeObject, Mapping[str, Any]]]:
-    """Every Deployment and Job with its pod template."""
+    """Every Deployment and Job with its pod template, every WorkflowTemplate with its pods."""
     for one in of_kind(objects, "Deployment", "Job"):
         yield one, one["spec"]["template"]
+    for one in of_kind(objects, "WorkflowTemplate"):
+        for template in one["spec"]["templates"]:
+            yield one, _pod_of_workflow(one["spec"], template)
+
+
+def _pod_of_workflow(spec: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod that Argo makes of a template, without its own containers."""
+    names = {
+        *("serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes"),
+        *("imagePullSecrets", "nodeSelector", "tolerations", "affinity"),
+    }
+    pod = {name: value for name, value in spec.items() if name in names}
+    pod |= json.loads(spec["podSpecPatch"])
+    container = {"name": "main", **template["container"]}
+    return {"metadata": spec["podMetadata"], "spec": {**pod, "containers": [container]}}
 
 
 def containers(objects: Objects) -> Iterator[tuple[KubeObject, Mapping[str, Any]]]:

@@ -70,6 +70,7 @@ ALL_ON: Values = {
     "network": {
         "to": {"kubernetes": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "192.0.2.9/32"}}]}}
     },
+    "launcher": {"backend": "argo"},
     "topics": {"mode": "hook"},
     "monitoring": {"podMonitor": True, "rules": True, "labels": {"release": "prometheus"}},
     "defaults": {
@@ -80,16 +81,6 @@ ALL_ON: Values = {
         "podLabels": {"team": "data"},
     },
     "services": {
-        "run-controller": {
-            "rules": [
-                {
-                    "apiGroups": ["argoproj.io"],
-                    "resources": ["workflows"],
-                    "verbs": ["create", "get", "list", "watch", "patch", "delete"],
-                }
-            ],
-            "uses": ["database", "kafka", "kubernetes"],
-        },
         "reconciliation-worker": {
             "serviceAccountAnnotations": {"example.com/role": "datarecs-worker"},
             "settings": {"FILES__ROOTS": ["/data/files"]},
@@ -107,6 +98,14 @@ FILE_BLOBS: Values = {
         "existingSecret": "",
         "existingClaim": "artefacts",
     }
+}
+KNATIVE: Values = {
+    "eventing": {
+        "mode": "knative",
+        "brokerUrl": "http://kafka-broker-ingress.knative-eventing.svc/datarecs/default",
+        "deadLetterSink": {"ref": {"apiVersion": "v1", "kind": "Service", "name": "dead-letters"}},
+    },
+    "kafka": {"bootstrap": ""},
 }
 JOBS: Values = {"migrations": {"mode": "job"}, "topics": {"mode": "job"}}
 BARE: Values = {
@@ -138,6 +137,7 @@ def matrix() -> dict[str, tuple[str, Values]]:
         "all-on": ("datarecs", merge(example(), ALL_ON)),
         "file-blobs": ("datarecs", merge(example(), FILE_BLOBS)),
         "jobs": ("datarecs", merge(example(), JOBS)),
+        "knative": ("datarecs", merge(example(), KNATIVE)),
         "bare": ("datarecs", merge(example(), BARE)),
         "long-name": (LONG_NAME, merge(merge(example(), ALL_ON), JOBS)),
     }

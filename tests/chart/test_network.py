@@ -13,6 +13,7 @@ PARTS = {
     "core-api": {"database", "blob"},
     "run-controller": {"database", "kafka", "kubernetes"},
     "reconciliation-worker": {"database", "blob", "sources"},
+    "workflow": {"database", "blob", "sources", "kubernetes"},
     "email-notifier": {"database", "kafka", "mail"},
     "webhook-service": {"database", "kafka", "webhooks"},
     "migrate": {"database"},
@@ -117,9 +118,23 @@ def test_a_part_without_peers_is_not_reached() -> None:
 @pytest.mark.case("K37")
 def test_only_a_service_with_rules_has_a_role_and_a_token() -> None:
     with_rules, without = render_case("all-on"), render_case("example")
-    assert [one["metadata"]["name"] for one in of_kind(with_rules, "Role")] == [
-        "datarecs-run-controller"
-    ]
+    roles = {one["metadata"]["name"]: one["rules"] for one in of_kind(with_rules, "Role")}
+    assert roles == {
+        "datarecs-run-controller": [
+            {
+                "apiGroups": ["argoproj.io"],
+                "resources": ["workflows"],
+                "verbs": ["create", "get", "list", "watch", "patch", "delete"],
+            }
+        ],
+        "datarecs-workflow": [
+            {
+                "apiGroups": ["argoproj.io"],
+                "resources": ["workflowtaskresults"],
+                "verbs": ["create", "patch"],
+            }
+        ],
+    }
     assert list(of_kind(without, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")) == []
     tokens = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"]["automountServiceAccountToken"]

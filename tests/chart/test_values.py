@@ -64,6 +64,18 @@ def test_mail_is_not_required_without_the_email_notifier() -> None:
             {"services": {"core-api": {"autoscaling": {"min": 4, "max": 2, "cpuPercent": 70}}}},
             "min 4 is more than max 2",
         ),
+        (
+            {"launcher": {"backend": "argo"}},
+            "network.to.kubernetes.peers is not set",
+        ),
+        (
+            {
+                "launcher": {"backend": "argo"},
+                "network": {"policies": False},
+                "services": {"reconciliation-worker": None},
+            },
+            "needs the entry services.reconciliation-worker",
+        ),
         ({"services": {"migrate": {"command": ["x"]}}}, "services.migrate: the chart uses"),
     ],
 )
@@ -92,6 +104,13 @@ BAD: list[tuple[str, Any]] = [
     ("network.to.databse", {"ports": [5432], "peers": []}),
     ("network.to.database.ports.0", "5432"),
     ("network.to.database.peers.0.ipBlock.cidr", "10.0.0.0"),
+    ("eventing.mode", "nats"),
+    ("eventing.brokerUrl", "kafka:9092"),
+    ("eventing.deadLetterSink.url", "http://x"),
+    ("settings.EVENTING__MODE", "knative"),
+    ("settings.LAUNCHER__BACKEND", "argo"),
+    ("launcher.backend", "airflow"),
+    ("launcher.namespace", "runs"),
     ("migrations.mode", "always"),
     ("monitoring.podMonitor", "yes"),
     ("services.core-api.replicas", -1),

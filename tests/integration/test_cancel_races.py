@@ -16,14 +16,9 @@ from typing import TypeVar
 import pytest
 
 from datarecs_application.errors import StoreBusyError
+from datarecs_application.launching import Backends, launch_run
 from datarecs_application.ports.state import LeasedRun, Transaction, UnitOfWork
-from datarecs_application.runs import (
-    EventRecord,
-    launch_run,
-    record_end,
-    request_cancel,
-    trigger_run,
-)
+from datarecs_application.runs import EventRecord, record_end, request_cancel, trigger_run
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.events import RunCompleted, RunEnd
 from datarecs_core.runs.model import Run, RunStatus
@@ -109,7 +104,9 @@ class Parties:
     def launch(self, run: Run) -> None:
         commit(
             self.controller,
-            lambda tx: launch_run(tx, run.run_id, QueueLauncher(), self.ids, jitter=0.5),
+            lambda tx: launch_run(
+                tx, run.run_id, Backends(queue=QueueLauncher()), self.ids, jitter=0.5
+            ),
         )
 
     def lease(self) -> LeasedRun | None:

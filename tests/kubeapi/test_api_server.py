@@ -20,6 +20,7 @@ from tests.chart.rendering import (
     render_case,
 )
 from tests.kubeapi.api_server import ApiServer, custom_kinds
+from tests.kubeapi.argo import install_kinds
 
 pytestmark = [pytest.mark.kubeapi, pytest.mark.case("K48")]
 
@@ -49,6 +50,7 @@ def server(api_server: ApiServer) -> ApiServer:
         *custom_kinds(DATABASES, "config/crd/bases/postgresql.cnpg.io_clusters.yaml"),
     ):
         api_server.install_kind(text)
+    install_kinds(api_server)
     return api_server
 
 

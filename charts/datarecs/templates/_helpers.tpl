@@ -34,6 +34,16 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- range $key, $value := .root.Values.defaults }}
 {{- if not (hasKey $service $key) }}{{- $_ := set $service $key $value }}{{- end }}
 {{- end }}
+{{- if and (has "kafka" $service.uses) (eq .root.Values.eventing.mode "knative") }}
+{{- $_ := set $service "uses" (append (without $service.uses "kafka") "broker") }}
+{{- range $file, $entry := $service.secrets }}{{- if eq $entry.from "kafka" }}{{- $_ := unset $service.secrets $file }}{{- end }}{{- end }}
+{{- range $name := keys $service.settings }}{{- if hasPrefix "KAFKA__" $name }}{{- $_ := unset $service.settings $name }}{{- end }}{{- end }}
+{{- end }}
+{{- if and (has "workflows" $service.uses) (eq .root.Values.launcher.backend "argo") }}
+{{- $rule := dict "apiGroups" (list "argoproj.io") "resources" (list "workflows") "verbs" (list "create" "get" "list" "watch" "patch" "delete") }}
+{{- $_ := set $service "rules" (append $service.rules $rule) }}
+{{- $_ := set $service "uses" (append $service.uses "kubernetes" | uniq) }}
+{{- end }}
 {{- toJson $service }}
 {{- end }}
 
@@ -53,10 +63,16 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- $_ := set $settings "KAFKA__BOOTSTRAP" $values.kafka.bootstrap }}
 {{- if $values.kafka.caSecret }}{{- $_ := set $settings "KAFKA__CA_FILE" "/run/secrets/datarecs/kafka-ca.crt" }}{{- end }}
 {{- end }}
+{{- if has "broker" $uses }}
+{{- $_ := set $settings "EVENTING__MODE" "knative" }}
+{{- $_ := set $settings "EVENTING__BROKER_URL" $values.eventing.brokerUrl }}
+{{- $_ := set $settings "EVENTING__HOST" "0.0.0.0" }}
+{{- end }}
 {{- if has "blob" $uses }}
 {{- $_ := set $settings "BLOB__URL" $values.blob.url }}
 {{- with $values.blob.endpoint }}{{- $_ := set $settings "BLOB__ENDPOINT" . }}{{- end }}
 {{- end }}
+{{- if and (has "launcher" $uses) (ne $values.launcher.backend "queue") }}{{- $_ := set $settings "LAUNCHER__BACKEND" $values.launcher.backend }}{{- end }}
 {{- if has "mail" $uses }}{{- $_ := set $settings "MAIL__HOST" $values.mail.host }}{{- end }}
 {{- if has "sender" $uses }}{{- with $values.mail.from }}{{- $_ := set $settings "MAIL__FROM" . }}{{- end }}{{- end }}
 {{- if $values.tenantSecrets }}{{- $_ := set $settings "SECRETS__FILE_ROOT" "/run/secrets/tenants" }}{{- end }}
@@ -69,6 +85,38 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{/* Text of an environment variable: lists are joined by commas, objects are JSON. */}}
 {{- define "datarecs.text" -}}
 {{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{/* The ServiceAccount of a service, and its rights in the namespace. */}}
+{{- define "datarecs.account" -}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "datarecs.name" . }}
+  labels: {{- include "datarecs.labels" . | nindent 4 }}
+  {{- with .service.serviceAccountAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- if .service.rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ include "datarecs.name" . }}
+  labels: {{- include "datarecs.labels" . | nindent 4 }}
+rules: {{- toYaml .service.rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "datarecs.name" . }}
+  labels: {{- include "datarecs.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ include "datarecs.name" . }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ include "datarecs.name" . }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}
 {{- end }}
 
 {{/* The pod of a service or a job. */}}
@@ -136,6 +184,10 @@ containers:
       {{- if $service.port }}
       - name: http
         containerPort: {{ $service.port }}
+      {{- end }}
+      {{- if has "broker" $uses }}
+      - name: events
+        containerPort: 8081
       {{- end }}
       - name: side
         containerPort: 9090

@@ -11,7 +11,14 @@
 {{- if not $values.database.existingSecret }}
 {{- $faults = append $faults "database.existingSecret is not set: a Secret with the URL of each database role" }}
 {{- end }}
-{{- if not $values.kafka.bootstrap }}
+{{- if eq $values.eventing.mode "knative" }}
+{{- if not $values.eventing.brokerUrl }}
+{{- $faults = append $faults "eventing.brokerUrl is not set: the ingress of the Broker, its status.address.url" }}
+{{- end }}
+{{- if not $values.eventing.deadLetterSink }}
+{{- $faults = append $faults "eventing.deadLetterSink is not set: where events go that no service can handle, such as {ref: {apiVersion: v1, kind: Service, name: dead-letters}}" }}
+{{- end }}
+{{- else if not $values.kafka.bootstrap }}
 {{- $faults = append $faults "kafka.bootstrap is not set: the brokers, such as kafka-bootstrap.kafka:9093" }}
 {{- end }}
 {{- if and (has "blob" $uses) (not $values.blob.url) }}
@@ -42,6 +49,14 @@
 {{- if and $values.ingress.enabled (not (hasKey $services "core-api")) }}
 {{- $faults = append $faults "ingress.enabled needs services.core-api" }}
 {{- end }}
+{{- if eq $values.launcher.backend "argo" }}
+{{- if not (get $values.services "reconciliation-worker") }}
+{{- $faults = append $faults "launcher.backend argo needs the entry services.reconciliation-worker, from which the pods of workflows are made; it may be disabled" }}
+{{- end }}
+{{- if and $values.network.policies (not $values.network.to.kubernetes.peers) }}
+{{- $faults = append $faults "network.to.kubernetes.peers is not set: launcher.backend argo calls the Kubernetes API, and policies see the addresses behind its Service" }}
+{{- end }}
+{{- end }}
 {{- range $name, $service := $services }}
 {{- with $service.autoscaling }}
 {{- if gt (int .min) (int .max) }}
@@ -49,7 +64,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- $reserved := keys $values.jobs | concat (list "all" "default-deny" "monitoring" "alerts") }}
+{{- $reserved := keys $values.jobs | concat (list "all" "default-deny" "monitoring" "alerts" "workflow") }}
 {{- range $name := keys $services | sortAlpha }}
 {{- if has $name $reserved }}
 {{- $faults = append $faults (printf "services.%s: the chart uses this name; choose another" $name) }}

@@ -14,7 +14,7 @@ from structlog.typing import EventDict
 
 from datarecs_application.errors import KeyBusyError, StoreBusyError, StoreUnavailableError
 from datarecs_core.resources.resource import Kind
-from datarecs_core.runs.model import Run, RunResult, RunStatus
+from datarecs_core.runs.model import Backend, Run, RunResult, RunStatus
 from datarecs_core.values import TenantId
 from datarecs_core_api.preference import wait_of
 from datarecs_core_api.request_examples import EXAMPLES
@@ -48,6 +48,16 @@ def sent(house: MemoryApiHouse, wire_type: str = TRIGGERED) -> int:
     """How many events of the type wait in the outbox."""
     rows = house.store.committed(A_TENANT).outbox.values()
     return sum(one.row.type == wire_type for one in rows)
+
+
+@pytest.mark.parametrize("backend", list(Backend))
+def test_a_run_gets_the_backend_of_the_setting(backend: Backend) -> None:
+    house = memory_api(backend=backend)
+    caller = house.caller()
+    declare(caller)
+    answer = caller.post(RUNS, json={})
+    (run,) = runs_of(house)
+    assert (run.backend, answer.json()["backend"]) == (backend, backend.value)
 
 
 def with_parameter(caller: TestClient) -> str:

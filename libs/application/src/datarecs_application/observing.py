@@ -16,7 +16,7 @@ from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_application.ports.state import HistoryEntry, Runs, Transaction, UnitOfWork
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_core.runs.facts import Loss
-from datarecs_core.runs.model import Disposition, Run, RunStatus
+from datarecs_core.runs.model import Backend, Disposition, Run, RunStatus, Wish
 from datarecs_core.values import RunId, TenantId
 
 log = structlog.get_logger()
@@ -109,8 +109,8 @@ class _CommitReport:
 
     def _changed(self, before: Run, after: Run) -> None:
         metrics = self.unit.metrics
-        if after.submit_attempts > before.submit_attempts:
-            outcome = _submitted(after)
+        outcome = _submission(before, after)
+        if outcome is not None:
             metrics.count("submits_total", backend=after.backend.value, outcome=outcome)
             self._span("run.submit", after, outcome=outcome)
         if after.status is before.status:
@@ -197,6 +197,20 @@ def _phases(run: Run) -> dict[str, float]:
 
 def _between(start: datetime, end: datetime) -> float:
     return max((end - start).total_seconds(), 0.0)
+
+
+def _submission(before: Run, after: Run) -> str | None:
+    """How a submission ended in this transaction; None if none did.
+
+    The queue answers in the transaction that counts the attempt, a remote backend after it.
+    """
+    counted = after.submit_attempts > before.submit_attempts
+    if after.backend is Backend.QUEUE:
+        return _submitted(after) if counted else None
+    waited = before.status is RunStatus.TRIGGERED and before.submit_intent_at is not None
+    stopped = after.status is RunStatus.CANCELLED or after.wish is Wish.STOP
+    answered = waited and not counted and (not stopped or after.status is RunStatus.QUEUE_ERRORED)
+    return _submitted(after) if answered else None
 
 
 def _submitted(run: Run) -> str:

@@ -5,19 +5,12 @@ mark, a route's idempotency key and the effect share it. Nothing is sent here: t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from datarecs_application.ports.execution import (
-    Accepted,
-    Ended,
-    Gone,
-    Launcher,
-    Rejected,
-    Unavailable,
-)
+from datarecs_application.ports.execution import Ended, Gone, Launcher, Observation
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import HistoryEntry, Lease, Transaction
 from datarecs_core.crashing import CrashPoint, crash_point
@@ -29,16 +22,13 @@ from datarecs_core.runs.facts import (
     AttemptLost,
     BackendEnded,
     CancelRequested,
-    ConfirmCancel,
     EndReported,
     Fact,
     Loss,
     ProgressSeen,
-    SubmitAccepted,
-    SubmitRejected,
     TimerFired,
 )
-from datarecs_core.runs.model import Disposition, Run, RunStatus, Wish
+from datarecs_core.runs.model import Backend, Disposition, Run
 from datarecs_core.runs.refusals import (
     AttemptAheadError,
     Refusal,
@@ -47,7 +37,7 @@ from datarecs_core.runs.refusals import (
 )
 from datarecs_core.runs.repairing import outcome_of_repair, recorded_end
 from datarecs_core.runs.result_file import NoResult
-from datarecs_core.runs.start import TriggerRun, defer, intend, trigger
+from datarecs_core.runs.start import TriggerRun, trigger
 from datarecs_core.runs.timers import TimerReason
 from datarecs_core.values import EventId, RunId
 
@@ -152,30 +142,31 @@ def record_end(tx: Transaction, end: RunEnd, event: EventRecord) -> RunDecision:
     return decision
 
 
-def launch_run(
-    tx: Transaction, run_id: RunId, launcher: Launcher, ids: Ids, *, jitter: float
-) -> None:
-    """Bring about the desired state of the row in the backend, one step; safe to repeat."""
-    run = tx.runs.for_update(run_id)
-    if run is None or run.next_reconcile_at is None:
-        return
-    if run.status.is_terminal or run.wish is Wish.STOP:
-        _stop(tx, run, launcher, ids)
-    elif run.status is RunStatus.TRIGGERED:
-        _submit(tx, run, launcher, ids, jitter=jitter)
-    else:
-        _settled(tx, run)
+def fire_timer(tx: Transaction, due: DueTimer, launcher: Launcher, ids: Ids) -> Run | None:
+    """Turn a due timer into its fact; a timer that was moved or dropped has no effect.
 
-
-def fire_timer(tx: Transaction, due: DueTimer, launcher: Launcher, ids: Ids) -> None:
-    """Turn a due timer into its fact; a timer that was moved or dropped has no effect."""
+    Returns:
+        The run if its execution is to be observed in a remote backend, and `repair_run` called
+        with what is seen there.
+    """
     run = tx.runs.for_update(due.run_id)
     if run is None or not tx.timers.due(due.run_id, due.reason):
-        return
-    fact = TimerFired(fact_id=_new(ids), reason=TimerReason(due.reason), jitter=due.jitter)
+        return None
+    fact = TimerFired(fact_id=new_fact_id(ids), reason=TimerReason(due.reason), jitter=due.jitter)
     after = carry_out(tx, run, fact).state
-    if fact.reason is TimerReason.OBSERVE and not after.status.is_terminal:
-        _repair(tx, after, launcher, ids)
+    if fact.reason is not TimerReason.OBSERVE or after.status.is_terminal:
+        return None
+    if after.backend is Backend.ARGO:
+        return after
+    _repair(tx, after, launcher.observe(tx, (after,)).get(after.execution_name, Gone()), ids)
+    return None
+
+
+def repair_run(tx: Transaction, run_id: RunId, seen: Observation, ids: Ids) -> None:
+    """Close a run with an execution that ended or is gone, unless it is closed already."""
+    run = tx.runs.for_update(run_id)
+    if run is not None and not run.status.is_terminal:
+        _repair(tx, run, seen, ids)
 
 
 def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> None:
@@ -189,7 +180,7 @@ def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> N
         tx.leases.end(run.run_id)
         return
     fact = AttemptLost(
-        fact_id=_new(ids), attempt=run.attempt, releases=current.releases, jitter=jitter
+        fact_id=new_fact_id(ids), attempt=run.attempt, releases=current.releases, jitter=jitter
     )
     carry_out(tx, run, fact)
 
@@ -204,7 +195,7 @@ def release_run(tx: Transaction, run: Run, ids: Ids, *, loss: Loss, jitter: floa
     lease = tx.leases.get(run.run_id)
     releases = 0 if lease is None else lease.releases
     fact = AttemptLost(
-        fact_id=_new(ids), attempt=run.attempt, loss=loss, releases=releases, jitter=jitter
+        fact_id=new_fact_id(ids), attempt=run.attempt, loss=loss, releases=releases, jitter=jitter
     )
     carry_out(tx, run, fact)
 
@@ -262,50 +253,11 @@ def _carry_out_rest(tx: Transaction, decision: RunDecision) -> None:
         )
 
 
-def _submit(tx: Transaction, run: Run, launcher: Launcher, ids: Ids, *, jitter: float) -> None:
-    intended = intend(run, now=tx.now)
-    tx.runs.save(intended)
-    crash_point(CrashPoint.SUBMIT_AFTER_INTENT)
-    answer = launcher.ensure_running(tx, intended)
-    crash_point(CrashPoint.SUBMIT_AFTER_CALL)
-    match answer:
-        case Accepted():
-            carry_out(tx, intended, SubmitAccepted(fact_id=_new(ids)))
-        case Rejected(reason=reason):
-            launcher.ensure_stopped(tx, intended)
-            carry_out(tx, intended, SubmitRejected(fact_id=_new(ids), reason=reason))
-        case Unavailable():
-            tx.runs.save(defer(intended, now=tx.now, jitter=jitter))
-        case _:
-            assert_never(answer)
-
-
-def _stop(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
-    """A flagged run that does not run yet ends here; a running one gets a stop request."""
-    confirmed = carry_out(tx, run, ConfirmCancel(fact_id=_new(ids))).state
-    lease = tx.leases.get(run.run_id)
-    waiting = lease is not None and lease.lease_owner is None
-    if confirmed.status is RunStatus.RUNNING and confirmed.cancel_requested and waiting:
-        # Between two attempts no process can report an end (row 13).
-        fact = AttemptLost(fact_id=_new(ids), attempt=run.attempt, loss=Loss.EXPIRED)
-        carry_out(tx, confirmed, fact)
-        return
-    launcher.ensure_stopped(tx, confirmed)
-    _settled(tx, confirmed)
-
-
-def _settled(tx: Transaction, run: Run) -> None:
-    """Nothing to do until the desired state changes; timers handle the rest."""
-    if run.next_reconcile_at is not None:
-        tx.runs.save(replace(run, next_reconcile_at=None))
-
-
-def _repair(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
+def _repair(tx: Transaction, run: Run, seen: Observation, ids: Ids) -> None:
     """Row 15: the execution ended and its end was not handled, so the record closes the run.
 
     The recorded raw outcome keeps its own id, so that its late arrival is a redelivery.
     """
-    seen = launcher.observe(tx, (run,)).get(run.execution_name, Gone())
     if not isinstance(seen, Gone | Ended):
         return
     for entry in reversed(tx.runs.history(run.run_id, after=max(run.last_sequence - 50, 0))):
@@ -321,10 +273,13 @@ def _repair(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
         recorded=None,
         file=NoResult(RunDetail.RESULT_MISSING, "it cannot be reached from here"),
         status=seen.status if isinstance(seen, Ended) else None,
+        failures=seen.failures if isinstance(seen, Ended) else (),
     )
     last_seen = run.last_progress_at or run.started_at or run.queued_at or run.created_at
-    carry_out(tx, run, BackendEnded(fact_id=_new(ids), outcome=outcome, ended_at=last_seen))
+    ended_at = (seen.at if isinstance(seen, Ended) else None) or last_seen
+    carry_out(tx, run, BackendEnded(fact_id=new_fact_id(ids), outcome=outcome, ended_at=ended_at))
 
 
-def _new(ids: Ids) -> EventId:
+def new_fact_id(ids: Ids) -> EventId:
+    """The id of a fact that is no event."""
     return EventId(ids.new())

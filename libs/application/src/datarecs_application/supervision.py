@@ -8,13 +8,21 @@ under the epoch of its lease: a stale one changes nothing.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 import structlog
 
 from datarecs_application import child_frames
 from datarecs_application.assignments import Prepared, Preparing, Scratch, SourceNotPinnedError
+from datarecs_application.attempt_ends import (
+    REFUSED,
+    UNCONFIRMED,
+    AttemptEnd,
+    EndReporter,
+    FencedError,
+    LeaseReporter,
+)
 from datarecs_application.child_frames import BadFrameError, failure_words, outdates, read_event
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
@@ -22,7 +30,6 @@ from datarecs_application.loops.heartbeat import Heartbeat, Standing
 from datarecs_application.ports.outside import Clock, Ids, Metrics, Wake
 from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildProcess
-from datarecs_application.runs import release_run
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_application.warm_child import WarmChild
 from datarecs_application.work_metrics import WorkMetrics
@@ -30,9 +37,9 @@ from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.errors.storage import BlobStoreUnavailableError
 from datarecs_core.hashing import canonical_json
-from datarecs_core.runs.events import ProgressEvent, RunEnd, RunErrored
-from datarecs_core.runs.facts import Loss
+from datarecs_core.runs.events import ProgressEvent
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.outcome import Evidence, classify
 from datarecs_core.runs.result_file import (
@@ -43,7 +50,6 @@ from datarecs_core.runs.result_file import (
     ResultFile,
     read_result,
 )
-from datarecs_core.runs.retry import may_try_again
 from datarecs_core.runs.summary import with_report_url
 
 log = structlog.get_logger()
@@ -57,21 +63,6 @@ MOST_OUTDATED = 1000
 """Row counts skipped at once, so that a child that sends very many is still supervised."""
 
 T = TypeVar("T")
-
-
-REFUSED, UNCONFIRMED = "refused", "unconfirmed"
-
-
-class FencedError(Exception):
-    """The lease is lost: the child is stopped and nothing is written.
-
-    `reason` is `refused` where the database refused, `unconfirmed` where it could not be reached in
-    time.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class DrainedError(Exception):
@@ -110,6 +101,14 @@ class Supervising:
     tracing: Tracing = UNTRACED
     base_url: str | None = None
     """Where readers reach the platform; the report's URL starts with it."""
+    reporter: EndReporter | None = None
+    """Where ends are reported; None: to the database, under the lease."""
+    reporting: EndReporter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reporting = self.reporter or LeaseReporter(
+            unit=self.unit, ids=self.ids, jitter=self.jitter, signals=self.signals
+        )
 
     def run(self, stop: Wake) -> None:
         self.child.warm()
@@ -130,6 +129,11 @@ class Supervising:
             return False
         if leased is None:
             return False
+        self.supervise(leased, stop)
+        return True
+
+    def supervise(self, leased: LeasedRun, stop: Wake) -> None:
+        """Supervise a leased run to its end."""
         with structlog.contextvars.bound_contextvars(
             tenant_id=str(leased.tenant_id),
             run_id=str(leased.run_id),
@@ -137,7 +141,6 @@ class Supervising:
             lease_epoch=leased.lease_epoch,
         ):
             self._supervise(leased, stop)
-        return True
 
     def _supervise(self, leased: LeasedRun, stop: Wake) -> None:
         self.signals.reached("lease.after_commit")
@@ -161,19 +164,12 @@ class Supervising:
         """Return the run; retried while the database is unavailable, until the lease expires."""
         while not self.heartbeat.standing(leased.run_id).lost(self.clock.monotonic()):
             try:
-                return self._release(leased)
+                return self.reporting.release(leased)
             except (StoreUnavailableError, StoreBusyError) as cause:
                 log.warning("release_waits", code=cause.code.name)
                 self.clock.wait(POLL * 5)
         log.warning("lease_lost")
         return None
-
-    def _release(self, leased: LeasedRun) -> None:
-        with self.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
-            run = tx.runs.for_update(leased.run_id)
-            if run is not None and tx.leases.is_current(leased.run_id, leased.lease_epoch):
-                release_run(tx, run, self.ids, loss=Loss.DRAINED, jitter=self.jitter())
-        log.info("attempt_released")
 
 
 @dataclass(slots=True)
@@ -407,49 +403,24 @@ class _Attempt:
         )
 
     def _end(self, run: Run, evidence: Evidence) -> None:
-        """One transaction: epoch, end, lease. Repeated until committed or fenced."""
-        end = with_report_url(classify(run, evidence), self.worker.base_url)
-        never_began = evidence.start_error is not None and not evidence.deadline_fired
+        """Report the end; repeated until it is stored or fenced."""
+        ended = AttemptEnd(
+            run=run,
+            leased=self.leased,
+            end=with_report_url(classify(run, evidence), self.worker.base_url),
+            nodes=evidence.file.nodes if isinstance(evidence.file, ResultFile) else (),
+            pins=self.pins,
+            never_began=evidence.start_error is not None and not evidence.deadline_fired,
+        )
         while True:
             if self.worker.heartbeat.standing(self.leased.run_id).stale:
                 raise FencedError(REFUSED)
             try:
-                return self._commit(end, never_began=never_began)
-            except (StoreUnavailableError, StoreBusyError) as cause:
+                return self.worker.reporting.report(ended)
+            except (StoreUnavailableError, StoreBusyError, BlobStoreUnavailableError) as cause:
                 # An expired but unreclaimed epoch still counts, so this continues past the ttl.
                 log.warning("end_waits", code=cause.code.name)
                 self.worker.clock.wait(POLL * 5)
-
-    def _commit(self, end: RunEnd, *, never_began: bool) -> None:
-        worker, leased = self.worker, self.leased
-        with worker.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
-            run = tx.runs.for_update(leased.run_id)
-            again = run is not None and self._again(run, end, now=tx.now, never_began=never_began)
-            is_ours = tx.leases.is_current if again else tx.leases.end_current
-            if run is None or not is_ours(leased.run_id, leased.lease_epoch):
-                raise FencedError(REFUSED)
-            if again:
-                loss = Loss.NOT_STARTED if never_began else Loss.RETRIED
-                release_run(tx, run, worker.ids, loss=loss, jitter=worker.jitter())
-                log.info("attempt_given_back", loss=loss.value)
-                return
-            if self.pins is not None:
-                tx.runs.save(replace(run, pins=self.pins))
-            tx.outbox.append(end, traceparent=run.traceparent)
-            worker.signals.reached("finish.in_tx")
-            crash_point(CrashPoint.FINISH_IN_TX)
-        worker.signals.reached("finish.after_commit")
-        crash_point(CrashPoint.FINISH_AFTER_COMMIT)
-        log.info("run_classified", end=type(end).__name__)
-
-    def _again(self, run: Run, end: RunEnd, *, now: datetime, never_began: bool) -> bool:
-        """Nothing was begun, or the job retries this code; and the run's rules allow it."""
-        if not isinstance(end, RunErrored):
-            return False
-        execution = run.spec.get("execution")
-        wanted = execution.get("retry_on", ()) if isinstance(execution, Mapping) else ()
-        is_wanted = never_began or end.error.code.value in wanted
-        return is_wanted and may_try_again(run, now=now)
 
 
 def _lost_by(standing: Standing) -> str:

@@ -12,7 +12,7 @@ from datetime import timedelta
 import structlog
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import EventArchive, LogClient
+from datarecs_application.ports.messaging import Delivery, EventArchive, LogClient
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork
 from datarecs_application.tracing import UNTRACED, Tracing
@@ -23,7 +23,7 @@ from datarecs_core.errors.messaging import (
 )
 from datarecs_kafka.backoff import Backoff
 from datarecs_kafka.dead_letter import DeadLetters
-from datarecs_kafka.handling import FEED_NUMBERS, Handling, Subscription, first_line
+from datarecs_kafka.handling import FEED_NUMBERS, Handling, Headers, Subscription, first_line
 from datarecs_kafka.poison import PoisonGauge
 from datarecs_kafka.redrive import Redrive
 from datarecs_kafka.session import ConsumerLimits, Session
@@ -90,6 +90,10 @@ class Consumer:
     def redrive(self) -> Redrive:
         """The dead letters of this group, for the same handlers; needs no running consumer."""
         return Redrive(log_client=self.log_client, handling=self._handling)
+
+    def take(self, value: bytes, headers: Headers) -> Delivery:
+        """One event that another broker delivers over HTTP; needs no running consumer."""
+        return self._handling.take(value, headers)
 
     def run(self, stop: Wake) -> None:
         """Consume until `stop`; finish the current record, commit, leave the group.

@@ -8,19 +8,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from typing import assert_never
 
 import structlog
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import LogRecord, Unreadable
+from datarecs_application.ports.messaging import Delivery, LogRecord, Unreadable
 from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import SubscriptionRefusedError
-from datarecs_events.catalogue import CATALOGUE, SUBSCRIPTIONS, definitions_of
+from datarecs_events.catalogue import BY_TYPE, CATALOGUE, SUBSCRIPTIONS, definitions_of
 from datarecs_events.catalogue import Subscription as Grant
 from datarecs_events.codec import Received, Refused, Skipped, decode
 from datarecs_kafka import steps
@@ -30,6 +31,7 @@ log = structlog.get_logger()
 FEED_NUMBERS = 8
 """Feed numbers, drawn before the first row lock if handlers may write a feed."""
 
+Headers = tuple[tuple[str, bytes | None], ...]
 Handler = Callable[[Transaction, Received], None]
 """Runs inside the transaction of the inbox mark, without effects outside it: mail, HTTP and Spark
 never run here. It may be called again for an event after its transaction was rolled back."""
@@ -273,6 +275,39 @@ class Handling:
             self.tracing.span("event.handle", parent=parent, type=envelope.type, **ids),
         ):
             yield
+
+    def take(self, value: bytes, headers: Headers) -> Delivery:
+        """Handle one event that a broker delivers over HTTP, without a topic.
+
+        The catalogue names the topic of its type, so that subscriptions and checks stay the same.
+        """
+        match decode(None, None, value, headers):
+            case Skipped():
+                self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")
+                return Delivery.DONE
+            case Refused() as refused:
+                self.metrics.count(
+                    "codec_refused_total", group=self.group, reason=refused.reason.name
+                )
+                if refused.reason.name == "TENANT_MISMATCH":
+                    self.metrics.count("tenant_mismatch_total")
+                reason = refused.reason.name
+                log.error("event_refused", group=self.group, reason=reason, alarm=refused.alarm)
+                return Delivery.NEVER
+            case Received() as received:
+                outcome = self._route(BY_TYPE[received.envelope.type].topic, received)
+        match outcome:
+            case Handled():
+                return Delivery.DONE
+            case Poison(reason=reason, error=error):
+                event_id = str(received.envelope.id)
+                log.error(
+                    "event_refused", group=self.group, reason=reason, error=error, event_id=event_id
+                )
+                return Delivery.NEVER
+            case TryLater() | Unclassified():
+                return Delivery.LATER
+        assert_never(outcome)
 
     def _report_refusal(self, record: LogRecord, refused: Refused) -> None:
         self.metrics.count("codec_refused_total", group=self.group, reason=refused.reason.name)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.process import SettingsError
 from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.redrive import RedriveReport, RedriveWish
 
@@ -24,9 +25,18 @@ def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
     Returns:
         0; 1 if letters failed again; 75 if broker or database became unavailable; then repeat
         the command.
+
+    Raises:
+        SettingsError: the process has no consumer.
     """
     wish = wish_of(arguments)
-    (consumer,) = [loop for loop in loops if isinstance(loop, Consumer)]
+    consumer = next((loop for loop in loops if isinstance(loop, Consumer)), None)
+    if consumer is None:
+        message = (
+            "redrive reads a topic of Kafka, but DATARECS_EVENTING__MODE is knative: dead letters "
+            "are at the dead-letter sink of the Triggers"
+        )
+        raise SettingsError((message,))
     work = consumer.redrive()
     try:
         work.run(wish)

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import Ack, LogClient, LogProducer, NotSent, Sent
+from datarecs_application.ports.messaging import Ack, LogProducer, LogWriter, NotSent, Sent
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import OutboxReader, OutboxRow
 from datarecs_application.tracing import UNTRACED, Tracing
@@ -70,7 +70,7 @@ class _Shard:
 class Relay:
     """A loop of every run-controller replica, with the relay's own broker principal."""
 
-    log_client: LogClient
+    log_client: LogWriter
     outbox: OutboxReader
     _: KW_ONLY
     owner: str

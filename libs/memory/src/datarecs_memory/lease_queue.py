@@ -24,6 +24,7 @@ LEASE_TTL = timedelta(seconds=60)
 RECLAIM_GRACE = timedelta(seconds=5)
 HOLD = timedelta(seconds=30)
 """Duration of a claim of a run or timer."""
+FIRST_EPOCH = 1
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -48,6 +49,27 @@ class MemoryRunLeases:
             ),
         )
         self._scope.wake()
+
+    def reserve(self, run: Run, *, holder: str) -> int:
+        self._scope.state.leases.setdefault(
+            run.run_id,
+            Lease(
+                run_id=run.run_id,
+                due_at=NEVER,
+                priority=run.priority,
+                attempt=run.attempt,
+                lease_epoch=FIRST_EPOCH,
+                lease_owner=holder,
+                lease_until=NEVER,
+                releases=0,
+            ),
+        )
+        return FIRST_EPOCH
+
+    def pass_to(self, run_id: RunId, holder: str) -> None:
+        lease = self.get(run_id)
+        if lease is not None:
+            self._scope.state.leases[run_id] = replace(lease, lease_owner=holder)
 
     def get(self, run_id: RunId) -> Lease | None:
         return self._scope.state.leases.get(run_id)

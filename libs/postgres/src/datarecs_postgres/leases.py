@@ -19,6 +19,8 @@ from datarecs_postgres.tables.runs import RUN_LEASE
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """`due_at` of a fenced lease: the row remains and no worker can take it."""
+FIRST_EPOCH = 1
+"""Of a lease outside of the queue, which has one attempt."""
 RECLAIM_GRACE = timedelta(seconds=5)
 """Time in which an expired lease may still be renewed before its reclaim; as in `due_tenants`."""
 
@@ -27,6 +29,8 @@ _OF_RUN = (
     RUN_LEASE.c.run_id == bindparam("run"),
 )
 _SUBMIT = insert(RUN_LEASE).on_conflict_do_nothing().inline()
+_RESERVE = insert(RUN_LEASE).on_conflict_do_nothing().inline()
+_PASS = update(RUN_LEASE).where(*_OF_RUN).values(lease_owner=bindparam("holder"))
 _END = delete(RUN_LEASE).where(*_OF_RUN)
 _END_CURRENT = _END.where(
     RUN_LEASE.c.lease_epoch == bindparam("epoch"), RUN_LEASE.c.lease_owner.is_not(None)
@@ -63,6 +67,23 @@ class PostgresRunLeases:
         }
         self._session.later(_SUBMIT, lease)
         self._session.wake(Woken.LEASES)
+
+    def reserve(self, run: Run, *, holder: str) -> int:
+        lease = {
+            "tenant_id": self._session.tenant_id,
+            "run_id": run.run_id,
+            "due_at": NEVER,
+            "priority": run.priority,
+            "attempt": run.attempt,
+            "lease_epoch": FIRST_EPOCH,
+            "lease_owner": holder,
+            "lease_until": NEVER,
+        }
+        self._session.later(_RESERVE, lease)
+        return FIRST_EPOCH
+
+    def pass_to(self, run_id: RunId, holder: str) -> None:
+        self._session.later(_PASS, {**self._of(run_id), "holder": holder})
 
     def get(self, run_id: RunId) -> Lease | None:
         row = self._session.answer(_LOCKED, self._of(run_id)).fetchone()

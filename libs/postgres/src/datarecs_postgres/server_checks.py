@@ -30,6 +30,16 @@ _OPEN_TABLES = text(
 _CLOCK = text("SELECT clock_timestamp() AS now")
 
 
+def start_checks(
+    databases: Sequence[Database], profile: Profile, *, now: Callable[[], datetime]
+) -> tuple[Callable[[], None], ...]:
+    """What every service checks before its loops start; arguments as `refuse_unsafe_database`."""
+    return (
+        databases[0].require_schema,
+        lambda: refuse_unsafe_database(databases, profile, now=now),
+    )
+
+
 def refuse_unsafe_database(
     databases: Sequence[Database], profile: Profile, *, now: Callable[[], datetime]
 ) -> None:

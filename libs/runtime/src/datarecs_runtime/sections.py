@@ -302,9 +302,42 @@ class Spark(Section):
         return self
 
 
+class Eventing(Section):
+    mode: Literal["kafka", "knative"] = "kafka"
+    """How events travel: `kafka`, or `knative`, through a Broker to which the relay posts and whose
+    Triggers call `POST /ce` of the services. The same for all services."""
+    broker_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Ingress of the Knative Broker, as its `status.address.url` says."""
+    host: str = "127.0.0.1"
+    """Address on which `POST /ce` listens in mode `knative`; behind network policies that admit the
+    Broker alone, `0.0.0.0`."""
+    port: PortNumber = 8081
+    """Port of `POST /ce`."""
+
+
+class Argo(Section):
+    namespace: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")
+    """Namespace of the workflows, of this installation alone: others there would be stopped as
+    orphans. Not set: the namespace of the run-controller's service account."""
+    creates_per_s: float = Field(default=5, gt=0, le=100)
+    """Workflows created per second and run-controller, at most. Argo's controller does not scale
+    out, and its own limit is 20 requests per second for everything that it does."""
+    api_url: str = Field(
+        default="https://kubernetes.default.svc", pattern=r"^https://[^/@\s]+(:[0-9]+)?$"
+    )
+    """The Kubernetes API; the default is its address inside of the cluster."""
+    account_dir: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    """Folder with `token`, `ca.crt` and `namespace`, as Kubernetes mounts it into a pod. The files
+    are read again, because the cluster replaces them."""
+
+
 class Launcher(Section):
-    backend: Literal["queue"] = "queue"
-    """Backend of executions: the durable queue in the platform database."""
+    backend: Literal["queue", "argo"] = "queue"
+    """Backend of new runs: `queue`, the durable queue in the platform database, which workers
+    serve, or `argo`, one workflow for each run, in a Kubernetes cluster with Argo Workflows. Set it
+    for core-api and run-controller alike; a run stays with its backend."""
+    argo: Argo = Argo()
+    """Where workflows are created."""
 
 
 class Outbox(Section):

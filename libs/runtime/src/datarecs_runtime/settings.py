@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "worker": sections.Worker,
     "queue": sections.Queue,
     "spark": sections.Spark,
+    "eventing": sections.Eventing,
     "launcher": sections.Launcher,
     "outbox": sections.Outbox,
     "links": sections.Links,

@@ -26,6 +26,7 @@ from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.tokens import new_key
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.runs.model import Backend
 from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import Service, build
 from datarecs_core_api.auth import Authenticator
@@ -103,6 +104,7 @@ class ApiHouse:
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
     limits: Limits = UNHINDERED
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
+    backend: Backend = Backend.QUEUE
 
     @cached_property
     def failures(self) -> FailedSignIns:
@@ -150,6 +152,7 @@ class ApiHouse:
             limits=self.limits,
             link_keys=(LINK_KEY,),
             previewing=previewing_of(PREVIEW, base_url=BASE_URL, ids=self.ids),
+            backend=self.backend,
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
+from datarecs_application.launching import Backends, launch_run
 from datarecs_application.loops import Loop, Silent, StepSignals
 from datarecs_application.ports.messaging import Partition
-from datarecs_application.runs import launch_run, trigger_run
+from datarecs_application.runs import trigger_run
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
@@ -123,7 +124,7 @@ class Delivery:
         with self.api.begin(A_TENANT, feed=8) as tx:
             run = trigger_run(tx, command)
         with self.controller.begin(A_TENANT, feed=8) as tx:
-            launch_run(tx, run.run_id, QueueLauncher(), self.ids, jitter=0.5)
+            launch_run(tx, run.run_id, Backends(queue=QueueLauncher()), self.ids, jitter=0.5)
         leased = self.finder.lease_run("test/0")
         assert leased is not None
         with self.worker.begin(A_TENANT, feed=8) as tx:

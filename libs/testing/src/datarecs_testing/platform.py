@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from datarecs_application.assignments import Prepared, Preparing
+from datarecs_application.attempt_ends import EndReporter
+from datarecs_application.launching import NO_REMOTE
 from datarecs_application.loops.heartbeat import Heartbeat
 from datarecs_application.loops.launching import Launching
 from datarecs_application.loops.polling import Rhythm
@@ -19,7 +21,7 @@ from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
-from datarecs_application.ports.execution import Launcher
+from datarecs_application.ports.execution import Launcher, RemoteLauncher
 from datarecs_application.ports.state import HistoryEntry, LeasedRun
 from datarecs_application.runs import EventRecord, record_end, request_cancel, trigger_run
 from datarecs_application.supervision import Limits, Supervising
@@ -117,6 +119,7 @@ class RunPlatform:
 
     folder: Path
     launcher: Launcher
+    remote: RemoteLauncher = NO_REMOTE
     script: Callable[[Mapping[str, object], ChildSide], int]
     drain: timedelta = timedelta(0)
     clock: ManualClock = field(default_factory=lambda: ManualClock(by_itself=True))
@@ -141,6 +144,7 @@ class RunPlatform:
             unit=self.unit,
             finder=self.finder,
             launcher=self.launcher,
+            remote=self.remote,
             ids=self.ids,
             rhythm=rhythm,
             jitter=lambda: 0.5,
@@ -149,6 +153,7 @@ class RunPlatform:
             unit=self.unit,
             finder=self.finder,
             launcher=self.launcher,
+            remote=self.remote,
             ids=self.ids,
             rhythm=rhythm,
             jitter=lambda: 0.5,
@@ -180,7 +185,7 @@ class RunPlatform:
         with self.unit.begin(self.tenant, feed=8) as tx:
             request_cancel(tx, run.run_id, by="u-8", reason=None, fact_id=EventId(an_id()))
 
-    def supervisor(self) -> Supervising:
+    def supervisor(self, reporter: EndReporter | None = None) -> Supervising:
         """A worker slot; `supervise` lets it take one run."""
         preparing = ScriptedPreparing(
             decode=OneJob(),
@@ -205,6 +210,7 @@ class RunPlatform:
             limits=Limits(memory_bytes=1_000_000, drain=self.drain),
             signals=self.signals,
             tracing=self.tracing,
+            reporter=reporter,
         )
 
     def supervise(self) -> bool:

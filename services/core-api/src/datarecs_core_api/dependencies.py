@@ -12,6 +12,7 @@ from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
 from datarecs_application.previewing import Previewing
 from datarecs_core.access.references import ReferenceRules
 from datarecs_core.egress.addresses import Profile
+from datarecs_core.runs.model import Backend
 from datarecs_core.values import TenantId
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
@@ -42,6 +43,8 @@ class Ports:
     base_url: str | None
     profile: Profile
     egress: Egress
+    backend: Backend
+    """Of the runs that are triggered here."""
     limits: Limits
     """Quotas; rates are counted at authentication."""
     link_keys: Sequence[bytes]

@@ -5,6 +5,7 @@ from datarecs_runtime.sections import (
     Blob,
     Database,
     Egress,
+    Launcher,
     Links,
     Live,
     MailPreview,
@@ -26,6 +27,8 @@ class Settings(ServiceSettings):
     """The key under which it seals what it stores and never reads again."""
     egress: Egress = Egress()
     """Which addresses a declaration may name."""
+    launcher: Launcher = Launcher()
+    """The backend of the runs that it triggers."""
     live: Live = Live()
     """Whether live views are woken by notifications."""
     links: Links = Links()

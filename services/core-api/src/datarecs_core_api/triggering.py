@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field
 
-from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.faults import pointer
@@ -21,6 +20,7 @@ from datarecs_core.notation import parse_duration
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
+from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.inputs import WHOLE, In, ShortText
 from datarecs_core_api.problems import Fault, input_fault, invalid
 from datarecs_specs.documents import job_of
@@ -55,14 +55,14 @@ class TriggerIn(In):
 
 
 def command_of(
-    tx: Transaction, job: Resource, wanted: TriggerIn, *, caller: Principal, ids: Ids
+    tx: Transaction, job: Resource, wanted: TriggerIn, *, caller: Principal, use: Ports
 ) -> TriggerRun:
     """Raises ProblemError (422) with every bad parameter, or a deadline out of range."""
     definition = job_of(job.name, job.spec)
     execution = definition.execution
     return TriggerRun(
         tenant_id=caller.tenant_id,
-        run_id=RunId(ids.new()),
+        run_id=RunId(use.ids.new()),
         job_id=JobId(job.uid),
         job_name=job.name,
         job_generation=job.generation,
@@ -74,6 +74,7 @@ def command_of(
         priority=execution.priority if wanted.priority is None else wanted.priority,
         deadline_seconds=int(_deadline(wanted, execution.deadline).total_seconds()),
         max_attempts=execution.attempts,
+        backend=use.backend,
     )
 
 

@@ -13,6 +13,7 @@ from datarecs_core.errors.process import SettingsError
 from datarecs_core.notifications.address import ascii_domain
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import Backend
 from datarecs_core.values import TenantId
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
@@ -34,7 +35,7 @@ from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
-from datarecs_postgres.server_checks import refuse_unsafe_database
+from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
@@ -102,10 +103,7 @@ def build(settings: Settings) -> Process:
         loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
-        start_checks=(
-            database.require_schema,
-            lambda: refuse_unsafe_database((database,), settings.profile, now=SystemClock().now),
-        ),
+        start_checks=start_checks((database,), settings.profile, now=SystemClock().now),
         closing=(ports.run_updates.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
@@ -157,6 +155,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,
+        backend=Backend(settings.launcher.backend),
         limits=settings.limits,
         link_keys=link_keys(settings.links),
         previewing=previewing_of(settings.mail, base_url=settings.base_url, ids=ids),

@@ -1,6 +1,6 @@
 """Settings of the email-notifier: its database login, its principal, the relay."""
 
-from datarecs_runtime.sections import Database, Kafka, Links, Live, Mail
+from datarecs_runtime.sections import Database, Eventing, Kafka, Links, Live, Mail
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -9,6 +9,8 @@ class Settings(ServiceSettings):
     """Login `datarecs_mail`."""
     kafka: Kafka = Kafka()
     """Principal `email-notifier`, which may read the platform topic alone."""
+    eventing: Eventing = Eventing()
+    """How events reach it."""
     mail: Mail
     """The relay, or the maildir; whom a tenant may write to."""
     live: Live = Live()

@@ -32,12 +32,13 @@ from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_knative.receiving import EventReceiver
 from datarecs_outbound.maildir import MaildirMailer
 from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.server_checks import refuse_unsafe_database
+from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -90,21 +91,22 @@ def build(settings: Settings) -> Process:
         for sender in senders if concerns(payload, Woken.WORK) else ():
             sender.wake.set()
 
-    letters = depth_loop(_access(settings), Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
+    access, eventing = _access(settings), settings.eventing
+    is_pushed = eventing.mode == "knative"
+    receiver = EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+    inlet = receiver if is_pushed else consumer
+    letters = depth_loop(access, Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
             Listener(
                 settings.database.url.get_secret_value(), wake_senders, channels=("datarecs_wake",)
             ),
-            consumer,
-            letters,
-            *senders,
+            *(inlet, *senders, *(() if is_pushed else (letters,))),
         ),
-        ready_when={"database": database.ready, "broker": consumer.ready},
+        ready_when={"database": database.ready, "broker": inlet.ready},
         start_checks=(
-            database.require_schema,
-            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            *start_checks((database,), settings.profile, now=clock.now),
             lambda: refuse_short_memory(
                 archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER
             ),

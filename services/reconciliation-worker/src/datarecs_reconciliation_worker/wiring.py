@@ -4,16 +4,20 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from datarecs_application.assignments import Preparing
+from datarecs_application.attempt_ends import EndReporter
 from datarecs_application.loops.heartbeat import Heartbeat
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.state import UnitOfWork
 from datarecs_application.supervision import Limits as SupervisionLimits
 from datarecs_application.supervision import Supervising
+from datarecs_application.tracing import Tracing
 from datarecs_application.warm_child import WarmChild
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
@@ -25,7 +29,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.server_checks import refuse_unsafe_database
+from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -100,31 +104,21 @@ def build(settings: Settings) -> Process:
     )
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
-    scratch = settings.worker.scratch_dir
     blobs = open_blob_stores(settings.blob.url, **blob_place(settings))
-    children = [_warm_child(settings, clock, scratch / f"child-{slot}") for slot in slots]
+    children = [
+        warm_child(settings, clock, settings.worker.scratch_dir / f"child-{slot}") for slot in slots
+    ]
+    shared = SlotParts(
+        unit=unit,
+        finder=PostgresWorkFinder(database, lease_ttl=ttl),
+        heartbeat=heartbeat,
+        clock=clock,
+        ids=ids,
+        metrics=metrics,
+        tracing=tracing,
+    )
     supervisors = [
-        Supervising(
-            name=f"slot_{slot}",
-            executor=f"{socket.gethostname()}/{os.getpid()}/{slot}",
-            unit=unit,
-            finder=PostgresWorkFinder(database, lease_ttl=ttl),
-            heartbeat=heartbeat,
-            preparing=_preparing(settings),
-            scratch=LocalScratch(scratch / "runs"),
-            child=children[slot],
-            clock=clock,
-            ids=ids,
-            metrics=metrics,
-            jitter=lambda: 0.5 + 0.5 * random_fraction(),
-            wake=wakes[slot],
-            limits=SupervisionLimits(
-                memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
-                drain=timedelta(seconds=settings.worker.drain_s),
-            ),
-            tracing=tracing,
-            base_url=settings.base_url,
-        )
+        supervisor(settings, shared, slot=slot, child=children[slot], wake=wakes[slot])
         for slot in slots
     ]
 
@@ -134,8 +128,7 @@ def build(settings: Settings) -> Process:
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when=ready_when,
         start_checks=(
-            database.require_schema,
-            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            *start_checks((database,), settings.profile, now=clock.now),
             blobs.check_create_only,
         ),
         wakes=[*wakes, beat_now],
@@ -143,6 +136,49 @@ def build(settings: Settings) -> Process:
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
         metrics=metrics,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotParts:
+    """What the slots of a process share."""
+
+    unit: UnitOfWork
+    finder: PostgresWorkFinder
+    heartbeat: Heartbeat
+    clock: SystemClock
+    ids: UuidV7Ids
+    metrics: PrometheusMetrics
+    tracing: Tracing
+    reporter: EndReporter | None = None
+    """Where ends are reported, if not to the database."""
+
+
+def supervisor(
+    settings: Settings, shared: SlotParts, *, slot: int, child: WarmChild, wake: Latch
+) -> Supervising:
+    """One slot of a worker, or the only one of a workflow's execution."""
+    return Supervising(
+        name=f"slot_{slot}",
+        executor=f"{socket.gethostname()}/{os.getpid()}/{slot}",
+        unit=shared.unit,
+        finder=shared.finder,
+        heartbeat=shared.heartbeat,
+        preparing=_preparing(settings),
+        scratch=LocalScratch(settings.worker.scratch_dir / "runs"),
+        child=child,
+        clock=shared.clock,
+        ids=shared.ids,
+        metrics=shared.metrics,
+        jitter=lambda: 0.5 + 0.5 * random_fraction(),
+        wake=wake,
+        limits=SupervisionLimits(
+            memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
+            drain=timedelta(seconds=settings.worker.drain_s),
+        ),
+        tracing=shared.tracing,
+        base_url=settings.base_url,
+        reporter=shared.reporter,
     )
 
 
@@ -219,7 +255,6 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
 def blob_place(settings: Settings) -> dict[str, str | None]:
     """The settings of an object store beside its address; only the pipe carries them."""
     blob = settings.blob
-    secret = blob.credentials
     return {
         "endpoint": blob.endpoint,
         "region": blob.region,
@@ -234,7 +269,8 @@ def child_environment(settings: Settings) -> dict[str, str]:
     return {name: value for name, value in process_environment().items() if name in inherited}
 
 
-def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
+def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
+    """The child of a slot; nothing is started yet."""
     environment = child_environment(settings)
     return WarmChild(
         make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),

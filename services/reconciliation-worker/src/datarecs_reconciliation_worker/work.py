@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -124,6 +124,8 @@ def _read_once(path: Path) -> Mapping[str, str]:
 
 def work(assigned: Assigned, tools: Tools, reporter: FrameReporter) -> None:
     """Do the run and leave its result file; failures are in the file, not raised."""
+    if assigned.started_at is None:  # the platform has not seen any progress yet
+        assigned = replace(assigned, started_at=tools.clock.now())
     try:
         comparison = answer(assigned.question, _means(assigned, tools), reporter)
         with tools.needs_no_java():

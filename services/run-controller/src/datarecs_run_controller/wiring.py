@@ -3,16 +3,23 @@
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 
+from datarecs_application.launching import NO_REMOTE
 from datarecs_application.loops.launching import Launching
 from datarecs_application.loops.periodic import Periodic
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
 from datarecs_application.observing import ObservedUnit
+from datarecs_application.orphans import stop_orphans
+from datarecs_application.ports.messaging import LogWriter
 from datarecs_application.ports.state import UnitOfWork
+from datarecs_argo.kubernetes import Access, KubernetesApi
+from datarecs_argo.launcher import ArgoLauncher
+from datarecs_argo.pace import CreationPace
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.runs.events import (
     RunCancelRequested,
@@ -20,6 +27,7 @@ from datarecs_core.runs.events import (
     RunErrored,
     RunTriggered,
 )
+from datarecs_core.runs.model import Backend
 from datarecs_events.catalogue import Service, Topic
 from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
@@ -29,6 +37,8 @@ from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.relay import Relay
 from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_knative.receiving import EventReceiver
+from datarecs_knative.sending import BrokerIngress
 from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
@@ -36,7 +46,7 @@ from datarecs_postgres.listener import Listener
 from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
-from datarecs_postgres.server_checks import refuse_unsafe_database
+from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
@@ -48,6 +58,8 @@ from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
+ORPHANS = timedelta(seconds=300)
+"""Between two sweeps for workflows without a run."""
 BUSY = 100
 """How many progress events and requests share a transaction."""
 ENDS = 20
@@ -86,7 +98,7 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     relay = Relay(
-        KafkaLogClient(_relay_access(settings)),
+        outlet(settings),
         PostgresOutboxReader(relay_database),
         owner=f"{socket.gethostname()}/{os.getpid()}/{ids.new()}",
         metrics=metrics,
@@ -95,31 +107,53 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     reader = PostgresOutboxReader(relay_database)
+    inlet = _inlet(settings, consumer)
+    remote = remote_launcher(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
-    run_loops = _run_loops(PostgresWorkFinder(database), unit, ids, clock, wakes)
+    parts = _RunParts(
+        unit=unit, finder=PostgresWorkFinder(database), ids=ids, clock=clock, remote=remote
+    )
     return Process(
         name=Service.RUN_CONTROLLER,
         loops=(
-            *(listener, consumer, relay, *run_loops),
+            *(listener, inlet, relay, *_run_loops(parts, wakes), *_sweeping(parts)),
             *_housekeeping(settings, database, reader, metrics),
         ),
         ready_when={
             "database": database.ready,
-            "broker": consumer.ready,
+            "broker": inlet.ready,
             "outbox": lambda: backlog.sending(reader),
         },
         start_checks=(
-            database.require_schema,
-            lambda: refuse_unsafe_database(
-                (database, relay_database), settings.profile, now=clock.now
-            ),
+            *start_checks((database, relay_database), settings.profile, now=clock.now),
             lambda: _refuse_short_memory(settings, archive),
         ),
         wakes=tuple(wakes.values()),
-        closing=(database.close, relay_database.close, tracing.close),
+        closing=(
+            *(database.close, relay_database.close, tracing.close),
+            *(() if remote is None else (remote.api.close,)),
+        ),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _inlet(settings: Settings, consumer: Consumer) -> Consumer | EventReceiver:
+    """What brings events: Kafka's consumer, or the port that a Knative Broker calls."""
+    if settings.eventing.mode == "kafka":
+        return consumer
+    eventing = settings.eventing
+    return EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+
+
+def outlet(settings: Settings) -> LogWriter:
+    """Where the relay sends; raises SettingsError for a Broker without an address."""
+    if settings.eventing.mode == "kafka":
+        return KafkaLogClient(_relay_access(settings))
+    if settings.eventing.broker_url is None:
+        message = "DATARECS_EVENTING__BROKER_URL is missing: the relay posts events to it"
+        raise SettingsError((message,))
+    return BrokerIngress(settings.eventing.broker_url)
 
 
 def _refuse_short_memory(settings: Settings, archive: PostgresEventArchive) -> None:
@@ -151,6 +185,8 @@ def _housekeeping(
         every=backlog.EVERY,
         clock=SystemClock(),
     )
+    if settings.eventing.mode == "knative":
+        return partitions, shards, gauges
     letters = depth_loop(
         _access(settings), Service.RUN_CONTROLLER, metrics=metrics, clock=SystemClock()
     )
@@ -182,19 +218,27 @@ def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
     )
 
 
-def _run_loops(
-    finder: PostgresWorkFinder,
-    unit: UnitOfWork,
-    ids: UuidV7Ids,
-    clock: SystemClock,
-    wakes: Mapping[str, Latch],
-) -> tuple[Launching, Timing, Rescue]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunParts:
+    """What the loops of runs share."""
+
+    unit: UnitOfWork
+    finder: PostgresWorkFinder
+    ids: UuidV7Ids
+    clock: SystemClock
+    remote: ArgoLauncher | None
+    """The backend argo; None: it is not configured."""
+
+
+def _run_loops(parts: _RunParts, wakes: Mapping[str, Latch]) -> tuple[Launching, Timing, Rescue]:
     """The loops for rows, timers and leases; each polls by itself."""
-    launcher = QueueLauncher()
+    unit, finder, ids, clock = parts.unit, parts.finder, parts.ids, parts.clock
+    launcher, remote = QueueLauncher(), parts.remote or NO_REMOTE
     launching = Launching(
         unit=unit,
         finder=finder,
         launcher=launcher,
+        remote=remote,
         ids=ids,
         rhythm=Rhythm(clock=clock, wake=wakes["launching"]),
         jitter=random_fraction,
@@ -203,6 +247,7 @@ def _run_loops(
         unit=unit,
         finder=finder,
         launcher=launcher,
+        remote=remote,
         ids=ids,
         rhythm=Rhythm(clock=clock, wake=wakes["timing"]),
         jitter=random_fraction,
@@ -215,6 +260,48 @@ def _run_loops(
         jitter=random_fraction,
     )
     return launching, timing, rescue
+
+
+def _sweeping(parts: _RunParts) -> tuple[Periodic, ...]:
+    """Orphans exist only where executions live apart from the database."""
+    remote = parts.remote
+    if remote is None:
+        return ()
+
+    def sweep() -> None:
+        stop_orphans(parts.unit, remote)
+
+    return (Periodic(name="orphans", act=sweep, every=ORPHANS, clock=parts.clock),)
+
+
+def remote_launcher(settings: Settings, clock: SystemClock) -> ArgoLauncher | None:
+    """Raises SettingsError for a service account that is not mounted."""
+    if settings.launcher.backend != Backend.ARGO.value:
+        return None
+    argo = settings.launcher.argo
+    account = argo.account_dir
+    access = Access(
+        url=argo.api_url,
+        token_file=account / "token",
+        ca_file=account / "ca.crt",
+        namespace=argo.namespace or _namespace_of(account),
+    )
+    return ArgoLauncher(
+        api=KubernetesApi(access, clock), pace=CreationPace(argo.creates_per_s, clock)
+    )
+
+
+def _namespace_of(account: Path) -> str:
+    try:
+        return (account / "namespace").read_text(encoding="utf-8").strip()
+    except OSError as cause:
+        message = (
+            "DATARECS_LAUNCHER__BACKEND=argo needs a service account: "
+            f"{account / 'namespace'} cannot be read ({cause.strerror}); run in a pod with "
+            "`automountServiceAccountToken: true`, or set DATARECS_LAUNCHER__ARGO__NAMESPACE and "
+            "DATARECS_LAUNCHER__ARGO__ACCOUNT_DIR"
+        )
+        raise SettingsError((message,)) from cause
 
 
 def _listener(settings: Settings, wakes: Mapping[Woken, Latch]) -> Listener:

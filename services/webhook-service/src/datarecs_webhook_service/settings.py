@@ -1,6 +1,6 @@
 """Settings of the webhook-service: its login, its principal, its egress."""
 
-from datarecs_runtime.sections import Database, Egress, Kafka, Live, Secrets, Webhook
+from datarecs_runtime.sections import Database, Egress, Eventing, Kafka, Live, Secrets, Webhook
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -9,6 +9,8 @@ class Settings(ServiceSettings):
     """Login `datarecs_webhook`."""
     kafka: Kafka = Kafka()
     """Principal `webhook-service`, which may read every event topic."""
+    eventing: Eventing = Eventing()
+    """How events reach it."""
     webhook: Webhook = Webhook()
     """How much at once."""
     egress: Egress = Egress()

@@ -27,12 +27,13 @@ from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_knative.receiving import EventReceiver
 from datarecs_outbound.dialling import Dialling
 from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
-from datarecs_postgres.server_checks import refuse_unsafe_database
+from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
@@ -90,14 +91,22 @@ def build(settings: Settings) -> Process:
         max_in_flight=settings.webhook.max_in_flight,
         claim_batch=settings.webhook.claim_batch,
     )
-    letters = depth_loop(_access(settings), Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
+    access, eventing = _access(settings), settings.eventing
+    is_pushed = eventing.mode == "knative"
+    receiver = EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+    inlet = receiver if is_pushed else consumer
+    letters = depth_loop(access, Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
     return Process(
         name=Service.WEBHOOK_SERVICE,
-        loops=(consumer, sending, _expanding(database, handlers, clock=clock), letters),
-        ready_when={"database": database.ready, "broker": consumer.ready},
+        loops=(
+            inlet,
+            sending,
+            _expanding(database, handlers, clock=clock),
+            *(() if is_pushed else (letters,)),
+        ),
+        ready_when={"database": database.ready, "broker": inlet.ready},
         start_checks=(
-            database.require_schema,
-            lambda: refuse_unsafe_database((database,), settings.profile, now=clock.now),
+            *start_checks((database,), settings.profile, now=clock.now),
             lambda: refuse_short_memory(
                 archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE
             ),

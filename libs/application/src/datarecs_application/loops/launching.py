@@ -10,12 +10,19 @@ from dataclasses import dataclass, field
 import structlog
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.launching import (
+    NO_REMOTE,
+    Backends,
+    RemoteCall,
+    launch_run,
+    perform,
+    settle_call,
+)
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.loops.polling import Rhythm
-from datarecs_application.ports.execution import Launcher
+from datarecs_application.ports.execution import Launcher, RemoteLauncher, Unavailable
 from datarecs_application.ports.outside import Ids, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
-from datarecs_application.runs import launch_run
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.values import RunId, TenantId
 
@@ -36,6 +43,8 @@ class Launching:
     rhythm: Rhythm
     jitter: Callable[[], float]
     """A fresh share in [0, 1) at each call; spreads retries."""
+    remote: RemoteLauncher = NO_REMOTE
+    """The backend of runs that are not in the queue."""
     signals: StepSignals = field(default_factory=Silent)
 
     @property
@@ -56,8 +65,11 @@ class Launching:
     def _launch(self, tenant: TenantId, run_id: RunId) -> None:
         try:
             with self.unit.begin(tenant, feed=FEED_NUMBERS) as tx:
-                launch_run(tx, run_id, self.launcher, self.ids, jitter=self.jitter())
+                backends = Backends(queue=self.launcher, remote=self.remote)
+                call = launch_run(tx, run_id, backends, self.ids, jitter=self.jitter())
                 self.signals.reached("before_commit")
+            if call is not None:
+                self._call(tenant, call)
         except StoreUnavailableError:
             raise
         except StoreBusyError as cause:
@@ -67,3 +79,13 @@ class Launching:
         else:
             self.signals.reached("launched")
             crash_point(CrashPoint.SUBMIT_AFTER_COMMIT)
+
+    def _call(self, tenant: TenantId, call: RemoteCall) -> None:
+        """Call the remote backend, then commit its answer."""
+        crash_point(CrashPoint.SUBMIT_AFTER_INTENT)
+        answer = perform(call, self.remote)
+        crash_point(CrashPoint.SUBMIT_AFTER_CALL)
+        if isinstance(answer, Unavailable):
+            log.warning("backend_unavailable", step=call.step.value, reason=answer.reason)
+        with self.unit.begin(tenant, feed=FEED_NUMBERS) as tx:
+            settle_call(tx, call, answer, self.ids, jitter=self.jitter())

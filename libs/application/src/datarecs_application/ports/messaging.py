@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 
@@ -103,6 +104,21 @@ class NotSent:
 
 
 SendOutcome = Sent | NotSent
+
+
+class Delivery(StrEnum):
+    """What becomes of an event that a broker delivers and does not store for its reader."""
+
+    DONE = "DONE"
+    LATER = "LATER"
+    """The broker delivers it again."""
+    NEVER = "NEVER"
+    """It can never be handled: a dead letter."""
+
+
+class LogWriter(Protocol):
+    def producer(self) -> LogProducer:
+        """All that the relay needs of a log."""
 
 
 class LogClient(Protocol):

@@ -103,6 +103,16 @@ class RunLeases(Protocol):
     def submit(self, run: Run, *, due_at: datetime | None = None) -> None:
         """Make the run leasable from `due_at` (default now). Safe to repeat."""
 
+    def reserve(self, run: Run, *, holder: str) -> int:
+        """Give the run's lease to an execution outside of the queue; returns its epoch.
+
+        No worker of the queue can take it and it never expires: the execution's end decides. Safe
+        to repeat, with the same epoch.
+        """
+
+    def pass_to(self, run_id: RunId, holder: str) -> None:
+        """The process that executes a reserved run holds its lease from now on, same epoch."""
+
     def get(self, run_id: RunId) -> Lease | None:
         """Locks the lease row."""
 

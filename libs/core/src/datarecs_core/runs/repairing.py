@@ -13,6 +13,7 @@ from datarecs_core.runs.model import Run, RunError, RunResult
 from datarecs_core.runs.result_file import NoResult, ResultFile
 from datarecs_core.runs.summary import read_summary
 from datarecs_core.runs.workflow_end import SUCCEEDED, end_of_workflow
+from datarecs_core.runs.workflow_failures import FailedNode
 
 _COMPLETED = ".run.completed"
 _ERRORED = ".run.errored"
@@ -47,7 +48,12 @@ def recorded_end(run: Run, *, wire_type: str, data: Mapping[str, object]) -> Run
 
 
 def outcome_of_repair(
-    run: Run, *, recorded: RunEnd | None, file: ResultFile | NoResult, status: str | None
+    run: Run,
+    *,
+    recorded: RunEnd | None,
+    file: ResultFile | NoResult,
+    status: str | None,
+    failures: tuple[FailedNode, ...] = (),
 ) -> RunEnd:
     """The end of an execution that has ended.
 
@@ -56,6 +62,7 @@ def outcome_of_repair(
         recorded: what `recorded_end` found in the run's history.
         file: the result file, if it can be reached.
         status: the end according to the backend; None when the backend no longer has the execution.
+        failures: the nodes that failed according to the backend.
     """
     if recorded is not None:
         return recorded
@@ -72,7 +79,7 @@ def outcome_of_repair(
                 detail_code=RunDetail.STOPPED_EXTERNALLY.name,
             ),
         )
-    return end_of_workflow(run, status=status or SUCCEEDED, failures=(), file=file)
+    return end_of_workflow(run, status=status or SUCCEEDED, failures=failures, file=file)
 
 
 def _attempt(data: Mapping[str, object]) -> int | None:

@@ -9,7 +9,8 @@ from datarecs_application.ports.state import HeldLease, Lease, LeasedRun
 from datarecs_application.runs import lose_attempt
 from datarecs_core.runs.decide import decide
 from datarecs_core.runs.facts import AttemptStarted
-from datarecs_core.runs.model import Run, Wish
+from datarecs_core.runs.model import Backend, Run, Wish
+from datarecs_core.runs.start import intend
 from datarecs_core.values import EventId, RunId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_api_key, an_id
 from datarecs_testing.clock import FixedIds
@@ -35,6 +36,16 @@ def released(stores: Stores, run: Run, *, consume: bool) -> None:
     with stores.controller.unit.begin(A_TENANT) as tx:
         tx.runs.for_update(run.run_id)
         tx.leases.release(run.run_id, due_at=tx.now, consume=consume)
+
+
+def reserved(stores: Stores) -> Run:
+    """A run whose lease belongs to an execution outside of the queue."""
+    run = stores.triggered(backend=Backend.ARGO)
+    with stores.controller.unit.begin(A_TENANT) as tx:
+        intended = intend(require_run(tx.runs.for_update(run.run_id)), now=tx.now)
+        tx.runs.save(intended)
+        assert tx.leases.reserve(intended, holder=run.execution_name) == 1
+    return intended
 
 
 class RunLeasesConformance:
@@ -77,6 +88,34 @@ class RunLeasesConformance:
         with stores.controller.unit.begin(A_TENANT) as tx:
             tx.leases.submit(run)
             assert tx.leases.is_current(run.run_id, leased.lease_epoch)
+
+    def test_a_reserved_run_is_leased_by_no_worker_and_never_expires(self, stores: Stores) -> None:
+        run = reserved(stores)
+        stores.pass_time(timedelta(days=3))
+        assert stores.worker.finder.lease_run("worker-1") is None
+        assert stores.controller.finder.due_tenants("run_leases") == []
+        with stores.controller.unit.begin(A_TENANT) as tx:
+            assert tx.leases.expired(10) == []
+            assert tx.leases.is_current(run.run_id, 1)
+
+    def test_reserving_again_changes_neither_epoch_nor_holder(self, stores: Stores) -> None:
+        run = reserved(stores)
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            tx.runs.for_update(run.run_id)
+            tx.leases.pass_to(run.run_id, "pod-1")
+        with stores.controller.unit.begin(A_TENANT) as tx:
+            assert tx.leases.reserve(run, holder=run.execution_name) == 1
+        lease = lease_of(stores, run.run_id)
+        assert lease is not None
+        assert (lease.lease_owner, lease.lease_epoch, lease.attempt) == ("pod-1", 1, 1)
+
+    def test_a_reserved_lease_ends_once(self, stores: Stores) -> None:
+        run = reserved(stores)
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            assert not tx.leases.end_current(run.run_id, 2)
+            assert tx.leases.end_current(run.run_id, 1)
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            assert not tx.leases.end_current(run.run_id, 1)
 
     def test_a_run_that_is_not_yet_due_waits(self, stores: Stores) -> None:
         run = stores.queued()

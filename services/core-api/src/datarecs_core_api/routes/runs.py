@@ -134,7 +134,7 @@ async def trigger(
 
     def act(tx: Transaction, key: str | None) -> Answer:
         job = _job_to_run(tx, name, namespace)
-        command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
+        command = command_of(tx, job, wanted, caller=caller, use=use)
         refuse_waiting_runs(tx, command.job_id, use.limits)
         return _triggered(tx, request, caller, job, replace(command, idempotency_key=key))
 
@@ -172,7 +172,7 @@ async def retry(
             raise RunNotTerminalError(ended)
         job = _job_to_run(tx, str(ended.job_id), DEFAULT_NAMESPACE)
         wanted = TriggerIn(parameters=dict(ended.parameters), reason=body.value.reason)
-        command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
+        command = command_of(tx, job, wanted, caller=caller, use=use)
         refuse_waiting_runs(tx, command.job_id, use.limits)
         again = replace(command, idempotency_key=key, retry_of=ended.run_id)
         return _triggered(tx, request, caller, job, again)

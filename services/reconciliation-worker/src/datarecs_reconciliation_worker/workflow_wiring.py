@@ -40,12 +40,17 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.wiring import SlotParts, supervisor, warm_child
+from datarecs_reconciliation_worker.wiring import (
+    SlotParts,
+    blob_place,
+    supervisor,
+    warm_child,
+)
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.tracing import tracing_of
-from datarecs_storage.blobs import open_blob_stores
+from datarecs_storage.opening import open_blob_stores
 
 log = structlog.get_logger()
 
@@ -153,7 +158,7 @@ class _Execution:
     def run(self, stop: Latch) -> Exit:
         settings, ids = self._settings, UuidV7Ids()
         tracing = tracing_of(settings.otel, Service.RECONCILIATION_WORKER)
-        upload = ResultUpload(blobs=open_blob_stores(settings.blob.url))
+        upload = ResultUpload(blobs=open_blob_stores(settings.blob.url, **blob_place(settings)))
         heartbeat = self._heartbeat()
         shared = SlotParts(
             unit=ObservedUnit(
@@ -237,7 +242,7 @@ def _finish(settings: Settings, assignment: Assignment, unit: PostgresUnitOfWork
 
 def _uploaded(settings: Settings, assignment: Assignment) -> bytes | None:
     """The result file; a larger one than allowed is cut, so that it is refused as too large."""
-    blobs = open_blob_stores(settings.blob.url).of(assignment.tenant_id)
+    blobs = open_blob_stores(settings.blob.url, **blob_place(settings)).of(assignment.tenant_id)
     key = result_file(assignment.tenant_id, assignment.run_id, assignment.attempt)
     try:
         return blobs.get(key)[: MAX_BYTES + 1]

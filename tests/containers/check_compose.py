@@ -153,6 +153,11 @@ def stack(
     if tool is None:
         lacking(request.config, "containers", "podman-compose is not installed")
     ports = {"API_PORT": str(free_test_port()), "MAIL_PORT": str(free_test_port())}
+    # podman-compose replaces no variables in what a file overrides.
+    overlay = (project / "stand-ins.yml").read_text()
+    for name, port in ports.items():
+        overlay = overlay.replace(name, port)
+    (project / "stand-ins.yml").write_text(overlay)
     running = Stack(engine=engine, folder=project, tool=tool, variables=ports)
     try:
         running.compose("up", "--detach")

@@ -160,7 +160,8 @@ def stack(
     (project / "stand-ins.yml").write_text(overlay)
     running = Stack(engine=engine, folder=project, tool=tool, variables=ports)
     try:
-        running.compose("up", "--detach")
+        # Without --no-deps, Podman 4.3 refuses dependencies of dependencies.
+        running.compose("up", "--detach", "--no-deps")
         yield running
     finally:
         running.compose("down", "--volumes", "--timeout", "20", check=False)

@@ -153,9 +153,15 @@ def stack(
     if tool is None:
         lacking(request.config, "containers", "podman-compose is not installed")
     ports = {"API_PORT": str(free_test_port()), "MAIL_PORT": str(free_test_port())}
+    # podman-compose replaces no variables in what a file overrides.
+    overlay = (project / "stand-ins.yml").read_text()
+    for name, port in ports.items():
+        overlay = overlay.replace(name, port)
+    (project / "stand-ins.yml").write_text(overlay)
     running = Stack(engine=engine, folder=project, tool=tool, variables=ports)
     try:
-        running.compose("up", "--detach")
+        # Without --no-deps, Podman 4.3 refuses dependencies of dependencies.
+        running.compose("up", "--detach", "--no-deps")
         yield running
     finally:
         running.compose("down", "--volumes", "--timeout", "20", check=False)

@@ -62,7 +62,7 @@ def build_flags(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     uv = Path(sys.executable).with_name("uv")
     cache = subprocess.run([str(uv), "cache", "dir"], capture_output=True, text=True, check=True)
     folders = {
-        "/etc/ssl/certs": "/etc/ssl/certs:ro",
+        "/etc/ssl/certs": "/etc/ssl/certs:O",
         str(settings): "/etc/uv/uv.toml:ro",
         cache.stdout.strip(): UV_CACHE,
     }

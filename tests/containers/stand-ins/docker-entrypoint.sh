@@ -6,7 +6,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   # shellcheck disable=SC2086
   initdb --pgdata="$PGDATA" --username=postgres --pwfile="$POSTGRES_PASSWORD_FILE" \
     ${POSTGRES_INITDB_ARGS:-}
-  printf "listen_addresses = '*'\n" >> "$PGDATA/postgresql.conf"
+  printf "listen_addresses = '*'\nunix_socket_directories = ''\n" >> "$PGDATA/postgresql.conf"
   printf 'host all all all scram-sha-256\n' >> "$PGDATA/pg_hba.conf"
 fi
 exec "$@"

@@ -10,6 +10,7 @@ import pytest
 from datarecs_cli.main import run
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import InsecureStartError
+from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.signature import SECRET_FIELD, secret_context
 from datarecs_postgres.database import Database
 from datarecs_postgres.roles import API, MIGRATE
@@ -59,12 +60,12 @@ def test_migrate_notes_the_profile(
     assert starts(private_database, Profile.LOCAL)
 
 
-@pytest.mark.parametrize("missing", ["KEK", "PREVIOUS_KEK"])
+@pytest.mark.parametrize("missing", [("KEK",), ("PREVIOUS_KEK", "PREVIOUS_KEK_ID")])
 def test_a_rotation_without_both_keys_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: Shown, missing: str
+    monkeypatch: pytest.MonkeyPatch, capsys: Shown, missing: tuple[str, ...]
 ) -> None:
     for name, value in KEYS.items():
-        if name not in {f"DATARECS_SECRETS__{missing}", f"DATARECS_SECRETS__{missing}_ID"}:
+        if name.removeprefix("DATARECS_SECRETS__") not in missing:
             monkeypatch.setenv(name, value)
     assert run(["admin", "rotate-kek"]) == 2
     assert "DATARECS_SECRETS__PREVIOUS_KEK_FILE" in capsys.readouterr().err
@@ -77,7 +78,7 @@ def test_a_rotation_says_what_is_done_and_what_is_left(
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DATARECS_DATABASE__URL", private_database.url(MIGRATE))
-    uid = UUID(int=7)
+    uid = ResourceUid(UUID(int=7))
     for key_id, sealing in (("a", OLD), ("b", bytes(32))):
         name = "kek-1" if sealing is OLD else "kek-0"
         store = TenantSecrets(

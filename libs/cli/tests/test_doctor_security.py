@@ -95,9 +95,9 @@ def test_every_service_has_rules(name: str) -> None:
     checked = Checked(
         kind.model_construct(
             **{
-                section: field.annotation.model_construct()
+                section: construct()
                 for section, field in kind.model_fields.items()
-                if hasattr(field.annotation, "model_construct")
+                if (construct := getattr(field.annotation, "model_construct", None))
             }
         )
     )

@@ -16,11 +16,13 @@ from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from threading import Event
-
-from obstore.store import S3Store
+from typing import TYPE_CHECKING
 
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.stack import FIRST_TEST_PORT
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
 
 ADMIN, READER = "admin-key:admin-s3cret", "reader-key:reader-s3cret"
 """Credentials: of every bucket, and of buckets that begin with `open`."""
@@ -63,8 +65,10 @@ class ObjectServer:
         if answer.status >= 300:
             raise RuntimeError(f"bucket {bucket} was not created: {answer.status}")
 
-    def client(self, place: str) -> S3Store:
+    def client(self, place: str) -> "S3Store":
         """All rights in a bucket or a folder."""
+        from obstore.store import S3Store  # noqa: PLC0415  other tests need no store
+
         bucket, _, prefix = place.partition("/")
         key, _, secret = ADMIN.partition(":")
         return S3Store(

@@ -119,7 +119,7 @@ differential: setup ## ask engine and oracle the same questions: make differenti
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash
 
-kubeapi: setup ## the Helm chart against a real Kubernetes API server; builds it, 4 minutes once, with Go
+kubeapi: setup ## the chart, and runs as workflows, against a real Kubernetes API server and Argo; builds both once, with Go
 	@$(PYTEST) -s -m kubeapi tests/kubeapi
 
 soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEED=1 KEEP=1

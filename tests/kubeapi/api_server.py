@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -226,7 +226,7 @@ def start_server(program: Path, folder: Path) -> Iterator[ApiServer]:
         )
     try:
         server = _ready(process, f"https://127.0.0.1:{port}", folder, log)
-        with server.client:
+        with closing(server.client):
             yield server
     finally:
         process.terminate()

@@ -147,7 +147,7 @@ class ApiServer:
         ).raise_for_status()
         for _ in range(READY_TRIES):
             state = self.client.get(f"{path}/{made.json()['metadata']['name']}").json()
-            conditions = state.get("status", {}).get("conditions", ())
+            conditions = state.get("status", {}).get("conditions") or ()
             if ("Established", "True") in {(one["type"], one["status"]) for one in conditions}:
                 return
             Event().wait(READY_PAUSE_S)

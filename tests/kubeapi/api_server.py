@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -147,7 +147,7 @@ class ApiServer:
         ).raise_for_status()
         for _ in range(READY_TRIES):
             state = self.client.get(f"{path}/{made.json()['metadata']['name']}").json()
-            conditions = state.get("status", {}).get("conditions", ())
+            conditions = state.get("status", {}).get("conditions") or ()
             if ("Established", "True") in {(one["type"], one["status"]) for one in conditions}:
                 return
             Event().wait(READY_PAUSE_S)
@@ -226,7 +226,7 @@ def start_server(program: Path, folder: Path) -> Iterator[ApiServer]:
         )
     try:
         server = _ready(process, f"https://127.0.0.1:{port}", folder, log)
-        with server.client:
+        with closing(server.client):
             yield server
     finally:
         process.terminate()

@@ -25,6 +25,7 @@ PROVED_BY = {
     "Ack": "LogClient",
     "LogConsumer": "LogClient",
     "LogProducer": "LogClient",
+    "LogWriter": "LogClient",
     "BlobStores": "BlobStore",
 }
 """Ports that are used through another port and tested by its suite."""

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = {
+    "storage.googleapis.com",
     "json-schema.org",
     "keepachangelog.com",
     "pre-commit.com",
@@ -21,13 +22,14 @@ HOSTS = {
     "www.standardwebhooks.com",
     "www.w3.org",
 }
-"""The real ones: identifiers of standards, the licence, pages that are linked."""
+"""The real ones: identifiers of standards, the licence, linked pages, stores of objects."""
 RESERVED = re.compile(
-    r"[^.]*\.?|.*\.(example|test|invalid|localhost|local|internal|svc)\.?|(.*\.)?example\.(com|org)\.?"
+    r".*\.amazonaws\.com|.*\.blob\.core\.windows\.net|[^.]*\.?|.*\.(example|test|invalid|localhost|local|internal|svc)\.?|(.*\.)?example\.(com|org)\.?"
     r"|[0-9a-fx.]+|.*\.\.\.?.*",
     re.IGNORECASE,
 )
-"""Names that lead nowhere: one label, reserved domains, addresses."""
+"""Object stores of a customer, and names that lead nowhere: one label, reserved domains,
+addresses."""
 FOREIGN_WORDS = {
     "3148a0c142820596",
     "3ea125d0bff386e6",

@@ -70,7 +70,7 @@ def containers(objects: Objects) -> Iterator[tuple[KubeObject, Mapping[str, Any]
 
 
 def _selects(selector: Mapping[str, str], template: Mapping[str, Any]) -> bool:
-    return selector.items() <= template["metadata"]["labels"].items()
+    return bool(selector.items() <= template["metadata"]["labels"].items())
 
 
 def wrong_selectors(objects: Objects) -> Iterator[str]:

@@ -126,9 +126,10 @@ def readiness(engine: Engine, container: str, port: int) -> dict[str, str]:
         f"try: r.urlopen('http://127.0.0.1:{port}/readyz')\n"
         "except e.HTTPError as answer: print(answer.read().decode())"
     )
+    reasons: dict[str, str] = {}
     for _ in range(40):
         text = engine.run("exec", container, "python", "-c", code).stdout
-        reasons: dict[str, str] = json.loads(text)["reasons"]
+        reasons = json.loads(text)["reasons"]
         if "not available" in reasons.get("process", ""):
             return reasons
         CLOCK.wait(timedelta(milliseconds=250))

@@ -460,13 +460,13 @@ def test_a_sweep_without_an_answer_stops_nothing(made: Made) -> None:
     assert here.shutdown(run) is None
 
 
-@pytest.mark.parametrize("change", [{"lease_epoch": 2}, {"attempt": 2}])
+@pytest.mark.parametrize("change", [{"lease_epoch": 2}, {"attempt": 2}], ids=str)
 def test_an_execution_with_other_parameters_does_nothing(
     made: Made, change: dict[str, int]
 ) -> None:
     here = made()
     run = here.submitted()
-    wrong = replace(here.assignment(run), **change)
+    wrong = replace(here.assignment(run), **change)  # type: ignore[arg-type]  # both are numbers
     with here.runs.unit.begin(run.tenant_id) as tx:
         assert claim_run(tx, wrong, holder="pod-1") is None
         assert claim_run(tx, here.assignment(run), holder="pod-1") is not None

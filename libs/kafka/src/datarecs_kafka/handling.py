@@ -295,7 +295,11 @@ class Handling:
                 log.error("event_refused", group=self.group, reason=reason, alarm=refused.alarm)
                 return Delivery.NEVER
             case Received() as received:
-                outcome = self._route(BY_TYPE[received.envelope.type].topic, received)
+                return self._delivered(received)
+
+    def _delivered(self, received: Received) -> Delivery:
+        topic = BY_TYPE[received.envelope.type].topic
+        outcome = self._route("" if topic is None else topic, received)
         match outcome:
             case Handled():
                 return Delivery.DONE

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
 ATTRIBUTE = re.compile(r"ce-[a-z0-9]{1,20}", re.IGNORECASE)
-_KEPT = frozenset(range(0x21, 0x7F)) - {ord('"'), ord("%")}
+_UNENCODED = frozenset(range(0x21, 0x7F)) - {ord('"'), ord("%")}
 
 
 def http_headers(headers: Iterable[tuple[str, bytes]]) -> dict[str, str]:
@@ -27,4 +27,4 @@ def log_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, bytes | 
 
 
 def _encoded(value: bytes) -> str:
-    return "".join(chr(byte) if byte in _KEPT else f"%{byte:02X}" for byte in value)
+    return "".join(chr(byte) if byte in _UNENCODED else f"%{byte:02X}" for byte in value)

@@ -7,7 +7,7 @@ goes to the dead-letter sink; 503, send it again. The inbox makes repetitions ha
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from typing import Protocol, TypeVar, cast
 
 import structlog
 
@@ -25,6 +25,15 @@ NOT_LISTENING = "the port of events is not open yet"
 Headers = tuple[tuple[str, bytes | None], ...]
 Take = Callable[[bytes, Headers], Delivery]
 """Handles one event, in one transaction; never raises for a bad one."""
+
+
+class Taking(Protocol):
+    """Handles the same events from a log and from requests."""
+
+    def take(self, value: bytes, headers: Headers, /) -> Delivery: ...
+
+
+C = TypeVar("C", bound=Taking)
 _STATUS = {Delivery.DONE: 204, Delivery.NEVER: 400, Delivery.LATER: 503}
 
 
@@ -60,6 +69,11 @@ class EventReceiver:
         server.shutdown()
         serving.join()
         server.server_close()  # waits for the threads of requests
+
+
+def inlet_of(consumer: C, *, mode: str, host: str, port: int) -> C | EventReceiver:
+    """What brings events: Kafka's consumer, or in mode `knative` the port that a Broker calls."""
+    return EventReceiver(consumer.take, host=host, port=port) if mode == "knative" else consumer
 
 
 class _Server(ThreadingHTTPServer):

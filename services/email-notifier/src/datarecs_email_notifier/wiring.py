@@ -32,7 +32,7 @@ from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.remembering import refuse_short_memory
-from datarecs_knative.receiving import EventReceiver
+from datarecs_knative.receiving import inlet_of
 from datarecs_outbound.maildir import MaildirMailer
 from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
@@ -61,10 +61,8 @@ def build(settings: Settings) -> Process:
         notify=settings.live.notify,
         application=Service.EMAIL_NOTIFIER,
     )
-    unit, tracing = (
-        PostgresUnitOfWork(database, ids),
-        tracing_of(settings.otel, Service.EMAIL_NOTIFIER),
-    )
+    unit = PostgresUnitOfWork(database, ids)
+    tracing = tracing_of(settings.otel, Service.EMAIL_NOTIFIER)
     planning = Planning(
         consumer=Service.EMAIL_NOTIFIER,
         specs=StoredSpecs(read_rule),
@@ -91,18 +89,16 @@ def build(settings: Settings) -> Process:
         for sender in senders if concerns(payload, Woken.WORK) else ():
             sender.wake.set()
 
-    access, eventing = _access(settings), settings.eventing
-    is_pushed = eventing.mode == "knative"
-    receiver = EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
-    inlet = receiver if is_pushed else consumer
-    letters = depth_loop(access, Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
+    eventing = settings.eventing
+    inlet = inlet_of(consumer, mode=eventing.mode, host=eventing.host, port=eventing.port)
+    letters = depth_loop(_access(settings), Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
             Listener(
                 settings.database.url.get_secret_value(), wake_senders, channels=("datarecs_wake",)
             ),
-            *(inlet, *senders, *(() if is_pushed else (letters,))),
+            *(inlet, *senders, *((letters,) if inlet is consumer else ())),
         ),
         ready_when={"database": database.ready, "broker": inlet.ready},
         start_checks=(

@@ -37,7 +37,7 @@ from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.relay import Relay
 from datarecs_kafka.remembering import refuse_short_memory
-from datarecs_knative.receiving import EventReceiver
+from datarecs_knative.receiving import inlet_of
 from datarecs_knative.sending import BrokerIngress
 from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
@@ -71,15 +71,7 @@ alone."""
 def build(settings: Settings) -> Process:
     """Everything this process runs; opens connections lazily, starts nothing."""
     clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
-    database = Database(
-        settings.database.url.get_secret_value(),
-        limits=Limits(
-            pool_size=settings.database.pool_size,
-            statement_timeout=timedelta(seconds=settings.database.statement_timeout_s),
-        ),
-        notify=settings.live.notify,
-        application=Service.RUN_CONTROLLER,
-    )
+    database = _database(settings)
     relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
     tracing = tracing_of(settings.otel, Service.RUN_CONTROLLER)
     unit = ObservedUnit(
@@ -107,7 +99,8 @@ def build(settings: Settings) -> Process:
         tracing=tracing,
     )
     reader = PostgresOutboxReader(relay_database)
-    inlet = _inlet(settings, consumer)
+    eventing = settings.eventing
+    inlet = inlet_of(consumer, mode=eventing.mode, host=eventing.host, port=eventing.port)
     remote = remote_launcher(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
     parts = _RunParts(
@@ -138,12 +131,16 @@ def build(settings: Settings) -> Process:
     )
 
 
-def _inlet(settings: Settings, consumer: Consumer) -> Consumer | EventReceiver:
-    """What brings events: Kafka's consumer, or the port that a Knative Broker calls."""
-    if settings.eventing.mode == "kafka":
-        return consumer
-    eventing = settings.eventing
-    return EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
+def _database(settings: Settings) -> Database:
+    return Database(
+        settings.database.url.get_secret_value(),
+        limits=Limits(
+            pool_size=settings.database.pool_size,
+            statement_timeout=timedelta(seconds=settings.database.statement_timeout_s),
+        ),
+        notify=settings.live.notify,
+        application=Service.RUN_CONTROLLER,
+    )
 
 
 def outlet(settings: Settings) -> LogWriter:

@@ -27,7 +27,7 @@ from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.remembering import refuse_short_memory
-from datarecs_knative.receiving import EventReceiver
+from datarecs_knative.receiving import inlet_of
 from datarecs_outbound.dialling import Dialling
 from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
@@ -78,31 +78,23 @@ def build(settings: Settings) -> Process:
         PostgresWorkFinder(database),
         unit,
         _client(settings),
-        leasing=Leasing(
-            specs=specs,
-            jitter=random_fraction,
-            owner=f"{socket.gethostname()}/{os.getpid()}",
-            ids=ids,
-            random_bytes=random_bytes,
-        ),
+        leasing=_leasing(specs, ids),
         requests=_requests(settings),
         metrics=metrics,
         clock=clock,
         max_in_flight=settings.webhook.max_in_flight,
         claim_batch=settings.webhook.claim_batch,
     )
-    access, eventing = _access(settings), settings.eventing
-    is_pushed = eventing.mode == "knative"
-    receiver = EventReceiver(consumer.take, host=eventing.host, port=eventing.port)
-    inlet = receiver if is_pushed else consumer
-    letters = depth_loop(access, Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
+    eventing = settings.eventing
+    inlet = inlet_of(consumer, mode=eventing.mode, host=eventing.host, port=eventing.port)
+    letters = depth_loop(_access(settings), Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
     return Process(
         name=Service.WEBHOOK_SERVICE,
         loops=(
             inlet,
             sending,
             _expanding(database, handlers, clock=clock),
-            *(() if is_pushed else (letters,)),
+            *((letters,) if inlet is consumer else ()),
         ),
         ready_when={"database": database.ready, "broker": inlet.ready},
         start_checks=(
@@ -115,6 +107,16 @@ def build(settings: Settings) -> Process:
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def _leasing(specs: StoredSpecs[WebhookEndpoint], ids: UuidV7Ids) -> Leasing:
+    return Leasing(
+        specs=specs,
+        jitter=random_fraction,
+        owner=f"{socket.gethostname()}/{os.getpid()}",
+        ids=ids,
+        random_bytes=random_bytes,
     )
 
 

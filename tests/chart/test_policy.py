@@ -105,7 +105,7 @@ FAULTS: list[tuple[Check, Plant]] = [
     ),
     (
         policy.open_networks,
-        lambda o: [o.remove(one) for one in [*o] if one["kind"] == "NetworkPolicy"],
+        lambda o: o.__setitem__(slice(None), [one for one in o if one["kind"] != "NetworkPolicy"]),
     ),
     (policy.excess_rights, lambda o: first(o, "Role")["rules"][0]["verbs"].append("*")),
     (policy.excess_rights, lambda o: first(o, "Role").update(kind="ClusterRole")),

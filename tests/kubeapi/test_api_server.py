@@ -80,7 +80,7 @@ def test_the_server_refuses_an_unknown_field(server: ApiServer) -> None:
     deployment = next(of_kind(render_case("example"), "Deployment"))
     deployment["spec"]["template"]["spec"]["enableServicelinks"] = False
     answer = server.apply(deployment, namespace=NAMESPACE, dry_run=True)
-    assert answer.status_code == 400
+    assert answer.is_error
     assert "enableServicelinks" in answer.text
 
 

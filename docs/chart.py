@@ -29,8 +29,6 @@ OF_THE_CHART = re.compile(
     "|LAUNCHER__(BACKEND|ARGO__(NAMESPACE|API_URL|ACCOUNT_DIR))"
 )
 """Settings that the chart makes from its values, or that only `datarecs up` reads."""
-OF_OBJECT_STORES = frozenset({"blob__credentials"})
-"""Read once blobs may be in an object store."""
 BEYOND_GLOBAL_UNICAST = ("::/3", "4000::/2", "8000::/1")
 """Every IPv6 address outside of 2000::/3."""
 CLUSTER = "datarecs"
@@ -57,7 +55,7 @@ def schema() -> str:
         name for name in names if not OF_THE_CHART.fullmatch(name)
     )
     secrets = {one.name.removeprefix(PREFIX).lower() for one in settings if one.secret}
-    document["definitions"]["secretFile"]["enum"] = sorted(secrets | OF_OBJECT_STORES)
+    document["definitions"]["secretFile"]["enum"] = sorted(secrets)
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -29,8 +29,6 @@ PROBES = {"startupProbe": "/startupz", "livenessProbe": "/livez", "readinessProb
 ARGO_VERBS = {"create", "get", "list", "watch", "patch", "delete"}
 HOOK = "helm.sh/hook"
 ENV_FROM = (("secretRef", "Secret"), ("configMapRef", "ConfigMap"))
-NOT_KNOWN_YET = frozenset({"DATARECS_BLOB__ENDPOINT", "DATARECS_BLOB__CREDENTIALS"})
-"""Settings of object stores, which services read once blobs may be there."""
 
 
 def name_of(one: KubeObject) -> str:
@@ -329,8 +327,8 @@ def early_hooks(objects: Objects) -> Iterator[str]:
 
 def unknown_settings(objects: Objects) -> Iterator[str]:
     """Every variable DATARECS_… is a setting, once; every file is a secret setting."""
-    known = known_names() | EXEMPT_NAMES | NOT_KNOWN_YET
-    secrets = {one.name for one in describe() if one.secret} | NOT_KNOWN_YET
+    known = known_names() | EXEMPT_NAMES
+    secrets = {one.name for one in describe() if one.secret}
     files = {name.removeprefix(PREFIX).lower() for name in secrets}
     for one, container in containers(objects):
         names = [variable["name"] for variable in container["env"]]

@@ -35,7 +35,7 @@ PLATFORMS: tuple[Mapping[str, str], ...] = tuple(
 
 
 def packages(extras: Sequence[str]) -> set[str]:
-    """Names of all packages that `datarecs[extras]` requires on Linux."""
+    """Names of all packages that `datarecs[extras]` requires on Linux, without itself."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = [*project["dependencies"]]
     for extra in extras:
@@ -48,7 +48,7 @@ def packages(extras: Sequence[str]) -> set[str]:
         if known.get(name) != wanted:
             known[name] = wanted
             waiting += _requirements(name, wanted)
-    return set(known)
+    return set(known) - {"datarecs"}
 
 
 def _requirements(name: str, extras: set[str]) -> Iterator[Requirement]:

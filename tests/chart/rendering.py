@@ -50,7 +50,7 @@ def merge(values: Values, changes: Mapping[str, Any]) -> Values:
         if isinstance(before, dict) and isinstance(change, Mapping):
             merged[name] = merge(before, change)
         else:
-            merged[name] = change
+            merged[name] = copy.deepcopy(change)
     return merged
 
 

@@ -231,7 +231,7 @@ def test_the_broker_is_spoken_to_in_plain_text_in_profile_local_alone() -> None:
 
 def test_a_blob_url_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="pattern"):
-        Blob(url="s3://bucket")
+        Blob(url="ftp://bucket")
 
 
 @pytest.mark.case("STY-04")
@@ -262,6 +262,6 @@ def test_the_names_of_the_deployment_page_exist() -> None:
 
 
 def test_every_section_class_stands_in_the_list_of_sections() -> None:
-    nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs", "MailPreview"}
+    nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs", "MailPreview", "Argo"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
     assert {kind.__name__ for kind in Section.__subclasses__()} - nested == listed

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from datarecs_core.values import EventId, RunId, TenantId
+from datarecs_events.event_types import PREFIX, DataRecsEventType
 
-_RUN = "io.datarecs.reconciliation.run."
-_RESOURCE = "io.datarecs.resource."
-_WEBHOOK = "io.datarecs.webhook."
+_RUN = f"{PREFIX}reconciliation.run."
+_RESOURCE = f"{PREFIX}resource."
+_WEBHOOK = f"{PREFIX}webhook."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +62,15 @@ def _groups(lost: Sequence[LostEvent], known: Collection[RunId]) -> Iterator[_Gr
         {one.run_id for one in of_runs if one.run_id not in known},
         "{count} runs were triggered after that time and are gone: trigger them again",
     )
-    ends = {f"{_RUN}completed", f"{_RUN}errored"}
+    ends = {DataRecsEventType.RUN_COMPLETED, DataRecsEventType.RUN_ERRORED}
     yield _Group(
         {one.run_id for one in of_runs if one.run_id in known and one.type in ends},
         "{count} runs ended after that time: the services close them again when they start, with a"
         " new event and a new mail",
     )
     yield _Group(
-        {one.run_id for one in of_runs if one.type == f"{_RUN}cancel_requested"} & set(known),
+        {one.run_id for one in of_runs if one.type == DataRecsEventType.RUN_CANCEL_REQUESTED}
+        & set(known),
         "{count} runs had a request to cancel: request it again",
     )
     yield _Group(
@@ -76,7 +78,7 @@ def _groups(lost: Sequence[LostEvent], known: Collection[RunId]) -> Iterator[_Gr
         "{count} declarations were created, changed or deleted: apply them again from your files",
     )
     yield _Group(
-        [one for one in lost if one.type.endswith(".notification.email.sent")],
+        [one for one in lost if one.type == DataRecsEventType.NOTIFICATION_EMAIL_SENT],
         "{count} mails were sent that the database does not know: recipients may get them twice",
     )
     yield _Group(

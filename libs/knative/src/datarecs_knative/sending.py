@@ -21,7 +21,7 @@ _NEVER = frozenset({400, 413, 415, 422})
 
 
 class BrokerIngress:
-    """The address of a Broker, such as `http://broker-ingress.knative-eventing/ns/default`."""
+    """The address of a Broker, such as `http://broker-ingress.knative-eventing.svc/ns/default`."""
 
     def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None) -> None:
         """`transport` replaces the network, for an ingress in the same process."""

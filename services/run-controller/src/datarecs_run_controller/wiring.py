@@ -103,9 +103,8 @@ def build(settings: Settings) -> Process:
     inlet = inlet_of(consumer, mode=eventing.mode, host=eventing.host, port=eventing.port)
     remote = remote_launcher(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
-    parts = _RunParts(
-        unit=unit, finder=PostgresWorkFinder(database), ids=ids, clock=clock, remote=remote
-    )
+    finder = PostgresWorkFinder(database)
+    parts = _RunParts(unit=unit, finder=finder, ids=ids, clock=clock, remote=remote)
     return Process(
         name=Service.RUN_CONTROLLER,
         loops=(

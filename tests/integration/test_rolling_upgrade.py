@@ -107,7 +107,11 @@ def migrate(release: Release, database: PreparedDatabase) -> subprocess.Complete
     kept = {name: process_environment().get(name, "") for name in ("PATH", "HOME")}
     return subprocess.run(
         [sys.executable, "-m", "datarecs_cli", "admin", "migrate"],
-        env={**kept, **release.environment, "DATARECS_DATABASE__URL": database.url(MIGRATE)},
+        env={
+            **(kept | release.environment),
+            "DATARECS_DATABASE__URL": database.url(MIGRATE),
+            "DATARECS_PROFILE": "local",
+        },
         capture_output=True,
         text=True,
         timeout=120,

@@ -109,21 +109,26 @@ def start_object_store(directory: Path) -> ObjectServer:
     rights = folder / "s3.json"
     rights.write_text(json.dumps({"identities": _identities()}))
     master, volume, filer, s3 = _free_ports(4)
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen(
-        [
-            *(program, "-logtostderr", "server", f"-dir={folder}", "-ip=127.0.0.1"),
-            *("-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}"),
-            *("-master.volumeSizeLimitMB=64", "-volume.max=5000", "-filer", f"-filer.port={filer}"),
-            *("-s3", f"-s3.port={s3}", f"-s3.config={rights}", "-master.telemetry=false"),
-            *("-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.localSocket={folder}/s3.sock"),
-            f"-filer.localSocket={folder}/filer.sock",
-        ],
-        cwd=folder,
-        stdout=log,
-        stderr=log,
-        env={"PATH": process_environment().get("PATH", ""), "HOME": str(folder)},
-    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(program, "-logtostderr", "server", f"-dir={folder}", "-ip=127.0.0.1"),
+                *("-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}"),
+                *(
+                    "-master.volumeSizeLimitMB=64",
+                    "-volume.max=5000",
+                    "-filer",
+                    f"-filer.port={filer}",
+                ),
+                *("-s3", f"-s3.port={s3}", f"-s3.config={rights}", "-master.telemetry=false"),
+                *("-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.localSocket={folder}/s3.sock"),
+                f"-filer.localSocket={folder}/filer.sock",
+            ],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            env={"PATH": process_environment().get("PATH", ""), "HOME": str(folder)},
+        )
     server = ObjectServer(endpoint=f"http://127.0.0.1:{s3}", filer=filer, process=process)
     try:
         _wait(server, folder / "log")

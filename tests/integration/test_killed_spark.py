@@ -102,11 +102,17 @@ def java_of(child: int) -> list[int]:
 
 def kill_java(child: int) -> None:
     for pid in java_of(child):
-        os.kill(pid, signal.SIGKILL)
+        _kill(pid)
 
 
 def kill_child(child: int) -> None:
-    os.kill(child, signal.SIGKILL)
+    _kill(child)
+
+
+def _kill(pid: int) -> None:
+    """The event may come twice, once for each source, and be read after the first kill."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def kill_both(child: int) -> None:

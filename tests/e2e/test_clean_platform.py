@@ -21,7 +21,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 MAX_IDLE_PERCENT = 100
-"""Of one core: a loop that spins takes more. The goal of 5 depends on the machine; 11 to 71 seen."""
+"""Of one core: a loop that spins takes more. The goal is 5; machines differ, 11 to 71 were seen."""
 MEASURED_S, MOST_MEASUREMENTS = 20, 9
 OWN_FORM = frozenset({"postgres.log", "kafka.log"})
 """Servers that are not ours keep their own form in their own file."""

@@ -27,13 +27,13 @@ def words(instruction: str) -> list[str]:
 
 def stages() -> dict[str, list[tuple[str, str]]]:
     """Stage to its instructions."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_stage: dict[str, list[tuple[str, str]]] = {}
     current = "global"
     for name, text in INSTRUCTIONS:
         if name == "FROM":
             current = text.split()[-1]
-        found.setdefault(current, []).append((name, text))
-    return found
+        by_stage.setdefault(current, []).append((name, text))
+    return by_stage
 
 
 @pytest.mark.case("K24")

@@ -30,8 +30,8 @@ def template() -> KubeObject:
 
 def container(template: KubeObject, name: str) -> dict[str, Any]:
     by_name = {one["name"]: one["container"] for one in template["spec"]["templates"]}
-    found: dict[str, Any] = by_name[name]
-    return found
+    template: dict[str, Any] = by_name[name]
+    return template
 
 
 @pytest.mark.case("K40")

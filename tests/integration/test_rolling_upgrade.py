@@ -104,11 +104,11 @@ def _made(folder: Path, version: str, migrations: Mapping[str, str]) -> Release:
 
 def migrate(release: Release, database: PreparedDatabase) -> subprocess.CompletedProcess[str]:
     """`datarecs admin migrate` of a release."""
-    kept = {name: process_environment().get(name, "") for name in ("PATH", "HOME")}
+    inherited = {name: process_environment().get(name, "") for name in ("PATH", "HOME")}
     return subprocess.run(
         [sys.executable, "-m", "datarecs_cli", "admin", "migrate"],
         env={
-            **(kept | release.environment),
+            **(inherited | release.environment),
             "DATARECS_DATABASE__URL": database.url(MIGRATE),
             "DATARECS_PROFILE": "local",
         },

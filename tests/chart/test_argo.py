@@ -30,8 +30,7 @@ def template() -> KubeObject:
 
 def container(template: KubeObject, name: str) -> dict[str, Any]:
     by_name = {one["name"]: one["container"] for one in template["spec"]["templates"]}
-    template: dict[str, Any] = by_name[name]
-    return template
+    return dict(by_name[name])
 
 
 @pytest.mark.case("K40")

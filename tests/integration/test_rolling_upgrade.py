@@ -108,7 +108,8 @@ def migrate(release: Release, database: PreparedDatabase) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", "datarecs_cli", "admin", "migrate"],
         env={
-            **(inherited | release.environment),
+            **inherited,
+            **release.environment,
             "DATARECS_DATABASE__URL": database.url(MIGRATE),
             "DATARECS_PROFILE": "local",
         },

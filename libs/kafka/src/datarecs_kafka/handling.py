@@ -255,12 +255,12 @@ class Handling:
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")
                 return Handled("skipped")
             case Refused() as refused:
-                self._report_refusal(record, refused)
+                self._report_refusal(
+                    refused, topic=record.topic, partition=record.partition, offset=record.offset
+                )
                 return Poison(refused.reason.name, refused.detail)
             case Received() as received:
-                for note in received.notes:
-                    self.metrics.count("codec_notes_total", group=self.group, note=note.name)
-                return self._route(record.topic, received)
+                return self._count_and_route(record.topic, received)
 
     @contextmanager
     def _bind_event(self, received: Received) -> Iterator[None]:
@@ -286,20 +286,16 @@ class Handling:
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")
                 return Delivery.DONE
             case Refused() as refused:
-                self.metrics.count(
-                    "codec_refused_total", group=self.group, reason=refused.reason.name
-                )
-                if refused.reason.name == "TENANT_MISMATCH":
-                    self.metrics.count("tenant_mismatch_total")
-                reason = refused.reason.name
-                log.error("event_refused", group=self.group, reason=reason, alarm=refused.alarm)
+                self._report_refusal(refused)
                 return Delivery.NEVER
             case Received() as received:
                 return self._delivered(received)
 
     def _delivered(self, received: Received) -> Delivery:
         topic = BY_TYPE[received.envelope.type].topic
-        outcome = self._route("" if topic is None else topic, received)
+        outcome = self._count_and_route(
+            topic or "", received
+        )  # a type without topic has no handler
         match outcome:
             case Handled():
                 return Delivery.DONE
@@ -313,7 +309,13 @@ class Handling:
                 return Delivery.LATER
         assert_never(outcome)
 
-    def _report_refusal(self, record: LogRecord, refused: Refused) -> None:
+    def _count_and_route(self, topic: str, received: Received) -> Outcome:
+        for note in received.notes:
+            self.metrics.count("codec_notes_total", group=self.group, note=note.name)
+        return self._route(topic, received)
+
+    def _report_refusal(self, refused: Refused, **place: object) -> None:
+        """`place` is where a log has the record; a delivery over HTTP has none."""
         self.metrics.count("codec_refused_total", group=self.group, reason=refused.reason.name)
         if refused.reason.name == "TENANT_MISMATCH":
             self.metrics.count("tenant_mismatch_total")
@@ -322,10 +324,8 @@ class Handling:
             "event_refused",
             group=self.group,
             reason=refused.reason.name,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
             alarm=refused.alarm,
+            **place,
         )
 
     def _route(self, topic: str, received: Received) -> Outcome:

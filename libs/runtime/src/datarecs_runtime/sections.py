@@ -112,6 +112,15 @@ class Blob(Section):
     """S3: `<access key id>:<secret access key>`; Google: the JSON key of a service account; Azure:
     the account key or a SAS token. Not set: the identity of the machine or its environment."""
 
+    def store_options(self) -> dict[str, str | None]:
+        """The settings beside the address, as arguments; the secret is plain text."""
+        secret = self.credentials
+        return {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "credentials": secret.get_secret_value() if secret else None,
+        }
+
 
 class Secrets(Section):
     kek: SecretStr | None = None

@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -156,7 +156,7 @@ def _wait(server: ObjectServer, log: Path) -> None:
     for _ in range(_START_S * 10):
         if server.process.poll() is not None:
             break
-        with suppress(OSError, HTTPException, RuntimeError, Exception):
+        with suppress(Exception):  # of sockets, of HTTP and of obstore, until the server answers
             server.prepare()
             return
         pause.wait(0.1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
-from datarecs_application.ports.outside import BlobStores, Ids, Metrics
+from datarecs_application.ports.outside import Ids, Metrics
 from datarecs_application.previewing import Previewing
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.egress.addresses import Profile
@@ -123,14 +123,6 @@ def _refuse_server_address(api: Api) -> None:
         raise SettingsError(tuple(faults))
 
 
-def _blobs(settings: Settings) -> BlobStores:
-    blob = settings.blob
-    secret = None if blob.credentials is None else blob.credentials.get_secret_value()
-    return open_blob_stores(
-        blob.url, endpoint=blob.endpoint, region=blob.region, credentials=secret
-    )
-
-
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
     places_key = derived_key(settings.secrets, tenant=None, purpose="places")
@@ -143,7 +135,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         queries=queries,
         changes=changes,
         finder=PostgresWorkFinder(database),
-        blobs=_blobs(settings),
+        blobs=open_blob_stores(settings.blob.url, **settings.blob.store_options()),
         secrets=secrets,
         clock=clock,
         ids=ids,

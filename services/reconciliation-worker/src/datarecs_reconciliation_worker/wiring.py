@@ -104,7 +104,7 @@ def build(settings: Settings) -> Process:
     )
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
-    blobs = open_blob_stores(settings.blob.url, **blob_place(settings))
+    blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     children = [
         warm_child(settings, clock, settings.worker.scratch_dir / f"child-{slot}") for slot in slots
     ]
@@ -252,16 +252,6 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in (*named, *settings_files()))
 
 
-def blob_place(settings: Settings) -> dict[str, str | None]:
-    """The settings of an object store beside its address; only the pipe carries them."""
-    blob = settings.blob
-    return {
-        "endpoint": blob.endpoint,
-        "region": blob.region,
-        "credentials": blob.credentials.get_secret_value() if blob.credentials else None,
-    }
-
-
 def child_environment(settings: Settings) -> dict[str, str]:
     """Variables that the child inherits."""
     needs_identity = is_object_url(settings.blob.url) and settings.blob.credentials is None
@@ -297,7 +287,8 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
         "blob_url": settings.blob.url,
-        **{f"blob_{name}": value for name, value in blob_place(settings).items()},
+        # Only the pipe carries the credentials of the store.
+        **{f"blob_{name}": value for name, value in settings.blob.store_options().items()},
         "otel_endpoint": settings.otel.endpoint,
     }
 

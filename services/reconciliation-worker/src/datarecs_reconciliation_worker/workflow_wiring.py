@@ -40,12 +40,7 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.wiring import (
-    SlotParts,
-    blob_place,
-    supervisor,
-    warm_child,
-)
+from datarecs_reconciliation_worker.wiring import SlotParts, supervisor, warm_child
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
@@ -158,7 +153,9 @@ class _Execution:
     def run(self, stop: Latch) -> Exit:
         settings, ids = self._settings, UuidV7Ids()
         tracing = tracing_of(settings.otel, Service.RECONCILIATION_WORKER)
-        upload = ResultUpload(blobs=open_blob_stores(settings.blob.url, **blob_place(settings)))
+        upload = ResultUpload(
+            blobs=open_blob_stores(settings.blob.url, **settings.blob.store_options())
+        )
         heartbeat = self._heartbeat()
         shared = SlotParts(
             unit=ObservedUnit(
@@ -242,7 +239,9 @@ def _finish(settings: Settings, assignment: Assignment, unit: PostgresUnitOfWork
 
 def _uploaded(settings: Settings, assignment: Assignment) -> bytes | None:
     """The result file; a larger one than allowed is cut, so that it is refused as too large."""
-    blobs = open_blob_stores(settings.blob.url, **blob_place(settings)).of(assignment.tenant_id)
+    blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options()).of(
+        assignment.tenant_id
+    )
     key = result_file(assignment.tenant_id, assignment.run_id, assignment.attempt)
     try:
         return blobs.get(key)[: MAX_BYTES + 1]

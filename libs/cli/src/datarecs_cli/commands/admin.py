@@ -367,12 +367,7 @@ def blob_stores(layout: Layout) -> "BlobStores":
     blob = load_settings(StackSettings).blob
     if blob is None:
         return open_blob_stores(layout.blobs.as_uri())
-    return open_blob_stores(
-        blob.url,
-        endpoint=blob.endpoint,
-        region=blob.region,
-        credentials=blob.credentials.get_secret_value() if blob.credentials else None,
-    )
+    return open_blob_stores(blob.url, **blob.store_options())
 
 
 def relay_url(layout: Layout) -> str:

@@ -11,6 +11,7 @@ from threading import Event
 from uuid import UUID
 
 import pytest
+import structlog
 
 from datarecs_application.launching import Backends, launch_run, settle_call
 from datarecs_application.ports.execution import Accepted
@@ -64,6 +65,7 @@ def words(options: Mapping[str, str]) -> list[str]:
 
 def test_the_options_name_one_attempt_of_one_run() -> None:
     assignment = read_options("execute", words(OPTIONS))
+    assert structlog.contextvars.get_contextvars() == {}
     assert str(assignment.run_id) == OPTIONS["--run-id"]
     assert (assignment.attempt, assignment.lease_epoch) == (1, 1)
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from datetime import timedelta
 from enum import IntEnum
 from typing import TypeVar
@@ -77,7 +78,8 @@ def execute(settings: Settings, arguments: Sequence[str]) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
     # A workflow is stopped on purpose, and Argo waits 30 s: nothing is drained.
     worker = settings.worker.model_copy(update={"drain_s": 0})
-    return _Execution(settings.model_copy(update={"worker": worker}), assignment).run(stop)
+    with _ids_in_logs("execute", arguments):
+        return _Execution(settings.model_copy(update={"worker": worker}), assignment).run(stop)
 
 
 def finish(settings: Settings, arguments: Sequence[str]) -> int:
@@ -86,42 +88,50 @@ def finish(settings: Settings, arguments: Sequence[str]) -> int:
     A run whose end is not reported is closed by the platform's repair within about three minutes.
     """
     assignment = read_options("finish", arguments)
-    try:
-        database = Database(
-            settings.database.url.get_secret_value(),
-            limits=Limits(pool_size=1),
-            application=Service.RECONCILIATION_WORKER,
-        )
-        database.refuse_unsafe_login()
+    with _ids_in_logs("finish", arguments):
         try:
-            _finish(settings, assignment, PostgresUnitOfWork(database, UuidV7Ids()))
-        finally:
-            database.close()
-    except Exception:  # the exit handler's entry: whatever it was, repair closes the run
-        log.exception("finish_failed")
+            database = Database(
+                settings.database.url.get_secret_value(),
+                limits=Limits(pool_size=1),
+                application=Service.RECONCILIATION_WORKER,
+            )
+            with closing(database):
+                patiently(SystemClock(), database.refuse_unsafe_login)
+                _finish(settings, assignment, PostgresUnitOfWork(database, UuidV7Ids()))
+        except Exception:  # the exit handler's entry: whatever it was, repair closes the run
+            log.exception("finish_failed")
     return 0
 
 
 def read_options(command: str, arguments: Sequence[str]) -> Assignment:
     """Raises SettingsError with the option that is missing or wrong."""
-    parser = _Options(prog=f"datarecs-reconciliation-worker {command}", add_help=False)
-    for name in ("run-id", "job-id", "tenant-id"):
-        parser.add_argument(f"--{name}", type=UUID, required=True)
-    for name in ("attempt", "lease-epoch"):
-        parser.add_argument(f"--{name}", type=_number, required=True)
-    options = parser.parse_args(list(arguments))
-    structlog.contextvars.bind_contextvars(
-        tenant_id=str(options.tenant_id),
-        run_id=str(options.run_id),
-        job_id=str(options.job_id),
-        attempt=options.attempt,
-    )
+    options = _parsed(command, arguments)
     return Assignment(
         tenant_id=TenantId(options.tenant_id),
         run_id=RunId(options.run_id),
         attempt=options.attempt,
         lease_epoch=options.lease_epoch,
     )
+
+
+def _ids_in_logs(command: str, arguments: Sequence[str]) -> AbstractContextManager[object]:
+    """Log lines of the block name the run, its job and its attempt."""
+    options = _parsed(command, arguments)
+    return structlog.contextvars.bound_contextvars(
+        tenant_id=str(options.tenant_id),
+        run_id=str(options.run_id),
+        job_id=str(options.job_id),
+        attempt=options.attempt,
+    )
+
+
+def _parsed(command: str, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Options(prog=f"datarecs-reconciliation-worker {command}", add_help=False)
+    for name in ("run-id", "job-id", "tenant-id"):
+        parser.add_argument(f"--{name}", type=UUID, required=True)
+    for name in ("attempt", "lease-epoch"):
+        parser.add_argument(f"--{name}", type=_number, required=True)
+    return parser.parse_args(list(arguments))
 
 
 class _Options(argparse.ArgumentParser):
@@ -146,7 +156,7 @@ class _Execution:
         self._database = Database(
             url, limits=Limits(pool_size=2), application=Service.RECONCILIATION_WORKER
         )
-        self._database.refuse_unsafe_login()
+        patiently(self._clock, self._database.refuse_unsafe_login)
         self._pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
         self._beat_now = Latch()
 

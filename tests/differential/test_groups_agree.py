@@ -25,6 +25,7 @@ from datarecs_core.jobs.vocabulary import (
     TimePrecision,
     Trim,
 )
+from datarecs_kernel import spellings
 from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark import engine
 from datarecs_spark.session import SparkRuntime
@@ -126,3 +127,21 @@ def test_a_file_with_other_rows_than_were_pinned_is_an_error(bench: SparkBench) 
     with pytest.raises(SourceFailedError, match="2 rows were read, but 3 were pinned") as caught:
         asked.compare(plan.with_scans(scans).stages[0], lambda _: None)
     assert caught.value.code.name == "SNAPSHOT_LOST"
+
+
+def test_spellings_do_not_depend_on_how_many_are_grouped_at_a_time(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spellings, "_MOST_SPELLINGS", 4)
+    monkeypatch.setattr(spellings, "_READ_ROWS", 1)
+    keys = [chr(ord("a") + number) for number in range(9)]
+    tables = [
+        a_table("one", "k text, v int", *((key, 1) for key in keys)),
+        a_table("two", "k text, v int", *((f" {key.upper()}", 2) for key in keys)),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("v"), name="rows"), normalize=RELAXED)
+    expected, found = compare(MemoryBench(), job, tables), compare(bench, job, tables)
+    written = {row.break_id: row.raw_keys for row in found.stored["rows"]}
+    assert len(written) == len(keys)
+    assert all(written.values())
+    assert written == {row.break_id: row.raw_keys for row in expected.stored["rows"]}

@@ -5,7 +5,7 @@ differ are needed: tasks write those of their rows to files, and one step rewrit
 with the column `raw_keys`. Texts are those of the oracle; digest and proof do not include them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from datarecs_core.comparison.results.results import Difference
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.jobs.types import NESTED
 from datarecs_kernel.counted import Counted
-from datarecs_kernel.database import Connection, read_batches, sql_text
+from datarecs_kernel.database import BATCH_BYTES, Connection, read_batches, sql_text
 from datarecs_kernel.fingerprints import key_hash
 from datarecs_kernel.hashing import Hasher
 from datarecs_kernel.layout import Columns, Layout, Role, keys_of
@@ -28,7 +28,9 @@ from datarecs_kernel.scopes import encoded_key
 from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.stored import Part, schema_of, with_raw_key_column
 
-_BATCH_ROWS = 50_000
+_MOST_SPELLINGS = 150_000
+"""Of the stored differences that are rewritten at a time: their spellings are grouped in memory."""
+_READ_ROWS = 2048
 _SCHEMA = pa.schema(
     [("key_hash", pa.binary()), ("s", pa.int32()), ("parts", pa.list_(pa.string()))]
 )
@@ -130,21 +132,36 @@ def write_raw_keys(
         files: of spellings.
         attempt: names the new part.
     """
-    connection.execute(f"CREATE TEMP TABLE spelled AS {_by_key(files)}").fetchall()
+    stage, directory = sink.layout.stage, Path(sink.directory)
     schema = with_raw_key_column(schema_of(sink.layout))
-    directory = Path(sink.directory)
     samples = {row.break_id: row for row in _differences(counted)}
     part = Part(directory, attempt, schema)
+    most_rows = _MOST_SPELLINGS // len(spelled_sources(stage))
+    for stored in _some_at_a_time([directory / name for name in counted.parts], most_rows):
+        raw_keys = _raw_keys(connection, stage.sources, stored, files)
+        table = stored.append_column("raw_keys", raw_keys).cast(schema)
+        part.write(table)
+        _add_to_samples(samples, table)
     for name in counted.parts:
-        for batch in pq.ParquetFile(directory / name).iter_batches(_BATCH_ROWS):
-            raw_keys = _raw_keys(connection, sink.layout.stage.sources, batch)
-            table = pa.Table.from_batches([batch]).append_column("raw_keys", raw_keys).cast(schema)
-            part.write(table)
-            _add_to_samples(samples, table)
         (directory / name).unlink()
     return replace(
         counted, parts=part.close(), samples=[to_document(each) for each in samples.values()]
     )
+
+
+def _some_at_a_time(files: Sequence[Path], most_rows: int) -> Iterator[pa.Table]:
+    """The rows of all files in order, up to a number of rows or bytes at a time."""
+    waiting: list[pa.RecordBatch] = []
+    rows, size = 0, 0
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(_READ_ROWS):
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows + _READ_ROWS > most_rows or size >= BATCH_BYTES:
+                yield pa.Table.from_batches(waiting)
+                waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _differences(counted: Counted) -> list[Difference]:
@@ -160,11 +177,14 @@ def _add_to_samples(samples: dict[str, Difference], table: pa.Table) -> None:
 
 
 def _by_key(files: Sequence[str]) -> str:
-    """One row per key: per source the first spellings as a text, their number, the parts of one."""
+    """A row per key of `stored_rows`: by source the first spellings, their number, one of them."""
     places = ", ".join(map(sql_text, files))
     text = "array_to_string([coalesce(part, 'NULL') FOR part IN parts], ', ')"
     group = "PARTITION BY key_hash, s"
-    query = f"SELECT DISTINCT key_hash, s, parts FROM read_parquet([{places}])"
+    query = (
+        f"SELECT DISTINCT key_hash, s, parts FROM read_parquet([{places}]) "
+        "SEMI JOIN stored_rows USING (key_hash)"
+    )
     query = f"SELECT *, {text} AS text FROM ({query})"
     query = (
         f"SELECT *, row_number() OVER ({group} ORDER BY text) AS place, "
@@ -183,15 +203,16 @@ def _by_key(files: Sequence[str]) -> str:
 
 
 def _raw_keys(
-    connection: Connection, sources: Sequence[str], batch: pa.RecordBatch
+    connection: Connection, sources: Sequence[str], stored: pa.Table, files: Sequence[str]
 ) -> pa.ChunkedArray:
     """Spelling by source, if it differs from the stored key."""
-    rows = batch.select(["key_hash", "key_text"])
+    rows = stored.select(["key_hash", "key_text"])
     connection.register("stored_rows", rows.append_column("place", pa.array(range(len(rows)))))
     names = f"[{', '.join(map(sql_text, sources))}]"
     is_stored = "each.total = 1 AND each.parts IS NOT DISTINCT FROM key_text"
     pair = f"struct_pack(k := {names}[each.s + 1], v := each.shown)"
     query = (
+        f"WITH spelled AS ({_by_key(files)}) "
         f"SELECT map_from_entries([{pair} FOR each IN spelled IF NOT ({is_stored})]) AS raw_keys "
         "FROM stored_rows LEFT JOIN spelled USING (key_hash) ORDER BY place"
     )

@@ -25,7 +25,7 @@ from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.hashing import canonical_json
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
-from datarecs_core.runs.result_file import NAME
+from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_kernel.stored import read_differences
 from datarecs_reconciliation_worker.child import tools_of
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
@@ -148,7 +148,7 @@ class Place:
         """What a run has left."""
         result = json.loads((Path(frame["folder"]) / NAME).read_bytes())
         assert result["outcome"] == "COMPLETED", result["nodes"]
-        (stored,) = (self.folder / "blobs").rglob(f"*{frame['run_id']}*/run.json")
+        (stored,) = (Path(frame["folder"]) / ARTEFACTS).rglob("run.json")
         document = json.loads(stored.read_bytes())
         return Left(
             proof=document["proof"],

@@ -31,6 +31,7 @@ from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import EventId, JobId, RunId
+from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_postgres.database import Database
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.run_queue import QueueLauncher
@@ -298,6 +299,7 @@ class Worker:
             executor="test/0",
             unit=here.worker,
             finder=here.finder,
+            blobs=MemoryBlobStores(here.clock),
             heartbeat=self.heartbeat,
             preparing=ScriptedPreparing(
                 decode=OneJob(),

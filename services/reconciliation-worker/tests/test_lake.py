@@ -22,9 +22,8 @@ from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
-from datarecs_core.runs.result_file import NAME
+from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_core.values import RunId
-from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.wiring import StoredSpecs
@@ -94,11 +93,9 @@ class Child:
             "triggered_by": "ana",
             "credentials_file": str(secrets),
         }
-        blobs = MemoryBlobStores(self.clock)
         tools = Tools(
             connect=lambda _tenant, *source: self.connect(*source),
             engine=self.engine,
-            blobs=blobs,
             clock=self.clock,
             versions={"tzdata": "2026f"},
         )
@@ -107,7 +104,8 @@ class Child:
         result = json.loads((attempt / NAME).read_bytes())
         if result["outcome"] != "COMPLETED":
             return result, None
-        return result, json.loads(blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID)))
+        document = attempt / ARTEFACTS / run_document(A_TENANT, RUN_ID)
+        return result, json.loads(document.read_bytes())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Artefacts in an object store: what the child of a worker receives, and where it stores."""
+"""Artefacts in an object store: what the child of a worker receives of it."""
 
 from pathlib import Path
 from uuid import UUID
@@ -10,12 +10,10 @@ from datarecs_application.child_frames import Reader
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.values import TenantId
 from datarecs_reconciliation_worker import wiring
-from datarecs_reconciliation_worker.child import blobs_of, surroundings_of
+from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import child_environment, hello_frame, private_places
 from datarecs_runtime.sections import Blob, Files, Secrets, Worker
-from datarecs_testing.conformance.blob_store import KEY, TENANT
-from datarecs_testing.object_store import ADMIN, ObjectServer
 
 TENANT_A = TenantId(UUID(int=1))
 
@@ -34,22 +32,10 @@ def hello(folder: Path, blob: Blob) -> Reader:
     return Reader(hello_frame(settings(folder, blob), folder / "child"))
 
 
-@pytest.mark.integration
-def test_the_child_stores_where_the_settings_say(
-    object_server: ObjectServer, tmp_path: Path
-) -> None:
-    bucket = object_server.create_folder()
-    blob = Blob(
-        url=f"s3://{bucket}/artefacts",
-        endpoint=object_server.endpoint,
-        region="us-east-1",
-        credentials=SecretStr(ADMIN),
-    )
-    stores = blobs_of(hello(tmp_path, blob))
-    stores.of(TENANT).put_new(KEY, b"{}")
-    client = object_server.client(bucket)
-    assert client.get(f"artefacts/{KEY}").bytes() == b"{}"
-    assert stores.ready() is None
+def test_the_child_does_not_receive_the_credentials_of_the_store(tmp_path: Path) -> None:
+    blob = Blob(url="s3://artefacts/x", credentials=SecretStr("AKIA:f7"))
+    frame = hello_frame(settings(tmp_path, blob), tmp_path / "child")
+    assert "AKIA:f7" not in str(frame)
 
 
 def test_the_bucket_of_artefacts_is_closed_to_sources(tmp_path: Path) -> None:
@@ -69,20 +55,12 @@ def test_a_bucket_is_no_folder_that_is_closed_to_sources(tmp_path: Path) -> None
     assert tmp_path / "scratch" in places
 
 
-@pytest.mark.parametrize(
-    ("blob", "names"),
-    [
-        (Blob(url="file:///x"), {"PATH"}),
-        (Blob(url="s3://bucket", credentials=SecretStr(ADMIN)), {"PATH"}),
-        (Blob(url="s3://bucket"), {"PATH", "AWS_ROLE_ARN"}),
-    ],
-)
-def test_the_child_has_the_identity_of_the_machine_only_if_it_needs_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, blob: Blob, names: set[str]
+def test_the_child_does_not_inherit_the_identity_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment = {"PATH": "/bin", "AWS_ROLE_ARN": "arn", "DATARECS_SECRETS__KEK": "k", "OTHER": ""}
     monkeypatch.setattr(wiring, "process_environment", lambda: environment)
-    assert child_environment(settings(tmp_path, blob)).keys() == names
+    assert child_environment().keys() == {"PATH"}
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,10 @@ from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.results.row_digests import merkle_root
 from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
-from datarecs_core.errors.storage import BlobNotFoundError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
-from datarecs_core.runs.result_file import NAME
+from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_core.values import RunId
-from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Assigned, Tools, read_assignment, work
@@ -54,7 +52,6 @@ class Child:
         self.folder, self.attempt = folder, folder / "attempt"
         self.attempt.mkdir()
         self.clock = ManualClock()
-        self.blobs = MemoryBlobStores(self.clock)
         self.told = io.BytesIO()
         config = FilesConfig(root=str(folder))
         self.here = Connection(type=ConnectionType.FILES, config=config)
@@ -104,7 +101,6 @@ class Child:
         made = Tools(
             connect=lambda _tenant, *source: self.connect(*source),
             engine=self.engine,
-            blobs=self.blobs,
             clock=self.clock,
             versions={"tzdata": "2026f"},
         )
@@ -117,6 +113,17 @@ class Child:
         found: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
         return found
 
+    def artefact(self, key: str) -> Path:
+        """What a run leaves for its supervisor."""
+        return self.attempt / ARTEFACTS / key
+
+    def document(self) -> dict[str, Any]:
+        """run.json."""
+        content: dict[str, Any] = json.loads(
+            self.artefact(run_document(A_TENANT, RUN_ID)).read_bytes()
+        )
+        return content
+
     def assigned(self) -> Assigned:
         return read_assignment(self.frame())
 
@@ -127,31 +134,26 @@ def child(tmp_path: Path) -> Child:
 
 
 @pytest.mark.parametrize(("amount", "verdict"), [("2.20", "MATCHED"), ("2.21", "UNMATCHED")])
-def test_the_result_file_has_the_verdict_and_the_document_is_stored_before_it(
+def test_the_result_file_has_the_verdict_and_the_document_is_left_before_it(
     child: Child, amount: str, verdict: str
 ) -> None:
     child.exports(f"id,amount\n1,1.1\n2,{amount}\n")
     result = child.work()
     assert (result["outcome"], result["result"]) == ("COMPLETED", verdict)
     assert (result["run_id"], result["attempt"], result["lease_epoch"]) == (str(RUN_ID), 1, 7)
-    document = json.loads(child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID)))
+    document = child.document()
     assert document["proof"]["result"] == verdict
     assert not (child.attempt / f"{NAME}.partial").exists()
 
 
 @pytest.mark.case("F17")
-def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(
-    child: Child, tmp_path: Path
-) -> None:
+def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(child: Child) -> None:
     child.exports("id,amount\n1,1.1\n2,2.21\n")
     spec = {**SPEC, "execution": {"proof": "rows"}}
     channel = SupervisorChannel(io.BytesIO(), child.told)
     work(read_assignment(child.frame(spec=spec)), child.tools(), FrameReporter(channel))
-    blobs = child.blobs.of(A_TENANT)
-    document = json.loads(blobs.get(run_document(A_TENANT, RUN_ID)))
-    stored = tmp_path / "digests.parquet"
-    stored.write_bytes(blobs.get(digests(A_TENANT, RUN_ID)))
-    root = merkle_root(read_digests(stored))
+    document = child.document()
+    root = merkle_root(read_digests(child.artefact(digests(A_TENANT, RUN_ID))))
     assert document["proof"]["digests"]["merkle_root"] == root
     assert document["run"]["plan"]["job"] == "ledger-vs-exports"
 
@@ -174,9 +176,7 @@ def test_a_row_that_arrives_while_the_child_waits_is_reported_and_sealed(child: 
     )
     found = json.loads((child.attempt / NAME).read_bytes())
     assert found["result"] == "MATCHED"
-    store = child.blobs.of(A_TENANT)
-    document = json.loads(store.get(run_document(A_TENANT, RUN_ID)))
-    told = document["proof"]["stages"][0]["confirmed"]
+    told = child.document()["proof"]["stages"][0]["confirmed"]
     assert (told["in_flight_resolved"], told["first_counts"]["rows_unmatched"]) == (1, 1)
     frames = child.told.getvalue()
     assert frames.count(b"extraction_completed") == 3  # what has not moved is not read again
@@ -189,13 +189,12 @@ def test_credentials_are_read_once_and_gone(child: Child) -> None:
     assert list(child.attempt.iterdir()) == []
 
 
-def test_a_source_that_is_missing_is_named_and_nothing_is_stored(child: Child) -> None:
+def test_a_source_that_is_missing_is_named_and_nothing_is_left(child: Child) -> None:
     result = child.work()
     (node,) = result["nodes"]
     assert (result["outcome"], node["name"]) == ("ERRORED", "extract-1")
     assert (node["code"], node["detail_code"]) == ("QUERY_FAILED", "NO_FILES")
-    with pytest.raises(BlobNotFoundError):
-        child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID))
+    assert not child.artefact("").exists()
 
 
 def test_a_full_disk_is_reported_and_its_files_are_removed_for_the_result(child: Child) -> None:

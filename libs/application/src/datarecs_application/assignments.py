@@ -68,6 +68,9 @@ class Scratch(Protocol):
     def read_result(self, folder: str) -> bytes | None:
         """The result file's bytes, at most one more than allowed; None when there is none."""
 
+    def artefacts(self, folder: str) -> Mapping[str, str]:
+        """Path by key of the files that the child leaves to be stored; never a link."""
+
     def remove(self, folder: str) -> None:
         """Everything below; safe to repeat."""
 

@@ -1,14 +1,15 @@
 """One leased run from outside the work: child, heartbeat, deadline, memory, end (D15).
 
-The supervisor is the only writer. It accepts only well-formed frames from the child, turns
-result file, exit, deadline and heartbeats into `run.completed` or `run.errored`, and writes
-under the epoch of its lease: a stale one changes nothing.
+The supervisor is the only writer. It accepts only well-formed frames from the child, stores
+what the child leaves, turns result file, exit, deadline and heartbeats into `run.completed` or
+`run.errored`, and writes under the epoch of its lease: a stale one changes nothing.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -27,19 +28,20 @@ from datarecs_application.child_frames import BadFrameError, failure_words, outd
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.loops.heartbeat import Heartbeat, Standing
-from datarecs_application.ports.outside import Clock, Ids, Metrics, Wake
+from datarecs_application.ports.outside import BlobStores, Clock, Ids, Metrics, Wake
 from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_application.warm_child import WarmChild
 from datarecs_application.work_metrics import WorkMetrics
+from datarecs_core.catalog.layout import all_differences, is_written_by_child, run_document
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.errors.storage import BlobStoreUnavailableError
 from datarecs_core.hashing import canonical_json
-from datarecs_core.runs.events import ProgressEvent
+from datarecs_core.runs.events import ProgressEvent, RunCompleted
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.outcome import Evidence, classify
 from datarecs_core.runs.result_file import (
@@ -59,6 +61,8 @@ POLL = timedelta(milliseconds=200)
 PING_LIMIT = timedelta(seconds=120)
 CHILD_FOLLOWS_JAVA = timedelta(seconds=2)
 """How long a child may take to end after its Java process; longer than its planned shutdown."""
+STORE_PATIENCE = timedelta(minutes=2)
+"""How long an attempt that has finished waits for a store of artefacts that does not answer."""
 MOST_OUTDATED = 1000
 """Row counts skipped at once, so that a child that sends very many is still supervised."""
 
@@ -86,6 +90,8 @@ class Supervising:
     """This process and slot, as stored in the lease."""
     unit: UnitOfWork
     finder: WorkFinder
+    blobs: BlobStores
+    """Where the artefacts of runs are stored."""
     heartbeat: Heartbeat
     preparing: Preparing
     scratch: Scratch
@@ -231,7 +237,8 @@ class _Attempt:
         try:
             with ExitStack() as held:
                 child = self._send_to_child(run, folder, held, here)
-                return self._watched(run, child, folder)
+                evidence = self._watched(run, child, folder)
+            return self._store_artefacts(run, folder, evidence)
         except SourceNotPinnedError as failed:
             return _failed(str(failed), failed.__cause__ or failed)
         except ChildStartError as failed:
@@ -350,7 +357,47 @@ class _Attempt:
     def _current(self, is_current: Callable[..., bool]) -> bool:
         return is_current(self.leased.run_id, self.leased.lease_epoch)
 
-    def _reason_to_stop(self, child: ChildProcess) -> Evidence | None:
+    def _store_artefacts(self, run: Run, folder: str, evidence: Evidence) -> Evidence:
+        """Of a completed attempt: differences first, then run.json, which names them.
+
+        Returns:
+            The evidence, or why the attempt was stopped before everything was stored.
+        """
+        if not isinstance(classify(run, evidence), RunCompleted):
+            return evidence
+        blobs, last = self.worker.blobs.of(run.tenant_id), run_document(run.tenant_id, run.run_id)
+        left = self.worker.scratch.artefacts(folder)
+        if not all(is_written_by_child(key, run.tenant_id, run.run_id) for key in left):
+            raise BadFrameError("an artefact outside its run")
+        ordered = sorted(left, key=lambda key: (key == last, key))
+        steps: list[Callable[[], object]] = [
+            # An earlier attempt may have stored more parts.
+            partial(blobs.delete_prefix, all_differences(run.tenant_id, run.run_id)),
+            *(partial(blobs.put_file, key, left[key]) for key in ordered),
+        ]
+        waited_until = self.worker.clock.monotonic() + STORE_PATIENCE.total_seconds()
+        for step in steps:
+            stopping = self._stored_outside(step, waited_until)
+            if stopping is not None:
+                return stopping
+        return evidence
+
+    def _stored_outside(self, step: Callable[[], object], waited_until: float) -> Evidence | None:
+        """Repeated while the store is unavailable; the reason when the attempt has to stop."""
+        while (stopping := self._stopped_from_outside()) is None:
+            try:
+                step()
+            except BlobStoreUnavailableError as cause:
+                if self.worker.clock.monotonic() >= waited_until:
+                    raise
+                log.warning("artefacts_wait", code=cause.code.name)
+                self.worker.clock.wait(POLL * 5)
+            else:
+                return None
+        return stopping
+
+    def _stopped_from_outside(self) -> Evidence | None:
+        """Raises FencedError for a lost lease, DrainedError when the process ends."""
         now = self.worker.clock.monotonic()
         standing = self.worker.heartbeat.standing(self.leased.run_id)
         if standing.lost(now):
@@ -361,9 +408,15 @@ class _Attempt:
             return Evidence(file=_NOTHING, stopped=True, deadline_fired=True)
         if standing.stop:
             return Evidence(file=_NOTHING, stopped=True)
+        return None
+
+    def _reason_to_stop(self, child: ChildProcess) -> Evidence | None:
+        stopping = self._stopped_from_outside()
+        if stopping is not None:
+            return stopping
         if child.memory_bytes() > self.worker.limits.memory_bytes:
             return Evidence(file=_NOTHING, stopped=True, out_of_memory=True)
-        if now - self.last_sign > PING_LIMIT.total_seconds():
+        if self.worker.clock.monotonic() - self.last_sign > PING_LIMIT.total_seconds():
             return Evidence(file=_NOTHING, stopped=True, unresponsive=True)
         return None
 

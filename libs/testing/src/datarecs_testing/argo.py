@@ -30,7 +30,6 @@ from datarecs_core.runs.events import RunEnd
 from datarecs_core.runs.facts import ProgressSeen
 from datarecs_core.runs.model import Backend, Run
 from datarecs_core.values import EventId
-from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_postgres.run_queue import QueueLauncher
 from datarecs_testing.builders import an_id
@@ -70,7 +69,7 @@ class ArgoPlatform:
             script=self.script,
             clock=self.clock,
         )
-        self.blobs = MemoryBlobStores(self.clock)
+        self.blobs = self.runs.blobs
 
     def trigger(self, **fields: object) -> Run:
         return self.runs.trigger(backend=Backend.ARGO, **fields)

@@ -32,9 +32,10 @@ from datarecs_core.jobs.vocabulary import SourceKind, StageType
 from datarecs_core.resources.connection import Connection
 from datarecs_core.runs.model import Run
 from datarecs_core.runs.repairing import recorded_end
-from datarecs_core.runs.result_file import MAX_BYTES, NAME
+from datarecs_core.runs.result_file import ARTEFACTS, MAX_BYTES, NAME
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import EventId, JobId, RunId
+from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.store import MemoryStore
@@ -69,6 +70,11 @@ class FolderScratch:
     def read_result(self, folder: str) -> bytes | None:
         path = Path(folder) / NAME
         return path.read_bytes()[: MAX_BYTES + 1] if path.exists() else None
+
+    def artefacts(self, folder: str) -> Mapping[str, str]:
+        root = Path(folder) / ARTEFACTS
+        files = (path for path in root.rglob("*") if path.is_file())
+        return {path.relative_to(root).as_posix(): str(path) for path in files}
 
     def remove(self, folder: str) -> None:
         """Stored, so that a test can read it."""
@@ -138,6 +144,7 @@ class RunPlatform:
             tracing=self.tracing,
         )
         self.finder = MemoryWorkFinder(self.store, lease_ttl=TTL)
+        self.blobs = MemoryBlobStores(self.clock)
         self.queries = MemoryQueries(self.store)
         rhythm = Rhythm(clock=self.clock, wake=Latch())
         self.launching = Launching(
@@ -198,6 +205,7 @@ class RunPlatform:
             executor="test",
             unit=self.unit,
             finder=self.finder,
+            blobs=self.blobs,
             heartbeat=self.heartbeat,
             preparing=preparing,
             scratch=FolderScratch(self.folder),

@@ -30,6 +30,7 @@ from datarecs_core.values import JobId, RunId
 from datarecs_events.catalogue import Topic
 from datarecs_events.codec import Received, decode
 from datarecs_kafka.client import KafkaLogClient
+from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_postgres.database import Database
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -166,6 +167,7 @@ class RealPath:
             executor=f"test/{slot}",
             unit=self.observed(PostgresUnitOfWork(database, self.ids)),
             finder=PostgresWorkFinder(database),
+            blobs=MemoryBlobStores(SystemClock()),
             heartbeat=pulse,
             preparing=ScriptedPreparing(
                 decode=OneJob(),

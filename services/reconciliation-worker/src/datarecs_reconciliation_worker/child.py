@@ -25,7 +25,6 @@ from datarecs_application.child_frames import (
     STOP,
     Reader,
 )
-from datarecs_application.ports.outside import BlobStores
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
@@ -47,7 +46,6 @@ from datarecs_runtime.sections import Otel
 from datarecs_runtime.tracing import tracing_of
 from datarecs_spark.cluster import Cluster
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_storage.opening import open_blob_stores
 
 PING_EVERY_S = 10.0
 EXIT_BROKEN, EXIT_STOPPED = 70, 75
@@ -209,23 +207,12 @@ def _platform_bucket(hello: Reader) -> BucketAddress | None:
     return BucketAddress.of(url, endpoint_of(url, endpoint, hello.maybe("blob_region", str)))
 
 
-def blobs_of(hello: Reader) -> BlobStores:
-    """The store of artefacts that the supervisor has checked."""
-    return open_blob_stores(
-        hello.of("blob_url", str),
-        endpoint=hello.maybe("blob_endpoint", str),
-        region=hello.maybe("blob_region", str),
-        credentials=hello.maybe("blob_credentials", str),
-    )
-
-
 def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
     return Tools(
         connect=lambda tenant, source, connection, secrets: open_connector(
             source, connection, secrets, surroundings=surroundings_of(hello, tenant, stop)
         ),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
-        blobs=blobs_of(hello),
         clock=SystemClock(),
         versions=spark.versions(),
         stop=stop,

@@ -1,12 +1,13 @@
-"""Folders of attempts on this host: result file, extracts, differences on their way to blobs."""
+"""Folders of attempts on this host: result file, extracts, artefacts on their way to blobs."""
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from datarecs_application.ports.state import LeasedRun
-from datarecs_core.runs.result_file import MAX_BYTES, NAME
+from datarecs_core.runs.result_file import ARTEFACTS, MAX_BYTES, NAME
 
 
 class LocalScratch:
@@ -33,6 +34,19 @@ class LocalScratch:
                 return file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             return None
+
+    def artefacts(self, folder: str) -> Mapping[str, str]:
+        root = Path(folder) / ARTEFACTS
+        files = (
+            Path(parent, name)
+            for parent, _, names in os.walk(root, followlinks=False)
+            for name in names
+        )
+        return {
+            file.relative_to(root).as_posix(): str(file)
+            for file in files
+            if file.is_file() and not file.is_symlink()
+        }
 
     def remove(self, folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,6 +14,7 @@ from datarecs_application.attempt_ends import EndReporter
 from datarecs_application.loops.heartbeat import Heartbeat
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork
 from datarecs_application.supervision import Limits as SupervisionLimits
 from datarecs_application.supervision import Supervising
@@ -51,25 +52,6 @@ from datarecs_storage.opening import open_blob_stores
 CHILD = "datarecs_reconciliation_worker.child"
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 """The environment of the child: nothing of the platform."""
-IDENTITY = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_DEFAULT_REGION",
-    "AWS_REGION",
-    "AWS_ROLE_ARN",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AZURE_CLIENT_ID",
-    "AZURE_FEDERATED_TOKEN_FILE",
-    "AZURE_STORAGE_ACCOUNT_NAME",
-    "AZURE_TENANT_ID",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-)
-"""The machine's identity towards a cloud, for the store of artefacts without credentials. Sources
-never use it."""
 
 
 class StoredSpecs:
@@ -111,6 +93,7 @@ def build(settings: Settings) -> Process:
     shared = SlotParts(
         unit=unit,
         finder=PostgresWorkFinder(database, lease_ttl=ttl),
+        blobs=blobs,
         heartbeat=heartbeat,
         clock=clock,
         ids=ids,
@@ -145,6 +128,7 @@ class SlotParts:
 
     unit: UnitOfWork
     finder: PostgresWorkFinder
+    blobs: BlobStores
     heartbeat: Heartbeat
     clock: SystemClock
     ids: UuidV7Ids
@@ -163,6 +147,7 @@ def supervisor(
         executor=f"{socket.gethostname()}/{os.getpid()}/{slot}",
         unit=shared.unit,
         finder=shared.finder,
+        blobs=shared.blobs,
         heartbeat=shared.heartbeat,
         preparing=_preparing(settings),
         scratch=LocalScratch(settings.worker.scratch_dir / "runs"),
@@ -252,16 +237,14 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in (*named, *settings_files()))
 
 
-def child_environment(settings: Settings) -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Variables that the child inherits."""
-    needs_identity = is_object_url(settings.blob.url) and settings.blob.credentials is None
-    inherited = {*INHERITED, *(IDENTITY if needs_identity else ())}
-    return {name: value for name, value in process_environment().items() if name in inherited}
+    return {name: value for name, value in process_environment().items() if name in INHERITED}
 
 
 def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
     """The child of a slot; nothing is started yet."""
-    environment = child_environment(settings)
+    environment = child_environment()
     return WarmChild(
         make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
         hello=canonical_json(hello_frame(settings, scratch)),
@@ -286,9 +269,10 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "profile": policy.profile.value,
         "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
+        # To keep sources out of it; the child has no credentials of the store.
         "blob_url": settings.blob.url,
-        # Only the pipe carries the credentials of the store.
-        **{f"blob_{name}": value for name, value in settings.blob.store_options().items()},
+        "blob_endpoint": settings.blob.endpoint,
+        "blob_region": settings.blob.region,
         "otel_endpoint": settings.otel.endpoint,
     }
 

@@ -1,7 +1,8 @@
 """One run inside the child: from the run frame to the result file, which is written last.
 
-Nothing is stored before everything was read and judged; run.json comes after the differences, the
-result file after run.json, and without it no run completes.
+Nothing is left to be stored before everything was read and judged. The result file is written after
+all artefacts, and without it no run completes. The supervisor stores them: this process, which
+reads the data of strangers, has no access to the store.
 """
 
 import json
@@ -19,7 +20,7 @@ from datarecs_application.child_frames import BadFrameError, Reader, failure_wor
 from datarecs_application.comparison import Answer, Means, Question, StageFailedError, answer
 from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, Engine
-from datarecs_application.ports.outside import BlobStores, Clock, Wake
+from datarecs_application.ports.outside import Clock, Wake
 from datarecs_core.catalog.layout import differences_part, digests, run_document
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.proof.run_json import Sealing, outcome_leaves, with_hints
@@ -31,7 +32,7 @@ from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.resources.connection import Connection
-from datarecs_core.runs.result_file import NAME, SCHEMA, ChildOutcome
+from datarecs_core.runs.result_file import ARTEFACTS, NAME, SCHEMA, ChildOutcome
 from datarecs_core.runs.summary import likely_cause, summary_of
 from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
@@ -53,7 +54,6 @@ class Tools:
 
     connect: Connect
     engine: EngineOf
-    blobs: BlobStores
     clock: Clock
     versions: Mapping[str, str]
     stop: Wake | None = None
@@ -129,7 +129,7 @@ def work(assigned: Assigned, tools: Tools, reporter: FrameReporter) -> None:
     try:
         comparison = answer(assigned.question, _means(assigned, tools), reporter)
         with tools.needs_no_java():
-            hints = store(assigned, tools, comparison)
+            hints = leave(assigned, tools, comparison)
             _write_result(assigned, _completed(assigned, tools, comparison, hints))
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
@@ -161,24 +161,24 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
     )
 
 
-def store(assigned: Assigned, tools: Tools, comparison: Answer) -> dict[str, JsonValue]:
-    """Evidence first, then run.json: the files named in the document exist.
+def leave(assigned: Assigned, tools: Tools, comparison: Answer) -> dict[str, JsonValue]:
+    """Leave differences, digests and run.json for the supervisor, which stores them.
 
     Returns:
         The hints by stage, as in run.json.
     """
-    blobs = tools.blobs.of(assigned.tenant_id)
+    artefacts = _Artefacts(assigned.folder / ARTEFACTS)
+    run_ids = assigned.tenant_id, assigned.run_id
     parts: dict[str, list[Path]] = {}
     for stage in comparison.outcome.stages:
         location = stage.results.differences.location if stage.results else None
         if location is None:
             continue
-        parts[stage.plan.name] = sorted(Path(location).glob("*.parquet"))
-        for number, part in enumerate(parts[stage.plan.name]):
-            key = differences_part(
-                assigned.tenant_id, assigned.run_id, stage.plan.name, bucket=number
-            )
-            blobs.put_file(key, str(part))
+        written = sorted(Path(location).glob("*.parquet"))
+        parts[stage.plan.name] = [
+            artefacts.move(part, differences_part(*run_ids, stage.plan.name, bucket=number))
+            for number, part in enumerate(written)
+        ]
     document = document_of(
         comparison.plan,
         comparison.outcome,
@@ -196,11 +196,30 @@ def store(assigned: Assigned, tools: Tools, comparison: Answer) -> dict[str, Jso
     run = sealed_run(document)
     if run.digests is not None:
         leaves = digest_file(outcome_leaves(comparison.outcome))
-        blobs.put(digests(assigned.tenant_id, assigned.run_id), leaves)
+        artefacts.write(digests(*run_ids), leaves)
     hints = hints_document(run, lambda stage: parts.get(stage.name, ()))
     complete = with_hints(document, hints)
-    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(complete))
+    artefacts.write(run_document(*run_ids), canonical_json(complete))
     return hints
+
+
+@dataclass(frozen=True, slots=True)
+class _Artefacts:
+    """Files under the keys with which the supervisor stores them."""
+
+    folder: Path
+
+    def write(self, key: str, content: bytes) -> None:
+        self._path(key).write_bytes(content)
+
+    def move(self, file: Path, key: str) -> Path:
+        """The new path."""
+        return file.rename(self._path(key))
+
+    def _path(self, key: str) -> Path:
+        path = self.folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
 
 def _completed(
@@ -222,7 +241,7 @@ def _completed(
 
 
 def _fail(assigned: Assigned, tools: Tools, node: str, error: Exception) -> None:
-    for name in (EXTRACTS, DIFFERENCES):  # the disk may be full of them
+    for name in (EXTRACTS, DIFFERENCES, ARTEFACTS):  # the disk may be full of them
         shutil.rmtree(assigned.folder / name, ignore_errors=True)
     nodes = [{"name": node, **failure_words(error)}]
     content: dict[str, object] = {"outcome": ChildOutcome.ERRORED.value, "nodes": nodes}

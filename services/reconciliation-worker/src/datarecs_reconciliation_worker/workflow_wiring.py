@@ -163,9 +163,8 @@ class _Execution:
     def run(self, stop: Latch) -> Exit:
         settings, ids = self._settings, UuidV7Ids()
         tracing = tracing_of(settings.otel, Service.RECONCILIATION_WORKER)
-        upload = ResultUpload(
-            blobs=open_blob_stores(settings.blob.url, **settings.blob.store_options())
-        )
+        blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
+        upload = ResultUpload(blobs=blobs)
         heartbeat = self._heartbeat()
         shared = SlotParts(
             unit=ObservedUnit(
@@ -175,6 +174,7 @@ class _Execution:
                 tracing=tracing,
             ),
             finder=PostgresWorkFinder(self._database, lease_ttl=UNLIMITED),
+            blobs=blobs,
             heartbeat=heartbeat,
             clock=self._clock,
             ids=ids,

@@ -46,7 +46,7 @@ def extract_prefix(tenant_id: TenantId, run_id: RunId, *, lease_epoch: int, sour
 
 
 def differences_prefix(tenant_id: TenantId, run_id: RunId, stage: str) -> str:
-    return f"{run_prefix(tenant_id, run_id)}differences/stage={segment(stage)}/"
+    return f"{all_differences(tenant_id, run_id)}stage={segment(stage)}/"
 
 
 def differences_part(tenant_id: TenantId, run_id: RunId, stage: str, *, bucket: int) -> str:
@@ -54,9 +54,20 @@ def differences_part(tenant_id: TenantId, run_id: RunId, stage: str, *, bucket: 
     return f"{differences_prefix(tenant_id, run_id, stage)}part-{bucket:05d}.parquet"
 
 
+def all_differences(tenant_id: TenantId, run_id: RunId) -> str:
+    """The prefix of the differences of every stage."""
+    return f"{run_prefix(tenant_id, run_id)}differences/"
+
+
 def digests(tenant_id: TenantId, run_id: RunId) -> str:
     """Leaves of the proof, one per bucket."""
     return f"{run_prefix(tenant_id, run_id)}digests.parquet"
+
+
+def is_written_by_child(key: str, tenant_id: TenantId, run_id: RunId) -> bool:
+    """Whether the key is evidence of this run; the platform itself writes all other keys."""
+    written = {run_document(tenant_id, run_id), digests(tenant_id, run_id)}
+    return key in written or key.startswith(all_differences(tenant_id, run_id))
 
 
 def report(tenant_id: TenantId, run_id: RunId, name: str) -> str:

@@ -27,6 +27,8 @@ from datarecs_core.runs.wording import storable, storable_text
 from datarecs_core.values import RunId
 
 NAME = "comparator-result.json"
+ARTEFACTS = "artefacts"
+"""Folder of an attempt with what its child leaves to be stored; a file's path in it is its key."""
 MAX_BYTES = 1024 * 1024
 SCHEMA = 1
 

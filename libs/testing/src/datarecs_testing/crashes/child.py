@@ -28,7 +28,6 @@ from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
-from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.crashes import killing
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class Bench:
         return Tools(
             connect=self._connect,
             engine=self._on_spark if on_spark else self._in_memory,
-            blobs=open_blob_stores(self.hello.of("blob_url", str)),
             clock=SystemClock(),
             versions={"engine": "spark" if on_spark else "oracle"},
         )

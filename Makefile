@@ -127,6 +127,7 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py
+	@$(BENCH).hanging
 	@$(BENCH).compare $(FIGURES) --rows 1000000 --peers polars
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --peers polars --goal 1
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.75

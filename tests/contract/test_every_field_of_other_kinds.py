@@ -356,7 +356,7 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec.auto_disable", _SENDING, ("enabled", "after")),
     ("spec.mutes[]", _RULES, ("reason",)),
     ("spec.limits", _HEALTH, ("rate_per_minute", "max_concurrent")),
-    ("spec", _ORDER, ("ordering", "max_block")),
+    ("spec", _ORDER, ("ordering", "max_block", "coalesce")),
     ("spec", _ALERTS, ("alert_emails",)),
 )
 """Fields that a server or several deliveries show, with the file of the tests that set them."""

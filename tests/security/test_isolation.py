@@ -20,6 +20,7 @@ import pytest
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.access.permissions import GRANTS, Permission, Role
 from datarecs_core.catalog.layout import run_document
+from datarecs_core.notifications.feedback import NewSuppression, SuppressionReason
 from datarecs_core.notifications.mail import MailState
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
@@ -125,7 +126,13 @@ def neighbours() -> Neighbours:
             due_at=None,
         )
         tx.mails.add(mail)
-        tx.mail_choices.suppress("bob@example.com", reason="HARD_BOUNCE", reply="")
+        bounced = NewSuppression(
+            recipient_key="bob@example.com",
+            reason=SuppressionReason.HARD_BOUNCE,
+            text="",
+            ends_at=None,
+        )
+        tx.mail_choices.suppress(bounced)
     mail_id, address = str(mail.delivery_id), "bob@example.com"
     hook = f"/api/v1/webhook-endpoints/{uids[Kind.WEBHOOK_ENDPOINT]}"
     action_id = bob.post(f"{hook}/test").json()["action_id"]

@@ -768,6 +768,23 @@ def test_an_address_that_does_not_exist_gets_no_further_mail() -> None:
     assert [mail.reason for mail in house.mails(run)] == [SkipReason.SUPPRESSED]
 
 
+@pytest.mark.case("M26")
+def test_five_refusals_of_a_full_mailbox_pause_mails_for_seven_days() -> None:
+    house = House(mailer=ScriptedMailer(*[refused(Stage.RCPT, 552)] * 5))
+    house.declare()
+    for _ in range(5):
+        run = house.finish()
+        house.drain()
+        assert [mail.state for mail in house.mails(run)] == [MailState.FAILED]
+        house.clock.advance(HOUR)
+    run = house.finish()
+    assert [mail.reason for mail in house.mails(run)] == [SkipReason.SUPPRESSED]
+    house.clock.advance(timedelta(days=7))
+    run = house.finish()
+    house.drain()
+    assert [mail.state for mail in house.mails(run)] == [MailState.SENT]
+
+
 @pytest.mark.case("M23")
 def test_who_unsubscribes_by_the_link_of_a_mail_gets_no_more_of_the_rule() -> None:
     house = House()

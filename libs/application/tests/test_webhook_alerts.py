@@ -12,6 +12,7 @@ from datarecs_application.notifications import MailPolicy
 from datarecs_application.resources import ANY, Key, delete_resource
 from datarecs_core.access.principal import Principal
 from datarecs_core.notifications.evaluation import SkipReason
+from datarecs_core.notifications.feedback import NewSuppression, SuppressionReason
 from datarecs_core.notifications.mail import Mail, MailState
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import EventId
@@ -199,7 +200,14 @@ def test_an_address_that_the_tenant_may_not_write_to_is_skipped_by_the_notifier(
     house, mailer = House(answer=lambda _: answered(410)), ScriptedMailer()
     house.declare(replace(WATCHED, alert_emails=("eve@elsewhere.example", ANA, BEN)))
     with house.unit.begin(A_TENANT) as tx:
-        tx.mail_choices.suppress(BEN, reason="HARD_BOUNCE", reply="550")
+        tx.mail_choices.suppress(
+            NewSuppression(
+                recipient_key=BEN,
+                reason=SuppressionReason.HARD_BOUNCE,
+                text="550",
+                ends_at=None,
+            )
+        )
     house.publish()
     house.run(house.sending())
     send_mails(house, mailer)

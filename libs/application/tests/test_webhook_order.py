@@ -14,8 +14,15 @@ from datarecs_core.runs.events import RunRowsProcessed
 from datarecs_core.runs.model import Disposition
 from datarecs_core.values import EventId, RunId
 from datarecs_core.webhooks.actions import WebhookAction, Window
-from datarecs_core.webhooks.delivery import DeliveryState, Origin
-from datarecs_core.webhooks.endpoint import Filter, Limits, Ordering, Retry, WebhookEndpoint
+from datarecs_core.webhooks.delivery import DeliveryReason, DeliveryState, Origin, lease
+from datarecs_core.webhooks.endpoint import (
+    Coalesced,
+    Filter,
+    Limits,
+    Ordering,
+    Retry,
+    WebhookEndpoint,
+)
 from datarecs_core.webhooks.outcome import AttemptEnd
 from datarecs_testing.builders import A_TENANT, a_run, an_id
 from datarecs_testing.scripted_delivery import OK, answered
@@ -318,3 +325,117 @@ def test_an_endpoint_that_overflows_releases_what_waited_for_the_event_left_out(
     wire.come(run, 1)
     wire.turn()
     assert (wire.taken, wire.gaps) == ([(run, 2)], 0)
+
+
+def newest_only(**changes: object) -> WebhookEndpoint:
+    """Without an order, and one request at a time."""
+    limits = Limits(rate_per_minute=6000, max_concurrent=1)
+    fields: dict[str, object] = {
+        "ordering": Ordering.NONE,
+        "limits": limits,
+        "coalesce": (Coalesced.ROWS_PROCESSED,),
+    }
+    return in_order(**(fields | changes))
+
+
+def ends(wire: Wire) -> dict[int, tuple[DeliveryState, DeliveryReason | None]]:
+    """State and reason of every delivery, by the number of its event."""
+    numbers = {event: number for (_, number), event in wire.events.items()}
+    rows = wire.house.deliveries(wire.endpoint)
+    return {numbers[one.event_id]: (one.state, one.reason) for one in rows}
+
+
+SENT = (DeliveryState.SUCCEEDED, None)
+SUPERSEDED = (DeliveryState.DISCARDED, DeliveryReason.SUPERSEDED)
+
+
+@pytest.mark.case("W45")
+@pytest.mark.parametrize("ordering", Ordering)
+def test_of_fifty_waiting_progress_events_the_newest_is_sent(ordering: Ordering) -> None:
+    wire = Wire(spec=newest_only(ordering=ordering))
+    run = wire.record(50)
+    for number in range(1, 51):
+        wire.come(run, number)
+    wire.play()
+    assert ends(wire) == dict.fromkeys(range(1, 50), SUPERSEDED) | {50: SENT}
+    assert wire.taken == [(run, 50)]
+    assert wire.house.store.committed(A_TENANT).delivery.endpoints[wire.endpoint.uid].pending == 0
+
+
+@pytest.mark.case("W45")
+def test_without_coalesce_all_fifty_are_sent() -> None:
+    wire = Wire(spec=newest_only(coalesce=()))
+    run = wire.record(50)
+    for number in range(1, 51):
+        wire.come(run, number)
+    wire.play()
+    assert ends(wire) == dict.fromkeys(range(1, 51), SENT)
+
+
+def test_an_older_progress_event_that_arrives_late_is_discarded_itself() -> None:
+    wire = Wire(spec=newest_only())
+    run, other = wire.record(3), wire.record(1)
+    for number in (2, 3, 1):
+        wire.come(run, number)
+    wire.come(other, 1)
+    wire.play()
+    assert wire.taken == [(run, 3), (other, 1)]
+
+
+def test_a_progress_event_that_is_being_sent_is_not_discarded() -> None:
+    wire = Wire(spec=newest_only())
+    run = wire.record(3)
+    wire.come(run, 1)
+    wire.failing[wire.events[run, 1]] = 1
+    wire.turn()
+    with wire.house.unit.begin(A_TENANT) as tx:
+        (row,) = tx.deliveries.due(wire.endpoint.uid, 1) or tx.deliveries.pending(
+            wire.endpoint.uid, 1
+        )
+        tx.deliveries.save([lease(row, owner="w-2", now=tx.now)])
+    wire.come(run, 2)
+    wire.come(run, 3)
+    assert {number: state for number, (state, _) in ends(wire).items()} == {
+        1: DeliveryState.LEASED,
+        2: DeliveryState.DISCARDED,
+        3: DeliveryState.PENDING,
+    }
+
+
+def test_only_progress_is_coalesced() -> None:
+    wire = Wire(spec=newest_only())
+    run = wire.record(2)
+    for number in (1, 2):
+        wire.house.publish(
+            type_="io.datarecs.reconciliation.run.stage.completed",
+            id=str(wire.events[run, number]),
+            partitionkey=str(run),
+            runsequence=f"{number:020d}",
+        )
+    wire.play()
+    assert ends(wire) == {1: SENT, 2: SENT}
+
+
+def test_recover_sends_no_superseded_event() -> None:
+    wire = Wire(spec=newest_only())
+    run = wire.record(3)
+    for number in (1, 2, 3):
+        wire.come(run, number)
+    wire.play()
+    now = wire.house.clock.now()
+    window = Window(since=now - HOUR, until=now + SECOND, only_missing=True)
+    with wire.house.unit.begin(A_TENANT) as tx:
+        action = WebhookAction(
+            tenant_id=A_TENANT,
+            action_id=wire.house.store.ids.new(),
+            endpoint_uid=wire.endpoint.uid,
+            kind=Origin.RECOVER,
+            window=window,
+            requested_by="u-ana",
+            created_at=now,
+            expected=0,
+        )
+        tx.webhook_actions.add(action)
+    wire.house.clock.advance(MINUTE)
+    wire.house.expand()
+    assert len(wire.house.deliveries(wire.endpoint)) == 3

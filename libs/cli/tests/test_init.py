@@ -284,3 +284,4 @@ def test_a_column_that_no_job_can_name_is_left_out(name: str, capsys: Shown) -> 
     assert run(["init", "one.csv", "two.csv", "--out", "job.yaml"]) == 0
     assert "left out" in capsys.readouterr().out
     assert run(["compare", "job.yaml"]) == 0
+    assert "20 of 20 groups" in capsys.readouterr().out

@@ -138,14 +138,62 @@ def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
         ("a,b\n1,2\n1\n", "a.csv line 3: the row has more or fewer fields"),
         ('a,b\n1,2\n3,"x\n', "a.csv line 3: a quote is not closed"),
         ("", "a.csv has no line"),
+        ("\na,b\n1,2\n", "a.csv line 1 is empty; skip it"),
+        ("sep=;\na;b\n1;2\n", "a.csv line 1 names the delimiter for Excel"),
+        ('"a"x,b\n1,2\n', "a.csv line 1: text follows a closing quote"),
+        ('5" a,b\n1,2\n', "a.csv line 1: a quote is not closed by the end .* write a quote"),
+        ('a,"b', "a.csv line 1: a quote is not closed; close it"),
+        ("a\rb,c\n1,2\n", "a.csv line 1: lines end with CR only"),
+        ('"a\nb",c\r\n1,2\r\n3\r\n', "a.csv line 4: the row has more or fewer fields"),
+        ("a,b\r\n1,2\n", "a.csv: some lines end with CR LF and others with LF"),
+        ("Report\na,b\n1,2\n", "a.csv line 2: .* lines precede the header, skip them"),
     ],
 )
 def test_a_broken_file_is_corrupt_and_named_with_its_line(
     open_files: Open, tmp_path: Path, text: str, place: str
 ) -> None:
-    (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "a.csv").write_bytes(text.encode())
     with pytest.raises(CorruptSourceError, match=place):
-        open_files(CSV, "a.csv")
+        open_files(CSV, "a.csv").rows()
+
+
+@pytest.mark.parametrize(("inside", "end"), [("\n", "\r\n"), ("\r\n", "\n"), ("\r", "\n")])
+def test_a_line_break_in_a_name_loses_no_rows(
+    open_files: Open, tmp_path: Path, inside: str, end: str
+) -> None:
+    lines = [f'"a{inside}b";"c"', "1;2", '3;"4"', "5;\xe9"]
+    (tmp_path / "a.csv").write_bytes("".join(f"{line}{end}" for line in lines).encode())
+    file = open_files(CSV, "a.csv")
+    assert file.rows() == [(1, "2"), (3, "4"), (5, "\xe9")]
+
+
+def test_a_line_break_in_a_value_of_the_first_row_is_refused_where_it_ends_no_line(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b'"1\r\n1",2\n3,4\n')
+    options = {"header": False, "multiline": True}
+    with pytest.raises(CorruptSourceError, match="line 1: a field of the first record holds"):
+        open_files(CSV, "a.csv", options=options).rows()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(
+            " trade id ,net amount",
+            "größe,編號",
+            "id\u200b,€",
+            '"i""d","a,b"',
+            'i"d,am"t',
+            "a.b,c\\d",
+        ),
+        *("$n,$where.x", "null,true", "<b>,{{x}}", "=1+1,@x", "i\x01d,i\u2028d", ",x", "\ufeffa,b"),
+        '"a\nb",c',
+    ],
+)
+def test_odd_names_of_columns_are_names(open_files: Open, tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.csv").write_bytes(f"{header}\n1,2\n3,4\n".encode())
+    assert open_files(CSV, "a.csv").rows() == [(1, 2), (3, 4)]
 
 
 def test_a_declared_type_makes_other_values_invalid_and_never_rounds(

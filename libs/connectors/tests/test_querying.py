@@ -174,7 +174,7 @@ def test_no_with_part_can_have_the_name_of_a_relation_of_the_engine() -> None:
         for (name,) in views:
             tree = tree_of(f"with {name} as (select 1) select * from {name}", database)  # noqa: S608  the engine's own names
             assert tree is not None
-            assert first_other_relation(tree, "lake"), name
+            assert first_other_relation(tree, ["lake"]), name
 
 
 @pytest.mark.parametrize(

@@ -459,6 +459,15 @@ def test_an_endpoint_is_read() -> None:
         ({"url": URL, "validation": "ask"}, ["DR1012 /validation"]),
         ({"url": URL, "ordering": "time"}, ["DR1012 /ordering"]),
         ({"url": URL, "max_block": "PT1H"}, ["DR1009 /max_block"]),
+        ({"url": URL, "coalesce": ["run.finalised"]}, ["DR1012 /coalesce/0"]),
+        (
+            {
+                "url": URL,
+                "coalesce": ["run.rows_processed"],
+                "filter": {"types": ["reconciliation.run.finalised"]},
+            },
+            ["DR1009 /coalesce/0"],
+        ),
         ({"url": URL, "ordering": "run", "max_block": "PT1S"}, ["DR1046 /max_block"]),
         ({"url": URL, "signing": {"secret": "whsec_x"}}, ["DR1019 /signing/secret"]),
         ({"url": URL, "timeout": "PT31S"}, ["DR1046 /timeout"]),

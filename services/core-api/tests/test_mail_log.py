@@ -5,6 +5,7 @@ from starlette.testclient import TestClient
 
 from datarecs_application.ports.delivery import MailAttempt
 from datarecs_core.access.permissions import Role
+from datarecs_core.notifications.feedback import NewSuppression, SuppressionReason
 from datarecs_core.notifications.mail import Mail, MailReason, MailState
 from datarecs_core.notifications.replies import Reply, Stage
 from datarecs_testing.api import MemoryApiHouse, memory_api
@@ -98,7 +99,14 @@ def test_a_suppressed_address_is_listed_and_released(
     house: MemoryApiHouse, ana: TestClient
 ) -> None:
     with house.unit.begin(A_TENANT) as tx:
-        tx.mail_choices.suppress("bo@example.com", reason="HARD_BOUNCE", reply="550 no")
+        tx.mail_choices.suppress(
+            NewSuppression(
+                recipient_key="bo@example.com",
+                reason=SuppressionReason.HARD_BOUNCE,
+                text="550 no",
+                ends_at=None,
+            )
+        )
     (item,) = ana.get("/api/v1/email-suppressions").json()["items"]
     assert (item["address"], item["reason"]) == ("bo@example.com", "HARD_BOUNCE")
     path = "/api/v1/email-suppressions/bo@example.com"

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from datarecs_application.mail_content import ContentOf, Links
+from datarecs_application.mail_reports import record_report
 from datarecs_application.notifications import MailPolicy, story_of
 from datarecs_application.ports.delivery import MailAttempt, MailRenderer, OutgoingMail
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_core.notifications.address import is_sendable, wire_address
 from datarecs_core.notifications.evaluation import MailKind, SkipReason
+from datarecs_core.notifications.feedback import MailReport, ReportKind
 from datarecs_core.notifications.identity import other_message_id
 from datarecs_core.notifications.mail import (
     EXPIRES_AFTER,
@@ -32,7 +34,7 @@ from datarecs_core.notifications.mail import (
     lease,
     skip_mail,
 )
-from datarecs_core.notifications.replies import is_hard_bounce
+from datarecs_core.notifications.replies import is_hard_bounce, is_soft_bounce
 from datarecs_core.notifications.rule import Detail
 from datarecs_core.values import RunId, TenantId
 
@@ -148,10 +150,8 @@ class Sending:
         for event in decision.events:
             story = story_of(tx, getattr(event, "run_id", None))
             tx.outbox.append(event, caused_by=story.cause, traceparent=story.traceparent)
-        if isinstance(fact, Replied) and is_hard_bounce(fact.reply):
-            tx.mail_choices.suppress(
-                mail.recipient_key, reason="HARD_BOUNCE", reply=decision.state.last_reply
-            )
+        if isinstance(fact, Replied):
+            _record_bounce(tx, decision.state, fact)
         return decision.state
 
     def _notice_refusal(self, tx: Transaction, mail: Mail) -> SkipReason | None:
@@ -196,6 +196,21 @@ class Sending:
     def _rendered(self, tx: Transaction, mail: Mail) -> bytes:
         writing = ContentOf(tx=tx, links=self.links, mail_domain=self.policy.mail_domain)
         return self.renderer.render(writing.content(mail))
+
+
+def _record_bounce(tx: Transaction, mail: Mail, replied: Replied) -> None:
+    """What the relay's refusal means for the address."""
+    is_hard = is_hard_bounce(replied.reply)
+    if not is_hard and not is_soft_bounce(replied.reply):
+        return
+    report = MailReport(
+        report_id=f"{mail.delivery_id}/{mail.lease_epoch}",
+        recipient_key=mail.recipient_key,
+        kind=ReportKind.BOUNCE,
+        permanent=is_hard,
+        text=mail.last_reply,
+    )
+    record_report(tx, report)
 
 
 def _lost_attempt(mail: Mail, tx: Transaction) -> MailAttempt:

@@ -6,6 +6,7 @@ Separate from `webhooks`, because nothing is leased or sent here.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from datarecs_application import webhook_order
@@ -14,12 +15,13 @@ from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhook_alerts import alert_facts, queue_alerts
+from datarecs_application.webhook_coalescing import discard_superseded
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import EventTooLargeError
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import EventId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Delivery
-from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_core.webhooks.endpoint import WebhookEndpoint, coalesces
 from datarecs_core.webhooks.health import EndpointState
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.ordering import place_of
@@ -47,6 +49,15 @@ class IncomingEvent:
     """Values of the data that filters read."""
 
 
+class FanOut(NamedTuple):
+    """What an event changed."""
+
+    added: int = 0
+    """Deliveries that were created."""
+    superseded: tuple[Delivery, ...] = ()
+    """Waiting deliveries that were discarded, because the event is newer."""
+
+
 def fan_out(
     tx: Transaction,
     event: IncomingEvent,
@@ -54,11 +65,10 @@ def fan_out(
     specs: StoredSpecs[WebhookEndpoint],
     ids: Ids,
     base_url: str,
-) -> int:
+) -> FanOut:
     """Keep the event if its tenant has an endpoint, and make one delivery per matching one.
 
-    Runs in the transaction that holds the inbox mark, so it happens once per event. Returns how
-    many deliveries were made.
+    Runs in the transaction that holds the inbox mark, so it happens once per event.
 
     Raises:
         EventTooLargeError: the data breaks the event contract; the record is set aside.
@@ -67,7 +77,7 @@ def fan_out(
         raise EventTooLargeError(size_bytes=len(event.data), most=MAX_DATA_BYTES)
     declared = tx.resources.page(Kind.WEBHOOK_ENDPOINT, limit=MAX_ENDPOINTS)
     if not declared:
-        return 0
+        return FanOut()
     attributes = with_absolute_dataref(event.attributes, base_url)
     message = Message(attributes=attributes, data=event.data, values=event.values)
     day = tx.deliveries.store_event(event.event_id, message)
@@ -90,10 +100,11 @@ def fan_out(
     added = tx.deliveries.add(webhook_order.placed(tx, made, ordered, place))
     webhook_order.release_early(tx, ordered, place)
     tx.deliveries.hasten([resource.uid for resource, _ in accepting], added=1)
+    superseded = discard_superseded(tx, accepting, event.type, place)
     if added:
         tx.wake()
         crash_point(CrashPoint.DELIVER_AFTER_INSERT)
-    return added
+    return FanOut(added=added, superseded=tuple(superseded))
 
 
 def _matching(
@@ -129,6 +140,7 @@ def _delivery(
 ) -> Delivery:
     """A delivery of the event that is due now."""
     resource, spec = endpoint
+    place = place_of(event.attributes) if coalesces(spec, event.type) else None
     return Delivery(
         tenant_id=tx.tenant_id,
         received_on=received_on,
@@ -136,7 +148,8 @@ def _delivery(
         endpoint_uid=resource.uid,
         event_id=event.event_id,
         event_type=event.type,
-        run_id=event.run_id,
+        run_id=place.run_id if place else event.run_id,
+        sequence=place.sequence if place else None,
         due_at=tx.now,
         expires_at=tx.now + spec.retry.max_age,
         created_at=tx.now,

@@ -201,7 +201,13 @@ def _rows(scan: Scan) -> Iterator[tuple[object, ...]]:
     from datarecs_core.egress.addresses import Policy, Profile, Purpose
     from datarecs_runtime.clock import SystemClock
 
-    source = Source(name=scan.source, kind=scan.kind, path=scan.path, options=dict(scan.options))
+    source = Source(
+        name=scan.source,
+        kind=scan.kind,
+        path=scan.path,
+        tables=dict(scan.tables),
+        options=dict(scan.options),
+    )
     around = Surroundings(
         roots=(Path(cast("FileList", scan.pin).root),),
         policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.column_inference import ColumnInference
+from datarecs_connectors.csv_header import plain_header
 from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.csv_text import BOM, MAX_LINE_BYTES, CsvText
 from datarecs_connectors.csv_values import (
@@ -196,8 +197,9 @@ class CsvConnector:
         file that was checked.
         """
         marks = TextMarks(self.options.quote.encode())
+        header = reading.text.odd_headers.get(file.path, ())
         with reading.text.opened(file, reading.unpacked) as text:
-            is_plain = text.seekable()
+            is_plain = text.seekable() and not header
             if is_plain:
                 is_readable = text.read(len(BOM)) != BOM
                 text.seek(0)
@@ -211,6 +213,11 @@ class CsvConnector:
                 text.seek(0)
             with NamedTemporaryFile(prefix="datarecs-", suffix=".csv") as copy:
                 first = text.read(len(BOM)).removeprefix(BOM)
+                if header:
+                    first += text.read(sum(map(len, header)) - len(first))
+                    marks.add(first)
+                    copy.write(plain_header(len(reading.names), reading.delimiter, header).encode())
+                    first = b""
                 for chunk in chain((first,), chunks_of(text)):
                     if not is_plain:
                         marks.add(chunk)
@@ -228,7 +235,8 @@ class CsvConnector:
             raise CorruptSourceError(
                 self.tree.source,
                 f"{file.path} line {reading.text.line(file, marks.last_quote)}: a quote is not "
-                "closed by the end of the file",
+                "closed by the end of the file; close it, write a quote inside a field twice, or "
+                "set options.quote to a character that is not used",
             )
 
     def _check_line_breaks(self, path: str, batch: pa.RecordBatch) -> None:
@@ -249,15 +257,21 @@ class CsvConnector:
         line = _LINE.search(text)
         place = file.path
         if line:
-            place = f"{place} line {reading.text.line(file, int(line[1]))}"
+            below = max(0, len(reading.text.odd_headers.get(file.path, ())) - 1)
+            place = f"{place} line {reading.text.line(file, int(line[1]) + below)}"
         if "maximum line size" in text.lower():
             return SourceLimitError(
                 self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
             )
         if "number of columns" in text.lower():
             fault = (
-                "the row has more or fewer fields than the header; if it is a footer, skip it "
-                "with options.skip"
+                "the row has more or fewer fields than the header; if it is a footer, or lines "
+                "precede the header, skip them with options.skip"
+            )
+        elif "invalid state" in text.lower():
+            fault = (
+                "some lines end with CR LF and others with LF, or a quote is inside an unquoted "
+                "field; save the file with one kind of line ending"
             )
         elif "quote" in text.lower():
             fault = "a quote is not closed, or is inside an unquoted field"

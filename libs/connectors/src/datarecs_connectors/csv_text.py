@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
+from datarecs_connectors.csv_header import has_other_breaks, record_fault, unreadable_fault
 from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.delimiters import SAMPLE_BYTES, recognise_delimiter
 from datarecs_connectors.errors import CorruptSourceError, SourceLimitError
@@ -37,6 +38,8 @@ class CsvText:
     options: CsvOptions
     skipped: dict[str, SkippedLines] = field(default_factory=dict)
     """By path, of the last reading."""
+    odd_headers: dict[str, list[str]] = field(default_factory=dict)
+    """Lines of headers with another line break in a name than at their end, by path."""
 
     @contextmanager
     def opened(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[BinaryIO]:
@@ -73,22 +76,19 @@ class CsvText:
         Raises CorruptSourceError: there is no header, or it cannot be read.
         """
         source, path = self.tree.source, file.path
+        lines: list[str] = []
         with self.opened(file, UnpackedBytes(limit=limit)) as text:
-            reader = self._reader(file, text, delimiter)
+            reader = self._reader(file, text, delimiter, seen=lines)
             try:
                 first = next(reader, list[str]())
             except csv.Error as cause:
-                raise CorruptSourceError(
-                    source,
-                    f"{path} line {self.line(file, 1)} cannot be read as a header: a quote is "
-                    "inside a field, or lines end with CR only; save the file with LF line endings",
-                ) from cause
-        if not first:
-            raise CorruptSourceError(
-                source,
-                f"{path} has no line to read column names from; write a header line, or "
-                "leave the file out of the path",
-            )
+                place = f"{path} line {self.line(file, 1)}"
+                raise CorruptSourceError(source, f"{place}: {unreadable_fault(cause)}") from cause
+        has_header = self.options.header
+        if fault := record_fault(first, lines, at=self.line(file, 1), is_header=has_header):
+            raise CorruptSourceError(source, f"{path} {fault}")
+        if has_header and has_other_breaks(first, lines):
+            self.odd_headers[path] = lines
         if not self.options.header:
             return [f"c{number}" for number in range(1, len(first) + 1)]
         try:
@@ -120,15 +120,29 @@ class CsvText:
         return {}
 
     def _reader(
-        self, file: PinnedFile, text: BinaryIO, delimiter: str, *, limit: int = MAX_LINE_BYTES
+        self,
+        file: PinnedFile,
+        text: BinaryIO,
+        delimiter: str,
+        *,
+        limit: int = MAX_LINE_BYTES,
+        seen: list[str] | None = None,
     ) -> "CsvReader":
+        """Records of the text; `seen` gets the lines that were read."""
+        lines = _letters(self.tree.source, file.path, text, limit)
         return csv.reader(
-            _letters(self.tree.source, file.path, text, limit),
+            lines if seen is None else _noted(lines, seen),
             delimiter=delimiter,
             quotechar=self.options.quote,
             doublequote=True,
             strict=True,
         )
+
+
+def _noted(lines: Iterator[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
 
 
 def _not_utf8(line: int, names: list[str]) -> str:

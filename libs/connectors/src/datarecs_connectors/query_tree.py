@@ -1,12 +1,12 @@
 """The tree of a query on files, as DuckDB parses it: what it reads and which columns it names.
 
-DuckDB has more relations than a job's table: settings, catalogs and functions that reveal the
-process and its machine. A query may use the source's table, its WITH parts, and functions that make
-rows of arguments; everything else is refused before it runs.
+DuckDB has more relations than a job's tables: settings, catalogs and functions that reveal the
+process and its machine. A query may use the source's tables, its WITH parts, and functions that
+make rows of arguments; everything else is refused before it runs.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import duckdb
@@ -30,13 +30,13 @@ def tree_of(text: str, database: duckdb.DuckDBPyConnection) -> Node | None:
     return None if tree.get("error", True) else tree
 
 
-def first_other_relation(tree: Node, table: str) -> str | None:
-    """A text for what a query reads in addition to its table; None if it reads only its table."""
+def first_other_relation(tree: Node, tables: Collection[str]) -> str | None:
+    """A text for what a query reads in addition to its tables; None if it reads only these."""
     parts = set(_with_names(tree))
     for name in sorted(parts):
         if name.startswith(_ENGINE_NAMES):
             return f"a WITH part named {name}, which is also a name of the engine"
-    allowed = {table.casefold(), *parts}
+    allowed = {*(table.casefold() for table in tables), *parts}
     return next((other for node in _nodes(tree) if (other := _other(node, allowed))), None)
 
 

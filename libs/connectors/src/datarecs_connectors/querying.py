@@ -1,15 +1,17 @@
-"""Queries of custom_sql stages over files: a copy of the source's rows, and the result of DuckDB.
+"""Queries over files: a copy of the rows of their tables, and the result of DuckDB.
 
-The rows of the pinned files that match the source's filter are loaded into an isolated database
-(`walled_query`). Separate from the connectors because all file formats are queried in the same way,
-and from `walled_query` because most sources have no query and never import DuckDB.
+A query is that of a source or of a custom_sql stage. The rows of the pinned files that match the
+source's filter, and those of its `tables`, are loaded into an isolated database (`walled_query`).
+Separate from the connectors because all file formats are queried in the same way, and from
+`walled_query` because most sources have no query and never import DuckDB.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -18,9 +20,13 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError
 from datarecs_connectors.extracted import typed_rows
 from datarecs_connectors.extracting import Batches, write_extract
+from datarecs_connectors.joined_pins import JoinedPin, pin_of_table
 from datarecs_core.comparison.planning.computing import brings_computed
 from datarecs_core.comparison.planning.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.jobs.definition import Source
+
+if TYPE_CHECKING:
+    from datarecs_connectors.walled_query import Table
 
 
 class Readable(Connector, Protocol):
@@ -30,6 +36,19 @@ class Readable(Connector, Protocol):
         """Rows of a scan as typed columns by logical names; at least one batch, maybe empty."""
 
 
+def table_source(source: Source, name: str) -> Source:
+    """A table of a source, as a source of its own."""
+    table = source.tables[name]
+    return Source(
+        name=source.name,
+        kind=table.kind or source.kind,
+        connection=source.connection,
+        path=table.path,
+        options=table.options,
+        limits=source.limits,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class QueriedFiles:
     """Port Connector over a file source: its rows, or the result of a query over them."""
@@ -37,11 +56,24 @@ class QueriedFiles:
     files: Readable
     stop: Stopping = field(default_factory=Stopping)
     """Signal that ends a query and the loading of its rows."""
-    _schemas: dict[Pin, SourceSchema] = field(default_factory=dict)
-    """Schemas by pin: some formats read every value to infer them."""
+    tables: Mapping[str, Readable] = field(default_factory=dict)
+    """Further files of queries, by the name of their table."""
+    _schemas: dict[tuple[str | None, Pin], SourceSchema] = field(default_factory=dict)
+    """Schemas by table and pin: some formats read every value to infer them."""
 
     def pin(self, source: Source) -> HeldPin:
-        return self.files.pin(source)
+        if not self.tables:
+            return self.files.pin(source)
+        return JoinedPin.of(
+            source.name,
+            {
+                None: partial(self.files.pin, source),
+                **{
+                    name: partial(files.pin, table_source(source, name))
+                    for name, files in self.tables.items()
+                },
+            },
+        )
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns of the files, or of the source's query over them.
@@ -50,15 +82,22 @@ class QueriedFiles:
             QueryFailedError: it is not one SELECT over the columns of the source.
             SourceUnsupportedError: a column that it returns cannot be compared.
         """
-        schema = self._schema(source, pin)
         if source.query is None:
-            return schema
+            return self._schema(source, pin)
         from datarecs_connectors.walled_query import WalledQuery  # noqa: PLC0415 - as said above
 
         query = WalledQuery(source.name, source.query, source.limits.statement_timeout, self.stop)
-        with TemporaryDirectory() as scratch, query.database(scratch, schema) as database:
-            columns = query.columns(database)
-        return SourceSchema(columns=columns)
+        tables = self._empty_tables(source, pin)
+        with TemporaryDirectory() as scratch, query.database(scratch, tables) as database:
+            columns = query.columns(database, tables)
+        return SourceSchema(
+            columns=columns,
+            read_as=tuple(
+                line if table.name == source.name else f"table {table.name}: {line}"
+                for table in tables
+                for line in table.schema.read_as
+            ),
+        )
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         if scan.query is None and not brings_computed(scan):
@@ -78,16 +117,34 @@ class QueriedFiles:
             return write_extract(scan, self._answers(scan, scratch), directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
-        return self.files.probe(source)
+        steps = list(self.files.probe(source))
+        if source is None or not steps[-1].ok:
+            return steps
+        for name, files in self.tables.items():
+            probed = files.probe(table_source(source, name))[1:]
+            steps += [replace(step, name=f"{step.name} of table {name}") for step in probed]
+        return steps
 
     def close(self) -> None:
-        self.files.close()
+        for files in (self.files, *self.tables.values()):
+            files.close()
 
-    def _schema(self, source: Source, pin: Pin) -> SourceSchema:
-        """The schema of the files, without the query."""
-        if pin not in self._schemas:
-            self._schemas[pin] = self.files.describe(replace(source, query=None), pin)
-        return self._schemas[pin]
+    def _schema(self, source: Source, pin: Pin, table: str | None = None) -> SourceSchema:
+        """The schema of the source's own files, or of a table, without the query."""
+        key = table, pin_of_table(pin, table)
+        if key not in self._schemas:
+            files = self.files if table is None else self.tables[table]
+            described = source if table is None else table_source(source, table)
+            plain = replace(described, query=None, tables={})
+            self._schemas[key] = files.describe(plain, key[1])
+        return self._schemas[key]
+
+    def _empty_tables(self, source: Source, pin: Pin) -> "list[Table]":
+        """Every table of a query without its rows, that of the source's own files first."""
+        from datarecs_connectors.walled_query import Table  # noqa: PLC0415 - as said above
+
+        names = (None, *self.tables)
+        return [Table(name or source.name, self._schema(source, pin, name)) for name in names]
 
     def _batches(self, scan: Scan) -> Batches:
         """Rows of the files, with computed columns."""
@@ -111,36 +168,69 @@ class QueriedFiles:
     def _answered(self, scan: Scan, scratch: str) -> Batches:
         from datarecs_connectors.walled_query import (  # noqa: PLC0415 - as said above
             WalledQuery,
-            is_single,
             plain_column,
         )
 
         query = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout, self.stop)
-        schema = self._schema(Source(name=scan.source, kind=scan.kind), scan.pin)
         wanted = [column.physical or "" for column in scan.columns]
         labels = [column.name for column in scan.columns]
-        with query.database(scratch, schema) as database:
-            needed = query.needed(database, schema)
-        # Columns with equal names are not loaded: a query that names one fails.
-        query_schema = replace(
-            schema, columns=tuple(each for each in needed if is_single(each, schema))
-        )
-        with query.database(
-            scratch, query_schema, lambda: self._loaded(scan, query_schema)
-        ) as database:
-            for batch in query.answers(database):
+        tables = self._empty_tables(_source_of(scan), scan.pin)
+        with query.database(scratch, tables) as database:
+            needed = query.needed(database, tables)
+        loaded = Loaded(scan, self.stop)
+        tables = [
+            replace(table, schema=schema, load=partial(self._loaded, loaded, name, schema))
+            for name, table, schema in zip((None, *self.tables), tables, needed, strict=True)
+        ]
+        with query.database(scratch, tables) as database:
+            for batch in query.answers(database, tables):
                 columns = [plain_column(batch.column(name)) for name in wanted]
                 yield pa.RecordBatch.from_arrays(columns, names=labels), ()
 
-    def _loaded(self, scan: Scan, schema: SourceSchema) -> Iterator[pa.RecordBatch]:
-        """The source's own rows, in the columns that the query needs."""
+    def _loaded(
+        self, loaded: "Loaded", name: str | None, schema: SourceSchema
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one table, in the columns that the query needs."""
+        scan = loaded.scan
         columns = tuple(
             ScanColumn(name=each.name, physical=each.name, type=each.type)
             for each in schema.columns
         )
-        source_scan = replace(scan, query=None, schema=self._schemas[scan.pin], columns=columns)
-        rows = size = 0
-        for batch, invalid in self._batches(source_scan):
+        source = _source_of(scan)
+        table = source if name is None else table_source(source, name)
+        pin = pin_of_table(scan.pin, name)
+        table_scan = replace(
+            scan,
+            kind=table.kind,
+            query=None,
+            path=table.path,
+            tables=(),
+            schema=self._schemas[name, pin],
+            columns=columns,
+            filter=scan.filter if name is None else None,
+            options=tuple(sorted(table.options.items())),
+            pin=pin,
+        )
+        if name is None:
+            batches = self._batches(table_scan)
+        else:
+            batches = self.tables[name].batches(table_scan)
+        return loaded.counted(batches)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The rows that one query reads, counted over all its tables."""
+
+    scan: Scan
+    stop: Stopping
+    rows: int = 0
+    size_bytes: int = 0
+
+    def counted(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The batches of a table, up to the limits of the source."""
+        scan = self.scan
+        for batch, invalid in batches:
             self.stop.check()
             if invalid:
                 raise QueryFailedError(
@@ -148,10 +238,22 @@ class QueriedFiles:
                     f"column {invalid[0]!r} holds values without a canonical form, which SQL "
                     "cannot hold; leave the column out of the query",
                 )
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if rows > scan.limits.max_rows or size > scan.limits.max_bytes:
+            self.rows, self.size_bytes = self.rows + batch.num_rows, self.size_bytes + batch.nbytes
+            if self.rows > scan.limits.max_rows or self.size_bytes > scan.limits.max_bytes:
                 raise SourceLimitError(scan.source, "its query reads more than its limits allow")
             yield batch
+
+
+def _source_of(scan: Scan) -> Source:
+    """The places of the files of a scan."""
+    return Source(
+        name=scan.source,
+        kind=scan.kind,
+        path=scan.path,
+        tables=dict(scan.tables),
+        options=dict(scan.options),
+        limits=scan.limits,
+    )
 
 
 def _made(directory: str) -> Path:

@@ -21,7 +21,7 @@ from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedE
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
 from datarecs_connectors.private_places import PrivatePlaces
-from datarecs_connectors.querying import QueriedFiles, Readable
+from datarecs_connectors.querying import QueriedFiles, Readable, table_source
 from datarecs_connectors.source_trees import SourceTree
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.egress.addresses import Policy
@@ -99,29 +99,35 @@ def open_connector(
                 policy=surroundings.policy,
                 stop=stop,
             )
-        case SourceKind.PARQUET:
-            from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
+        case SourceKind.PARQUET | SourceKind.CSV | SourceKind.JSON:
 
-            options = _options(source, ParquetOptions)
-            tree = _tree(source, connection, secrets, surroundings)
-            return QueriedFiles(ParquetConnector(tree=tree, options=options), stop)
-        case SourceKind.CSV:
-            from datarecs_connectors.csv import CsvConnector
-            from datarecs_connectors.csv_options import CsvOptions
+            def reader(files: Source) -> Readable:
+                return _reader(files, _tree(files, connection, secrets, surroundings))
 
-            text = _options(source, CsvOptions)
-            tree = _tree(source, connection, secrets, surroundings)
-            return QueriedFiles(CsvConnector(tree=tree, options=text), stop)
-        case SourceKind.JSON:
-            from datarecs_connectors.json_lines import JsonConnector, JsonOptions
-
-            lines = _options(source, JsonOptions)
-            tree = _tree(source, connection, secrets, surroundings)
-            return QueriedFiles(JsonConnector(tree=tree, options=lines), stop)
+            tables = {name: reader(table_source(source, name)) for name in source.tables}
+            return QueriedFiles(reader(source), stop, tables)
         case SourceKind.ICEBERG:
             return QueriedFiles(_iceberg(source, connection, secrets, surroundings), stop)
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
+
+
+def _reader(source: Source, tree: SourceTree) -> Readable:
+    """The reader of one kind of files."""
+    match source.kind:
+        case SourceKind.PARQUET:
+            from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
+
+            return ParquetConnector(tree=tree, options=_options(source, ParquetOptions))
+        case SourceKind.CSV:
+            from datarecs_connectors.csv import CsvConnector
+            from datarecs_connectors.csv_options import CsvOptions
+
+            return CsvConnector(tree=tree, options=_options(source, CsvOptions))
+        case _:
+            from datarecs_connectors.json_lines import JsonConnector, JsonOptions
+
+            return JsonConnector(tree=tree, options=_options(source, JsonOptions))
 
 
 def open_tree(source: Source, *, surroundings: Surroundings) -> SourceTree:

@@ -1,4 +1,4 @@
-"""Run one query of a job in a DuckDB that can access only one table.
+"""Run one query of a job in a DuckDB that can access only the tables of its source.
 
 A database server protects itself from a job's SQL; files have no such protection, so it is here.
 The rows are loaded first; then access to files, network, extensions, settings and the variables of
@@ -6,9 +6,9 @@ this process is disabled, and one SELECT may run until its deadline. It runs in 
 equal files give equal results.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Event, Timer
 
@@ -50,6 +50,16 @@ SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """A table that a query may read."""
+
+    name: str
+    schema: SourceSchema
+    load: Callable[[], Iterator[pa.RecordBatch]] = lambda: iter(())
+    """Its rows; without them the table has columns only."""
+
+
+@dataclass(frozen=True, slots=True)
 class WalledQuery:
     """One query of a job."""
 
@@ -60,35 +70,26 @@ class WalledQuery:
 
     @contextmanager
     def database(
-        self,
-        scratch: str,
-        schema: SourceSchema,
-        load: Callable[[], Iterator[pa.RecordBatch]] | None = None,
+        self, scratch: str, tables: Sequence[Table]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """One table with the name of the source; isolated after its rows are loaded."""
+        """These tables and nothing else; isolated after their rows are loaded."""
         settings = {**SETTINGS, "temp_directory": f"{scratch}/spill"}
         with (
             duckdb.connect(config=settings) as database,
-            self._translate_errors(),
+            self._translate_errors(tables),
             self._timed(database),
         ):
-            fields = [
-                (each.name, _held(each)) for each in schema.columns if is_single(each, schema)
-            ]
-            form, table = pa.schema(fields), _quoted(self.source)
-            database.register(_ROWS, form.empty_table())
-            database.execute(f"CREATE TABLE {table} AS SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
-            for batch in load() if load is not None else ():
-                database.register(_ROWS, batch.select(form.names).cast(form))
-                database.execute(f"INSERT INTO {table} SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
-            database.unregister(_ROWS)
+            for table in tables:
+                _load(database, table)
             for wall in WALLS:
                 database.execute(wall)
             yield database
 
-    def columns(self, database: duckdb.DuckDBPyConnection) -> tuple[SourceColumn, ...]:
+    def columns(
+        self, database: duckdb.DuckDBPyConnection, tables: Sequence[Table]
+    ) -> tuple[SourceColumn, ...]:
         """The columns that the query returns, with their types."""
-        self._check(database)
+        self._check(database, tables)
         schema = database.sql(self.text).to_arrow_reader(BATCH_ROWS).schema
         columns = []
         for each in schema:
@@ -102,30 +103,28 @@ class WalledQuery:
             columns.append(SourceColumn(name=each.name, type=kind, native_type=str(each.type)))
         return tuple(columns)
 
-    def answers(self, database: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    def answers(
+        self, database: duckdb.DuckDBPyConnection, tables: Sequence[Table]
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that it returns; at least one batch."""
-        self._check(database)
+        self._check(database, tables)
         reader = database.sql(self.text).to_arrow_reader(BATCH_ROWS)
         yield pa.RecordBatch.from_pylist([], reader.schema)
         yield from reader
 
     def needed(
-        self, database: duckdb.DuckDBPyConnection, schema: SourceSchema
-    ) -> tuple[SourceColumn, ...]:
-        """Columns that the query names; all columns if it may use others without naming them.
+        self, database: duckdb.DuckDBPyConnection, tables: Sequence[Table]
+    ) -> list[SourceSchema]:
+        """Of each table the columns that the query names; all columns if it may use others.
 
-        At least one: a table without columns has no rows.
+        At least one: a table without columns has no rows. Columns with equal names are left out:
+        a query that names one fails.
         """
-        words = Words.of(self._check(database))
-        if words.whole:
-            return schema.columns
-        named = [each for each in schema.columns if each.name.casefold() in words.all]
-        nested = dict(schema.undelivered)
-        plain = [each for each in schema.columns if each.name not in nested]
-        return tuple(named or (plain or schema.columns)[:1])
+        words = Words.of(self._check(database, tables))
+        return [_named(table.schema, words) for table in tables]
 
-    def _check(self, database: duckdb.DuckDBPyConnection) -> Node:
-        """The tree of the query, after the check that it reads only the table."""
+    def _check(self, database: duckdb.DuckDBPyConnection, tables: Sequence[Table]) -> Node:
+        """The tree of the query, after the check that it reads only these tables."""
         statements = database.extract_statements(self.text)
         if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
             raise QueryFailedError(self.source, _ONE_SELECT)
@@ -134,9 +133,9 @@ class WalledQuery:
         tree = tree_of(self.text, database)
         if tree is None:
             raise QueryFailedError(self.source, _ONE_SELECT)
-        if other := first_other_relation(tree, self.source):
+        if other := first_other_relation(tree, [table.name for table in tables]):
             raise QueryFailedError(
-                self.source, f"its query reads {other}; it may read only the table {self.source!r}"
+                self.source, f"its query reads {other}; it may read only {_listed(tables)}"
             )
         return tree
 
@@ -154,7 +153,7 @@ class WalledQuery:
             timer.cancel()
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _translate_errors(self, tables: Sequence[Table]) -> Iterator[None]:
         """Translate errors of DuckDB; only texts about names are repeated."""
         try:
             yield
@@ -162,7 +161,7 @@ class WalledQuery:
             raise self._interrupted() from cause
         except duckdb.PermissionException as cause:
             raise QueryFailedError(
-                self.source, f"its query may read only the table {self.source!r}"
+                self.source, f"its query may read only {_listed(tables)}"
             ) from cause
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as cause:
             why = str(cause).splitlines()[0][:200]
@@ -193,6 +192,36 @@ class WalledQuery:
         return StatementTimeoutError(
             self.source, "its query took longer than limits.statement_timeout"
         )
+
+
+def _load(database: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Create the table with its rows."""
+    schema = table.schema
+    fields = [(each.name, _held(each)) for each in schema.columns if is_single(each, schema)]
+    form, name = pa.schema(fields), _quoted(table.name)
+    database.register(_ROWS, form.empty_table())
+    database.execute(f"CREATE TABLE {name} AS SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
+    for batch in table.load():
+        database.register(_ROWS, batch.select(form.names).cast(form))
+        database.execute(f"INSERT INTO {name} SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
+    database.unregister(_ROWS)
+
+
+def _named(schema: SourceSchema, words: Words) -> SourceSchema:
+    """The columns that a query names, or may use without naming them."""
+    columns = schema.columns
+    if not words.whole:
+        named = [each for each in columns if each.name.casefold() in words.all]
+        nested = dict(schema.undelivered)
+        plain = [each for each in columns if each.name not in nested]
+        columns = tuple(named or (plain or columns)[:1])
+    return replace(schema, columns=tuple(each for each in columns if is_single(each, schema)))
+
+
+def _listed(tables: Sequence[Table]) -> str:
+    """The tables of a query, for messages."""
+    names = ", ".join(repr(table.name) for table in tables)
+    return f"the table {names}" if len(tables) == 1 else f"the tables {names}"
 
 
 def _interrupt(database: duckdb.DuckDBPyConnection, done: Event) -> None:

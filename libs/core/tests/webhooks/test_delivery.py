@@ -18,6 +18,7 @@ from datarecs_core.webhooks.delivery import (
     Expired,
     Fact,
     LeaseExpired,
+    Superseded,
     decide_delivery,
     lease,
 )
@@ -275,6 +276,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
     st.builds(LeaseExpired, u=st.floats(0, 0.99)),
     st.just(Expired()),
     st.just(EndpointDeleted()),
+    st.just(Superseded()),
 )
 
 

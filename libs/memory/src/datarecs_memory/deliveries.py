@@ -53,7 +53,7 @@ class MemoryDeliveries:
         for uid in endpoints:
             state = self._rows.endpoints[uid]
             claim_at = min(state.next_claim_at or self._scope.now, self._scope.now)
-            pending = state.pending + added
+            pending = max(0, state.pending + added)
             self._rows.endpoints[uid] = replace(state, next_claim_at=claim_at, pending=pending)
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
@@ -181,7 +181,7 @@ def _position(delivery: Delivery) -> tuple[datetime, UUID]:
 
 
 def _is_served(state: DeliveryState) -> bool:
-    return state is DeliveryState.SUCCEEDED or not state.is_terminal
+    return state is not DeliveryState.DEAD_LETTERED
 
 
 class MemoryWebhookActions:

@@ -39,6 +39,18 @@ class MemoryDeliveryOrder:
         ]
         return sorted(early, key=lambda one: one.sequence or 0)
 
+    def waiting_of_type(
+        self, endpoint: ResourceUid, run_id: RunId, event_type: str
+    ) -> list[Delivery]:
+        waiting = [
+            one
+            for one in self._of_run(endpoint, run_id)
+            if one.event_type == event_type
+            and one.action_id == NO_ACTION
+            and one.state is DeliveryState.PENDING
+        ]
+        return sorted(waiting, key=lambda one: one.sequence or 0)
+
     def due(self, endpoint: ResourceUid, limit: int, *, failing_after: datetime) -> list[Delivery]:
         now = self._scope.now
         due = [

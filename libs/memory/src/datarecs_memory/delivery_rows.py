@@ -38,6 +38,7 @@ class DeliveryRows:
     rule_states: dict[tuple[ResourceUid, JobId], RuleState] = field(default_factory=dict)
     unsubscribed: set[tuple[str, str]] = field(default_factory=set)
     suppressions: dict[str, Suppression] = field(default_factory=dict)
+    bounces: dict[tuple[str, str], datetime] = field(default_factory=dict)
     revoked_links: dict[RunId, datetime] = field(default_factory=dict)
 
     def copy(self) -> "DeliveryRows":
@@ -55,5 +56,6 @@ class DeliveryRows:
             rule_states=dict(self.rule_states),
             unsubscribed=set(self.unsubscribed),
             suppressions=dict(self.suppressions),
+            bounces=dict(self.bounces),
             revoked_links=dict(self.revoked_links),
         )

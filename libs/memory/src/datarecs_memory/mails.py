@@ -7,6 +7,7 @@ from uuid import UUID
 
 from datarecs_application.ports.delivery import MailAttempt, MailFilter, Suppression
 from datarecs_core.notifications.evaluation import RuleState
+from datarecs_core.notifications.feedback import NewSuppression
 from datarecs_core.notifications.mail import RATE_FOLD, Mail, MailState
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_memory.scope import Scope
@@ -115,20 +116,35 @@ class MemoryMailChoices:
         self._rows.unsubscribed.update((recipient_hash, scope) for scope in scopes)
 
     def suppressed(self, keys: Collection[str]) -> Collection[str]:
-        return {key for key in keys if key in self._rows.suppressions}
+        return {row.recipient_key for row in self._live() if row.recipient_key in keys}
 
-    def suppress(self, recipient_key: str, *, reason: str, reply: str) -> None:
-        made = Suppression(recipient_key, reason, reply, self._scope.now)
-        self._rows.suppressions.setdefault(recipient_key, made)
+    def suppress(self, made: NewSuppression) -> None:
+        before = self._rows.suppressions.get(made.recipient_key)
+        if before is None or before.ends_at is not None:
+            self._rows.suppressions[made.recipient_key] = Suppression(
+                made.recipient_key, made.reason, made.text, self._scope.now, made.ends_at
+            )
+
+    def _live(self) -> list[Suppression]:
+        rows = self._rows.suppressions.values()
+        return [row for row in rows if row.ends_at is None or row.ends_at > self._scope.now]
 
     def suppressions(self, limit: int) -> list[Suppression]:
-        rows = self._rows.suppressions.values()
+        rows = self._live()
         return sorted(rows, key=lambda row: (row.created_at, row.recipient_key), reverse=True)[
             :limit
         ]
 
     def release(self, recipient_key: str) -> bool:
+        bounces = self._rows.bounces
+        self._rows.bounces = {key: at for key, at in bounces.items() if key[0] != recipient_key}
         return self._rows.suppressions.pop(recipient_key, None) is not None
+
+    def count_soft_bounce(self, recipient_key: str, report_id: str, *, since: datetime) -> int:
+        self._rows.bounces.setdefault((recipient_key, report_id), self._scope.now)
+        recent = {key: at for key, at in self._rows.bounces.items() if at >= since}
+        self._rows.bounces = recent
+        return sum(key == recipient_key for key, _ in recent)
 
     def revoke_report_links(self, run_id: RunId) -> None:
         self._rows.revoked_links[run_id] = self._scope.now

@@ -322,8 +322,17 @@ TABLES: tuple[TableAccess, ...] = (
         table="email_suppression",
         grants=(
             *granted("SELECT", MAIL, API),
-            *granted("INSERT", MAIL),
+            *granted("INSERT", MAIL, API),
+            *granted("UPDATE", MAIL, API, columns=("reason", "reply", "created_at", "ends_at")),
             *granted("DELETE", API),
+        ),
+    ),
+    TableAccess(
+        table="email_bounce",
+        grants=(
+            *granted("SELECT", MAIL, API),
+            *granted("INSERT", MAIL, API),
+            *granted("DELETE", MAIL, API),
         ),
     ),
     TableAccess(

@@ -56,6 +56,13 @@ class PostgresDeliveryOrder:
         rows = self._session.answer(_EARLY, self._of(endpoint) | {"run": run_id})
         return [delivery_of(_Row._make(row)) for row in rows]
 
+    def waiting_of_type(
+        self, endpoint: ResourceUid, run_id: RunId, event_type: str
+    ) -> list[Delivery]:
+        wanted = {"run": run_id, "type": event_type}
+        rows = self._session.answer(_WAITING_OF_TYPE, self._of(endpoint) | wanted)
+        return [delivery_of(_Row._make(row)) for row in rows]
+
     def due(self, endpoint: ResourceUid, limit: int, *, failing_after: datetime) -> list[Delivery]:
         bounds = {"most": limit, "failing_after": failing_after}
         rows = self._session.answer(_DUE, self._of(endpoint) | bounds)
@@ -131,6 +138,14 @@ _EARLY = _LOCKED.where(
     _T.run_id == bindparam("run"),
     _T.sequence.is_not(None),
     _T.is_early,
+    _T.state == _PENDING,
+).order_by(_T.sequence)
+_WAITING_OF_TYPE = _LOCKED.where(
+    _of_endpoint(_T),
+    _T.run_id == bindparam("run"),
+    _T.sequence.is_not(None),
+    _T.event_type == bindparam("type"),
+    _T.action_id == _LIVE,
     _T.state == _PENDING,
 ).order_by(_T.sequence)
 _SEEN_UP_TO = (

@@ -174,7 +174,7 @@ class PostgresDeliveries:
                 .where(self._session.tenant_rows(table), table.c.endpoint_uid.in_(uids))
                 .values(
                     next_claim_at=func.least(table.c.next_claim_at, func.now()),
-                    pending=table.c.pending + added,
+                    pending=func.greatest(0, table.c.pending + added),
                 )
             )
 
@@ -306,9 +306,7 @@ class PostgresDeliveries:
                 _T.endpoint_uid == endpoint,
                 _T.received_on >= min(one.received_on for one in events),
                 _T.event_id.in_([one.event_id for one in events]),
-                _T.state.in_(
-                    [DeliveryState.SUCCEEDED, DeliveryState.PENDING, DeliveryState.LEASED]
-                ),
+                _T.state != DeliveryState.DEAD_LETTERED,
             )
         )
         return {EventId(row.event_id) for row in rows}

@@ -54,7 +54,7 @@ from datarecs_reports.model import (
     WarningFacts,
 )
 
-_PLACES = ("connection", "relation", "query", "path", "filter")
+_PLACES = ("connection", "relation", "query", "path", "tables", "filter")
 
 
 def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFacts:

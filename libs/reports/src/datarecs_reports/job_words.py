@@ -35,6 +35,8 @@ def _source(source: Source) -> Iterator[tuple[str, str]]:
     place = source.relation or source.path or "a query"
     over = f" over connection {visible(source.connection)}" if source.connection else ""
     yield "read", f"{source.kind} {visible(place)}{over}"
+    for name, table in source.tables.items():
+        yield "table", f"{visible(name)}: {table.kind or source.kind} {visible(table.path)}"
     if source.query is not None:
         yield "query", visible(source.query, most=4000)
     for name, mapping in source.columns.items():

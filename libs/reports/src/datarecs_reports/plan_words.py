@@ -89,9 +89,9 @@ def source_parts(plan: ComparisonPlan, statements: Sequence[str | None]) -> list
 
 
 def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
-    place = scan.relation or scan.path or ("a query" if scan.query else "")
-    connection = f" over connection {visible(scan.connection)}" if scan.connection else ""
-    yield "read", f"{scan.kind} {visible(place)}{connection}"
+    yield from _place(scan)
+    if scan.query is not None and statement is None:
+        yield "query", visible(scan.query, most=4000)
     for line in _pin(scan.pin):
         yield "pin", line
     yield "expected", _expected(scan)
@@ -108,6 +108,15 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
         yield "sql", visible(statement, most=4000)
         yield "parallel", _readers(scan.schema.ranges)
     yield "limits", limit_words(scan.limits)
+
+
+def _place(scan: Scan) -> Iterator[tuple[str, str]]:
+    """Where the rows are, and the further tables of a query."""
+    place = scan.relation or scan.path or ("a query" if scan.query else "")
+    connection = f" over connection {visible(scan.connection)}" if scan.connection else ""
+    yield "read", f"{scan.kind} {visible(place)}{connection}"
+    for name, table in scan.tables:
+        yield "table", f"{visible(name)}: {table.kind or scan.kind} {visible(table.path)}"
 
 
 def _read_as(scan: Scan) -> Iterator[tuple[str, str]]:
@@ -133,7 +142,8 @@ def _pin(pin: Pin) -> Iterator[str]:
             total = sum(file.size_bytes for file in pin.files)
             yield f"{counted(len(pin.files), 'file')}, {size(total)}, each by size and content"
             for file in pin.files[:_SHOWN_FILES]:
-                yield f"{visible(file.path)} ({size(file.size_bytes)})"
+                of_table = f", table {visible(file.table)}" if file.table else ""
+                yield f"{visible(file.path)} ({size(file.size_bytes)}){of_table}"
             if len(pin.files) > _SHOWN_FILES:
                 yield f"and {count(len(pin.files) - _SHOWN_FILES)} more"
         case ExportedSnapshot():

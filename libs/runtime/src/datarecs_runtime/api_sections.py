@@ -1,4 +1,4 @@
-"""The sections of core-api: its address and what one client may use, its rates and quotas.
+"""The sections of core-api: its address, rates and quotas, and the secret of mail reports.
 
 A separate module because only core-api has them.
 """
@@ -7,8 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from datarecs_core.webhooks.signature import secret_fault
 from datarecs_runtime.sections import PortNumber, Section
 from datarecs_runtime.values import Duration, Networks
 
@@ -87,3 +88,18 @@ class Limits(Section):
     """WebhookEndpoints of a tenant; deliveries to each one are separate work."""
     rules_per_tenant: int = Field(default=500, ge=1, le=1_000_000)
     """NotificationRules of a tenant; each one is evaluated for each finished run."""
+
+
+class MailReports(Section):
+    secret: SecretStr | None = None
+    """Secret that signs reports of bounces and complaints to `POST /api/v1/inbound/email-events`:
+    `whsec_` and the base64 of 24 to 64 random bytes, usually in a file named by
+    DATARECS_MAIL_REPORTS__SECRET_FILE. Not set: no report is accepted."""
+
+    @field_validator("secret")
+    @classmethod
+    def _is_a_signing_secret(cls, secret: SecretStr | None) -> SecretStr | None:
+        problem = secret and secret_fault(secret.get_secret_value())
+        if problem:
+            raise ValueError(problem)
+        return secret

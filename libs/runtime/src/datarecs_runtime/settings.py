@@ -56,6 +56,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "links": sections.Links,
     "live": sections.Live,
     "mail": sections.Mail,
+    "mail_reports": api_sections.MailReports,
     "webhook": sections.Webhook,
     "java": sections.Java,
     "jars": sections.Jars,

@@ -3,7 +3,7 @@
 Separate from the rest of the job because a new kind of source changes this file and no other shape.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from datarecs_core.jobs.definition import (
     Partition,
     Snapshot,
     Source,
+    SourceTable,
 )
 from datarecs_core.jobs.parameters import MAX_TEXT
 from datarecs_core.jobs.vocabulary import SnapshotMode, SourceKind
@@ -42,7 +43,8 @@ from datarecs_specs.shapes import (
     Zone,
     wrong_type,
 )
-from datarecs_specs.source_options import MAX_COLUMNS, OPTIONS, options_of
+from datarecs_specs.source_options import MAX_COLUMNS, options_of
+from datarecs_specs.source_tables import FILE_KINDS, FILE_PATH, declared_options, tables_field
 
 MAX_SOURCES = 32
 _KIB, _TIB = 1024, 1024**4
@@ -104,17 +106,6 @@ LITERAL = Literal()
 FREE = Free()
 _FREE_MAP = MapOf(key=IDENT, value=FREE, most=100_000)
 
-
-def _path_problem(path: str, _reading: Reading) -> str | None:
-    return source_path_fault(path, absolute=True)
-
-
-FILE_PATH = Checked(
-    text=Text(most=1_024, normal=False),
-    code=SpecCode.BAD_PATH,
-    fault_of=_path_problem,
-    examples=("exports/*.parquet", "s3://lake/exports/*.parquet"),
-)
 
 COLUMN = Record(
     title="a column",
@@ -232,6 +223,11 @@ RELATION = Field(
     aliases=("table", "dataset"),
 )
 QUERY = Field(name="query", shape=SQL, doc="one SELECT in the source's dialect")
+FILE_QUERY = Field(
+    name="query",
+    shape=SQL,
+    doc="one SELECT in DuckDB's dialect over the path's rows, a table of the source's name",
+)
 PATH = Field(
     name="path",
     shape=FILE_PATH,
@@ -252,14 +248,14 @@ _KIND = Word(
     only=tuple(_ORIGINS),
     absent="sources of this kind are not part of this release",
 )
-_FILE_KINDS = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON})
 
 
 def _check_source(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     kind = values.get("kind")
-    origins = [name for name in _ORIGIN_NAMES if name in values]
     if not isinstance(kind, SourceKind) or kind not in _ORIGINS:
         return
+    names = ("relation", "path") if kind in FILE_KINDS else _ORIGIN_NAMES
+    origins = [name for name in names if name in values]
     wanted = " or ".join(one.name for one in _ORIGINS[kind])
     if not origins:
         reading.fault(
@@ -281,12 +277,51 @@ def _check_source(values: Mapping[str, object], at: Path, reading: Reading) -> N
                 place=Place.KEY,
             )
         )
+    if kind in FILE_KINDS:
+        _check_query(values, at, reading)
     _check_for_server(values, at, reading)
+
+
+def _check_query(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Of files: only a query reads tables, and it has the conditions itself."""
+    if "query" not in values:
+        if values.get("tables"):
+            reading.fault(
+                Fault(
+                    code=SpecCode.MISSING_FIELD,
+                    path=(*at, "query"),
+                    message="'query' is missing: only a query reads `tables`",
+                    hint="write one SELECT that joins them to the table of the source's name",
+                    place=Place.MISSING,
+                )
+            )
+        return
+    if "filter" in values:
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE,
+                path=(*at, "filter"),
+                others=((*at, "query"),),
+                message="a query of files has no filter beside it",
+                hint="write the condition as WHERE of the query",
+                place=Place.KEY,
+            )
+        )
+    tables, name = values.get("tables"), values.get("name")
+    if isinstance(tables, Mapping) and isinstance(name, str) and name in tables:
+        reading.fault(
+            Fault(
+                code=SpecCode.DUPLICATE_NAME,
+                path=(*at, "tables", name),
+                message="the rows of the source's path have this name already",
+                place=Place.KEY,
+            )
+        )
 
 
 def _check_for_server(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """A server reads files below the folder of a connection; `compare` reads any path."""
-    is_file = values.get("kind") in _FILE_KINDS
+    is_file = values.get("kind") in FILE_KINDS
     if "connection" not in values:
         missing = Fault(
             code=SpecCode.MISSING_FIELD,
@@ -299,9 +334,19 @@ def _check_for_server(values: Mapping[str, object], at: Path, reading: Reading) 
             reading.server_fault(missing)
         else:
             reading.fault(missing)
-    path = values.get("path")
-    if is_file and isinstance(path, str) and (problem := source_path_fault(path)):
-        reading.server_fault(Fault(code=SpecCode.BAD_PATH, path=(*at, "path"), message=problem))
+    for below, path in _paths(values) if is_file else ():
+        if problem := source_path_fault(path):
+            reading.server_fault(Fault(code=SpecCode.BAD_PATH, path=(*at, *below), message=problem))
+
+
+def _paths(values: Mapping[str, object]) -> Iterator[tuple[Path, str]]:
+    """Every path of a file source, with its place."""
+    path, tables = values.get("path"), values.get("tables")
+    if isinstance(path, str):
+        yield ("path",), path
+    for name, table in tables.items() if isinstance(tables, Mapping) else ():
+        if isinstance(table, SourceTable):
+            yield ("tables", str(name), "path"), table.path
 
 
 def _check_column(values: Mapping[str, object], at: Path, reading: Reading) -> None:
@@ -329,6 +374,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
         Field(name="kind", shape=Word(words=SourceKind, only=(kind,)), doc="kind of source"),
         connection,
         *_ORIGINS[kind],
+        *((FILE_QUERY, tables_field(kind)) if kind in FILE_KINDS else ()),
         Field(
             name="filter",
             shape=SQL,
@@ -391,14 +437,7 @@ def _general() -> Record:
 
 
 def _source(**values: Any) -> Source:  # noqa: ANN401  the model's fields by keyword, just read
-    """The source without options at their default, so that equal jobs are equal."""
-    defaults = {one.name: one.default for one in OPTIONS.get(values["kind"], ())}
-    options = {
-        name: value
-        for name, value in values.get("options", {}).items()
-        if value != defaults.get(name)
-    }
-    return Source(**{**values, "options": options})
+    return Source(**{**values, "options": declared_options(values["kind"], values)})
 
 
 SOURCE = tagged("kind", {kind: _fields(kind) for kind in _ORIGINS}, record=_general())

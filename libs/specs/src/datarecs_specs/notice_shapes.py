@@ -20,6 +20,7 @@ from datarecs_core.webhooks.endpoint import (
     MAX_SECRET_REFS,
     Auth,
     AutoDisable,
+    Coalesced,
     Format,
     Limits,
     Ordering,
@@ -218,6 +219,11 @@ ENDPOINT = Record(
             name="max_block",
             shape=Length(least=timedelta(minutes=1), most=timedelta(days=1)),
             doc="with ordering: run, the time after which later events pass a failing event",
+        ),
+        Field(
+            name="coalesce",
+            shape=ListOf(item=Word(words=Coalesced), most=len(Coalesced)),
+            doc="events of which only the newest of a run is sent, if earlier ones still wait",
         ),
         Field(
             name="limits",

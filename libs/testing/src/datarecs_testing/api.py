@@ -60,6 +60,7 @@ from datarecs_testing.metrics import RecordedMetrics
 
 BASE_URL = "http://api.test"
 LINK_KEY = b"k" * 32
+REPORT_KEY = b"r" * 32
 PREVIEW = MailPreview.model_validate(
     {
         "from": "datarecs@mail.example.com",
@@ -105,6 +106,7 @@ class ApiHouse:
     limits: Limits = UNHINDERED
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
     backend: Backend = Backend.QUEUE
+    mail_report_key: bytes | None = REPORT_KEY
 
     @cached_property
     def failures(self) -> FailedSignIns:
@@ -151,6 +153,7 @@ class ApiHouse:
             egress=Egress(),
             limits=self.limits,
             link_keys=(LINK_KEY,),
+            mail_report_key=self.mail_report_key,
             previewing=previewing_of(PREVIEW, base_url=BASE_URL, ids=self.ids),
             backend=self.backend,
             reference_rules=self.secrets.rules,

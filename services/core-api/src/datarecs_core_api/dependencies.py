@@ -49,6 +49,8 @@ class Ports:
     """Quotas; rates are counted at authentication."""
     link_keys: Sequence[bytes]
     """Keys that sign links in mails, the current one first; none: no link works."""
+    mail_report_key: bytes | None
+    """Key that signs reports of bounces and complaints; None: they are not accepted."""
     previewing: Previewing
     """What notification rules would send."""
     reference_rules: Callable[[TenantId], ReferenceRules]

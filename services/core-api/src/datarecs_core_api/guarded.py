@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute, iter_route_contexts
 
 from datarecs_core.access.permissions import Permission
 from datarecs_core_api.auth import Needs
+from datarecs_core_api.signed import SignedBody
 from datarecs_core_api.strict_query import refuse_other_parameters
 
 PREFIX = "/api/v1"
@@ -66,6 +67,20 @@ class PublicRoute(StrictRoute):
         super().__init__(path, endpoint, **{**options, "include_in_schema": False})
 
 
+class SignedRoute(APIRoute):
+    """A route for a program of the operator: its body is signed, before anything else.
+
+    Not an operation of the API, so it is not in the OpenAPI document.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  options of FastAPI
+        super().__init__(path, endpoint, **{**options, "include_in_schema": False})
+        calls = [one.call for one in self.dependant.dependencies]
+        if not calls or not isinstance(calls[0], SignedBody):
+            raise TypeError(f"{path} must verify a signature, before anything else")
+        refuse_other_parameters(self, position=1)
+
+
 class GuardedSocketRoute(APIWebSocketRoute):
     """A WebSocket; its endpoint admits it by a ticket and this permission.
 
@@ -91,7 +106,7 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
         if not path.startswith(PREFIX):
             continue
         original = route.original_route
-        if isinstance(original, GuardedSocketRoute | PublicRoute):
+        if isinstance(original, GuardedSocketRoute | PublicRoute | SignedRoute):
             continue
         if not isinstance(original, GuardedRoute):
             raise TypeError(f"{path} checks no permission")

@@ -81,4 +81,7 @@ class SuppressionOut(Out):
     address: Line
     reason: Word
     reply: Line
+    """The reply of the relay, or the text of a report."""
     created_at: Instant
+    ends_at: Instant | None
+    """When mails are sent again; absent until the entry is deleted."""

@@ -1,6 +1,6 @@
 """Settings of core-api: its address, its database login, the place of artefacts."""
 
-from datarecs_runtime.api_sections import Api, Limits
+from datarecs_runtime.api_sections import Api, Limits, MailReports
 from datarecs_runtime.sections import (
     Blob,
     Database,
@@ -33,6 +33,8 @@ class Settings(ServiceSettings):
     """Whether live views are woken by notifications."""
     links: Links = Links()
     """The key under which links in mails are signed; the same as the email-notifier's."""
+    mail_reports: MailReports = MailReports()
+    """The secret of reports of bounces and complaints."""
     mail: MailPreview = MailPreview()
     """Sender and allowed domains of mails, for previews of rules; the same as the
     email-notifier's."""

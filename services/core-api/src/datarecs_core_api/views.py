@@ -268,4 +268,5 @@ def suppression_view(row: Suppression) -> SuppressionOut:
         reason=row.reason,
         reply=row.reply,
         created_at=row.created_at,
+        ends_at=row.ends_at,
     )

@@ -15,6 +15,7 @@ from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Backend
 from datarecs_core.values import TenantId
+from datarecs_core.webhooks.signature import secret_key
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
 from datarecs_core_api.auth import Authenticator
@@ -39,7 +40,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
-from datarecs_runtime.api_sections import Api
+from datarecs_runtime.api_sections import Api, MailReports
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
 from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
@@ -150,9 +151,14 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         backend=Backend(settings.launcher.backend),
         limits=settings.limits,
         link_keys=link_keys(settings.links),
+        mail_report_key=_report_key(settings.mail_reports),
         previewing=previewing_of(settings.mail, base_url=settings.base_url, ids=ids),
         reference_rules=secrets.rules,
     )
+
+
+def _report_key(reports: MailReports) -> bytes | None:
+    return None if reports.secret is None else secret_key(reports.secret.get_secret_value())
 
 
 def link_keys(links: Links) -> tuple[bytes, ...]:

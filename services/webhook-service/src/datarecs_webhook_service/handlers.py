@@ -40,8 +40,10 @@ class Handlers:
             values=_values_of(received.event),
         )
         made = fan_out(tx, event, specs=self.specs, ids=self.ids, base_url=self.base_url)
-        if made:
-            self.metrics.count("webhook_fanout_total", made)
+        if made.added:
+            self.metrics.count("webhook_fanout_total", made.added)
+        for one in made.superseded:
+            self.metrics.count("webhook_deliveries_total", state=one.state, reason=one.reason or "")
 
 
 def _endpoint_of(event: object) -> ResourceUid | None:

@@ -1,7 +1,7 @@
 """The loop that sends webhooks: claim endpoints, lease, start attempts, record their ends.
 
-Attempts run in parallel in the client, so one slow receiver holds its own slots and nothing else;
-the loop itself never waits on a receiver.
+Attempts run in parallel in the client, and receivers that do not answer share half of the open
+requests; the loop itself never waits on a receiver.
 """
 
 from collections import defaultdict
@@ -18,6 +18,7 @@ from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.webhook_consent import ConsentAnswer, ConsentRequest, record_answer
 from datarecs_application.webhook_draining import release_endpoint
 from datarecs_application.webhook_requests import Prepared, RequestMaker
+from datarecs_application.webhook_slots import RequestSlots
 from datarecs_application.webhooks import (
     EndedAttempt,
     Leased,
@@ -64,6 +65,7 @@ class WebhookSending:
     claim_batch: int = 50
     signals: StepSignals = field(default_factory=Silent)
     _egress: EgressHealth = field(init=False)
+    _slots: RequestSlots = field(init=False)
     _prepared: dict[tuple[object, ...], Prepared] = field(default_factory=dict, init=False)
     _consents: dict[Ticket, ConsentRequest] = field(default_factory=dict, init=False)
     _unrecorded: dict[_Endpoint, list[EndedAttempt]] = field(
@@ -72,6 +74,7 @@ class WebhookSending:
 
     def __post_init__(self) -> None:
         self._egress = EgressHealth(self.clock)
+        self._slots = RequestSlots(self.max_in_flight)
 
     @property
     def name(self) -> str:
@@ -114,16 +117,22 @@ class WebhookSending:
             log.warning("webhook_results_not_recorded", code=cause.code.name)
 
     def _start_due(self) -> bool:
-        """Claim endpoints while there is room; True when anything was started."""
-        room = self.max_in_flight - self.client.in_flight
-        if room <= 0:
+        """Claim endpoints while there is room; True when more may be due.
+
+        A claimed endpoint without room is claimed again after a few seconds.
+        """
+        free = self.max_in_flight - self.client.in_flight
+        if free <= 0:
             return False
+        wanted = min(ENDPOINTS_AT_ONCE, free)
+        claimed = self.finder.claim_deliveries(wanted)
         started = False
-        for tenant, endpoint in self.finder.claim_deliveries(min(ENDPOINTS_AT_ONCE, room)):
-            room = self.max_in_flight - self.client.in_flight
+        for tenant, endpoint in claimed:
+            free = self.max_in_flight - self.client.in_flight
+            room = min(free, self._slots.room((tenant, endpoint)), self.claim_batch)
             if room > 0:
-                started |= self._start_safely(tenant, endpoint, min(room, self.claim_batch))
-        return started
+                started |= self._start_safely(tenant, endpoint, room)
+        return started or len(claimed) == wanted
 
     def _start_safely(self, tenant: TenantId, endpoint: ResourceUid, limit: int) -> bool:
         """An endpoint that cannot be handled is that endpoint's problem."""
@@ -158,6 +167,7 @@ class WebhookSending:
         if isinstance(made, Prepared):
             self._prepared[made.request.ticket] = made
             self.client.start(made.request)
+            self._slots.opened((leased.delivery.tenant_id, leased.delivery.endpoint_uid))
             self.signals.reached(STARTED)
             return
         endpoint = (leased.delivery.tenant_id, leased.delivery.endpoint_uid)
@@ -205,6 +215,10 @@ class WebhookSending:
         if prepared is None:
             return
         crash_point(CrashPoint.DELIVER_AFTER_SEND)
+        is_success = report.end.outcome is Outcome.OK
+        self._slots.closed(
+            (report.ticket.tenant_id, report.ticket.endpoint_uid), is_success=is_success
+        )
         self._egress.note(report.ticket.tenant_id, report.ticket.endpoint_uid, report.end.outcome)
         self._measure(report.end, report.phases.get("total", 0) / 1000)
         if report.address_class is not None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from datarecs_core.notifications.content import Content
 from datarecs_core.notifications.evaluation import RuleState
+from datarecs_core.notifications.feedback import NewSuppression
 from datarecs_core.notifications.mail import Mail, MailState
 from datarecs_core.notifications.replies import Reply
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
@@ -86,7 +87,7 @@ class Deliveries(Protocol):
     def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
         """Let the sending loop check these now; their rows are locked already.
 
-        Counts `added` more pending deliveries of each.
+        Counts `added` more pending deliveries of each; fewer if it is negative.
         """
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
@@ -133,7 +134,10 @@ class Deliveries(Protocol):
         """Events received within [since, until), by key, after `after`; without their data."""
 
     def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
-        """Those of these events that have a successful or waiting delivery to the endpoint."""
+        """Those of these events that need no further delivery to the endpoint.
+
+        One has succeeded or waits, or a newer event replaced it.
+        """
 
 
 class Unblocked(NamedTuple):
@@ -157,6 +161,11 @@ class DeliveryOrder(Protocol):
 
     def early(self, endpoint: ResourceUid, run_id: RunId) -> list[Delivery]:
         """Lock the deliveries that wait for an earlier event, in the order of their numbers."""
+
+    def waiting_of_type(
+        self, endpoint: ResourceUid, run_id: RunId, event_type: str
+    ) -> list[Delivery]:
+        """Lock pending deliveries of live events with a number, in the order of their numbers."""
 
     def due(self, endpoint: ResourceUid, limit: int, *, failing_after: datetime) -> list[Delivery]:
         """As `Deliveries.due`, without deliveries that an earlier one of run and action blocks.
@@ -271,12 +280,14 @@ class Suppression(NamedTuple):
     recipient_key: str
     reason: str
     reply: str
-    """The reply of the relay."""
+    """The reply of the relay, or the text of a report."""
     created_at: datetime
+    ends_at: datetime | None = None
+    """None: until it is removed."""
 
 
 class MailChoices(Protocol):
-    """The rows of `email_unsubscribe`, `email_suppression` and `report_link_revocation`."""
+    """The rows of `email_unsubscribe`, `email_suppression`, `email_bounce` and revoked links."""
 
     def unsubscribed(self, scopes: Collection[str]) -> Collection[tuple[str, str]]:
         """Pairs of recipient hash and scope, of these scopes."""
@@ -285,16 +296,22 @@ class MailChoices(Protocol):
         """Safe to repeat."""
 
     def suppressed(self, keys: Collection[str]) -> Collection[str]:
-        """Which of these recipient keys get no mail."""
+        """Which of these recipient keys get no mail now."""
 
-    def suppress(self, recipient_key: str, *, reason: str, reply: str) -> None:
-        """Safe to repeat; the first reason stays."""
+    def suppress(self, made: NewSuppression) -> None:
+        """Safe to repeat; one without an end stays, one with an end is replaced."""
 
     def suppressions(self, limit: int) -> list[Suppression]:
-        """Newest first."""
+        """Those that have not ended, newest first."""
 
     def release(self, recipient_key: str) -> bool:
-        """Remove a suppression; False when there is none."""
+        """Remove a suppression and what was counted for it; False when there is none."""
+
+    def count_soft_bounce(self, recipient_key: str, report_id: str, *, since: datetime) -> int:
+        """Store a temporary refusal, once per report; the address's number of them since then.
+
+        Removes the tenant's older ones.
+        """
 
     def revoke_report_links(self, run_id: RunId) -> None:
         """End every link to the run's report that was issued until now."""

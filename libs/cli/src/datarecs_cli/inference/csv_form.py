@@ -184,13 +184,15 @@ def _is_date(text: str) -> bool:
 
 def _choose_numbers(form: CsvForm) -> None:
     """The marks with which most columns are numbers; plain marks if none are better."""
+    columns = [texts for at in range(len(form.names)) if (texts := form.texts(at)[:_TRIED])]
+    # Digits alone are numbers in every format.
+    marked = [[text for text in texts if not _is_digits(text)] for texts in columns]
 
     def numeric(numbers: NumberFormat) -> int:
         return sum(
-            1
-            for at in range(len(form.names))
-            if (texts := form.texts(at)[:_TRIED])
-            and sum(_is_number(text, numbers) for text in texts) > _ENOUGH * len(texts)
+            len(texts) - len(others) + sum(_is_number(text, numbers) for text in others)
+            > _ENOUGH * len(texts)
+            for texts, others in zip(columns, marked, strict=True)
         )
 
     order = list(_NUMBERS)
@@ -204,6 +206,10 @@ def _choose_numbers(form: CsvForm) -> None:
     form.choose("decimal", best.decimal, f"format of numbers, such as {example}")
     if best.thousands:
         form.choose("thousands", best.thousands, f"format of numbers, such as {example}")
+
+
+def _is_digits(text: str) -> bool:
+    return text.isdigit() and read_number(text) is not None
 
 
 def _is_number(text: str, numbers: NumberFormat) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import SequenceMatcher
-from itertools import combinations
+from functools import lru_cache
+from itertools import combinations, product
 
 from datarecs_cli.inference.samples import Sample, SampleColumn, hashable
 from datarecs_core.jobs.types import CanonicalType, TypeKind, comparable
@@ -20,6 +21,7 @@ _LEAST_DISTINCT = 4
 _MOST_KEY_COLUMNS = 12
 _NEARLY_UNIQUE = Decimal("0.98")
 _KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|no|nr|num|number|key|ref|reference|isin|code)($|[^a-z])")
+_WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_KEYS = frozenset({TypeKind.FLOAT64, TypeKind.FLOAT32, TypeKind.BOOL, TypeKind.NULL})
 
@@ -50,22 +52,48 @@ class Key:
 
 def pairs_by_names(left: Sample, right: Sample) -> list[Pair]:
     """Pairs of columns, each column at most once, equal names first; types must be comparable."""
+    by_letters: dict[str, list[int]] = {}
+    for at, other in enumerate(right.columns):
+        by_letters.setdefault(_letters(other.name), []).append(at)
+    partners: dict[int, tuple[int, str]] = {}
+    equal = (
+        (at, other_at)
+        for at, one in enumerate(left.columns)
+        for other_at in by_letters.get(_letters(one.name), ())
+    )
+    _choose(left, right, equal, partners)
+    # Names with the same letters score higher than all others, so these need not be compared.
+    taken = {other_at for other_at, _ in partners.values()}
+    others = product(
+        [at for at in range(len(left.columns)) if at not in partners],
+        [at for at in range(len(right.columns)) if at not in taken],
+    )
+    _choose(left, right, others, partners)
+    return [
+        Pair(left=left.columns[at], right=right.columns[other_at], reason=reason)
+        for at, (other_at, reason) in sorted(partners.items())
+    ]
+
+
+def _choose(
+    left: Sample,
+    right: Sample,
+    candidates: Iterable[tuple[int, int]],
+    partners: dict[int, tuple[int, str]],
+) -> None:
+    """Add the best of these pairs of columns, each column at most once."""
     scored: list[tuple[float, int, int, str]] = []
-    for at, one in enumerate(left.columns):
-        for other_at, other in enumerate(right.columns):
-            if not types_meet(one, other):
-                continue
+    for at, other_at in candidates:
+        one, other = left.columns[at], right.columns[other_at]
+        if types_meet(one, other):
             score, reason = _score(one, other)
             if reason:
                 scored.append((-score, at, other_at, reason))
-    pairs: list[Pair] = []
-    taken: tuple[set[int], set[int]] = (set(), set())
+    taken = {other_at for other_at, _ in partners.values()}
     for _, at, other_at, reason in sorted(scored):
-        if at not in taken[0] and other_at not in taken[1]:
-            taken[0].add(at)
-            taken[1].add(other_at)
-            pairs.append(Pair(left=left.columns[at], right=right.columns[other_at], reason=reason))
-    return sorted(pairs, key=lambda each: left.columns.index(each.left))
+        if at not in partners and other_at not in taken:
+            taken.add(other_at)
+            partners[at] = other_at, reason
 
 
 def _score(one: SampleColumn, other: SampleColumn) -> tuple[float, str]:
@@ -105,14 +133,28 @@ def day_side(pair: Pair) -> int | None:
 
 def likeness(one: str, other: str) -> float:
     """1 for names with the same letters and digits, else their similarity."""
-    words = [re.findall(r"[^\W_]+", _CAMEL.sub(" ", each).lower()) for each in (one, other)]
-    plain = ["".join(each) for each in words]
+    plain = _letters(one), _letters(other)
     if plain[0] == plain[1]:
         return 1.0
-    sets = [set(each) for each in words]
+    sets = _words(one), _words(other)
     if sets[0] and sets[1] and (sets[0] <= sets[1] or sets[1] <= sets[0]):
         return 0.9 if sets[0] != sets[1] else 0.95
     return SequenceMatcher(None, plain[0], plain[1]).ratio()
+
+
+@lru_cache(maxsize=8192)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_split(name))
+
+
+@lru_cache(maxsize=8192)
+def _letters(name: str) -> str:
+    """Its letters and digits in lower case."""
+    return "".join(_split(name))
+
+
+def _split(name: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", name).lower())
 
 
 def overlap(one: frozenset[object], other: frozenset[object]) -> float:

@@ -49,6 +49,19 @@ def located(path: str, base: Path) -> tuple[Path, str]:
     return Path(*parts[:fixed]), "/".join(parts[fixed:])
 
 
+def located_together(paths: Sequence[str], base: Path) -> tuple[Path, list[str]]:
+    """One base folder for several paths, and the paths relative to it."""
+    places = [located(path, base) for path in paths]
+    roots = {root for root, _ in places}
+    if len(roots) == 1:
+        return roots.pop(), [path for _, path in places]
+    root = Path(os.path.commonpath([one.absolute() for one in roots]))
+    return root, [
+        path if is_object_url(path) else (one.absolute() / path).relative_to(root).as_posix()
+        for one, path in places
+    ]
+
+
 def kind_of(path: str) -> SourceKind:
     """The kind by the name's ending; for a folder by its files.
 

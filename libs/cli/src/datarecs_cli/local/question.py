@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -18,7 +19,7 @@ from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRefusedError
-from datarecs_cli.local.places import is_tab_separated, kind_of, located, names_of
+from datarecs_cli.local.places import is_tab_separated, kind_of, located, located_together, names_of
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, dotted, pointer
 from datarecs_core.hashing import canonical_json
@@ -255,7 +256,7 @@ def _prepare(
         if source.path is not None
     }
     sources = tuple(
-        replace(source, path=places[source.name][1]) if source.name in places else source
+        replace(source, **places[source.name][1]) if source.name in places else source
         for source in job.sources
     )
     digest = spec_hash(job)
@@ -274,14 +275,23 @@ def _prepare(
 
 def _place(
     flags: Flags, source: Source, index: int, connections: Mapping[str, Connection], base: Path
-) -> tuple[Path, str]:
-    """Root and path: relative to the working folder, the job file, or the connection."""
+) -> tuple[Path, dict[str, Any]]:
+    """Root, and paths below it: relative to the working folder, the job file, or the connection."""
     if not flags.is_job:
-        return located(flags.sources[index], base)
+        root, path = located(flags.sources[index], base)
+        return root, {"path": path}
     connection = connections.get(source.connection or "")
     if connection is not None and isinstance(connection.config, FilesConfig):
         base = base / connection.config.root
-    return located(source.path or "", base)
+    tables = source.tables
+    root, (path, *others) = located_together(
+        [source.path or "", *(table.path for table in tables.values())], base
+    )
+    below = {
+        name: replace(table, path=other)
+        for (name, table), other in zip(tables.items(), others, strict=True)
+    }
+    return root, {"path": path, "tables": below}
 
 
 def _parameters(

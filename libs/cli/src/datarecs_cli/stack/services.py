@@ -85,7 +85,9 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_core_api"),
         side_port=9091,
         role="datarecs_api",
-        sections=frozenset({"API", "BLOB", "EGRESS", "LAUNCHER", "LIMITS", "LINKS", "SECRETS"}),
+        sections=frozenset(
+            {"API", "BLOB", "EGRESS", "LAUNCHER", "LIMITS", "LINKS", "MAIL_REPORTS", "SECRETS"}
+        ),
         names=frozenset({"DATARECS_MAIL__FROM", RECIPIENT_DOMAINS}),
         settings={
             "DATARECS_API__PORT": "{api_port}",

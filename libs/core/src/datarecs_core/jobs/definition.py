@@ -124,6 +124,17 @@ DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTable:
+    """Files that the query of a file source reads, beside those of its own path."""
+
+    path: str
+    """Below the same connection."""
+    kind: SourceKind | None = None
+    """None: that of the source."""
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One of the 2 to 32 bodies of data; its position in the job is `source_<i>` in events."""
 
@@ -134,7 +145,9 @@ class Source:
     relation: str | None = None
     query: str | None = None
     path: str | None = None
-    """Exactly one of these three is set."""
+    """Exactly one of these three is set; files may also have a query, over the rows of the path."""
+    tables: Mapping[str, SourceTable] = field(default_factory=dict)
+    """Further files of the query, by the name of their table."""
     filter: str | None = None
     """A condition over the source's columns, with `:parameters`."""
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)

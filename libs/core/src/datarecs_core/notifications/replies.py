@@ -66,6 +66,19 @@ def classify(reply: Reply) -> ReplyClass:
 _NO_SUCH_MAILBOX = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
 
 
+_FULL_MAILBOX = 552
+
+
+def is_soft_bounce(reply: Reply) -> bool:
+    """Whether the mailbox refuses mail for now: it is full, disabled, or limits the size."""
+    if reply.stage not in {Stage.RCPT, Stage.DATA} or reply.code // 100 != 5:  # noqa: PLR2004  permanent
+        return False
+    enhanced = reply.text.split(" ")[0]
+    if enhanced.startswith("5."):
+        return enhanced.startswith("5.2.")
+    return reply.code == _FULL_MAILBOX
+
+
 def is_hard_bounce(reply: Reply) -> bool:
     """Whether the address does not exist, so that no further mail is sent to it."""
     if reply.stage is not Stage.RCPT or reply.code // 100 != 5:  # noqa: PLR2004  permanent

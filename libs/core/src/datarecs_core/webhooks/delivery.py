@@ -67,6 +67,8 @@ class DeliveryReason(StrEnum):
     GONE = "GONE"
     ABORTED_BY_RECEIVER = "ABORTED_BY_RECEIVER"
     ENDPOINT_DELETED = "ENDPOINT_DELETED"
+    SUPERSEDED = "SUPERSEDED"
+    """A newer event of the run replaced it before it was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ class Delivery:
     run_id: RunId | None = None
     """From the event's data; repeated in events about this delivery."""
     sequence: int | None = None
-    """Number of the event within its run; None for a delivery without an order."""
+    """Number of the event within its run; None if its endpoint neither orders nor coalesces it."""
     is_early: bool = False
     """It waits for a missing earlier event of its run, at most until it is due."""
     state: DeliveryState = DeliveryState.PENDING
@@ -150,7 +152,12 @@ class EndpointDeleted:
     pass
 
 
-Fact = Ended | LeaseExpired | Expired | EndpointDeleted
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer event of the run waits for the endpoint, which coalesces events of this type."""
+
+
+Fact = Ended | LeaseExpired | Expired | EndpointDeleted | Superseded
 
 
 def lease(delivery: Delivery, *, owner: str, now: datetime) -> Delivery:
@@ -184,12 +191,18 @@ def decide_delivery(
             return _lost(delivery, u, retry=retry, now=now)
         case Expired():
             return _dead(delivery, DeliveryReason.EXPIRED, None)
-        case EndpointDeleted():
-            return Decision(_closed(delivery, DeliveryState.DISCARDED, _DELETED))
+        case EndpointDeleted() | Superseded():
+            return Decision(_discarded(delivery, fact))
     assert_never(fact)
 
 
-_DELETED = DeliveryReason.ENDPOINT_DELETED
+def _discarded(delivery: Delivery, fact: EndpointDeleted | Superseded) -> Delivery:
+    """A delivery that is being sent is not superseded: the receiver may have it already."""
+    if isinstance(fact, EndpointDeleted):
+        return _closed(delivery, DeliveryState.DISCARDED, DeliveryReason.ENDPOINT_DELETED)
+    if delivery.state is not DeliveryState.PENDING:
+        return delivery
+    return _closed(delivery, DeliveryState.DISCARDED, DeliveryReason.SUPERSEDED)
 
 
 def _ended(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> Decision[Delivery]:

@@ -16,7 +16,7 @@ from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notifications.address import address_fault, recipient_key
 from datarecs_core.runs.model import RunResult
 from datarecs_core.webhooks.dialects import MAX_DEPTH, MAX_NODES, Expression
-from datarecs_core.webhooks.globs import glob_fault
+from datarecs_core.webhooks.globs import FAMILY_PREFIX, glob_fault, glob_matches
 
 MAX_GLOBS = 50
 MAX_HEADERS = 20
@@ -70,6 +70,17 @@ class Ordering(StrEnum):
     """Events of one run are sent one at a time, in the order of their numbers."""
 
 
+class Coalesced(StrEnum):
+    """Events of which a receiver needs only the newest of each run."""
+
+    ROWS_PROCESSED = "run.rows_processed"
+    """Progress: each event repeats the totals of the earlier ones."""
+
+    @property
+    def event_type(self) -> str:
+        return f"{FAMILY_PREFIX}reconciliation.{self.value}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that is looked up at use: `env:NAME` or `file:/path`."""
@@ -109,6 +120,11 @@ class Filter:
     data: DataFilter | None = None
     operational: bool = False
     """Whether events about deliveries and tests of other endpoints are sent too."""
+
+    def passes_type(self, event_type: str) -> bool:
+        """Whether the globs pass the type."""
+        wanted = any(glob_matches(glob, event_type) for glob in self.types)
+        return wanted and not any(glob_matches(glob, event_type) for glob in self.exclude_types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +187,8 @@ class WebhookEndpoint:
     max_block: timedelta | None = None
     """1 min to 1 day. With `ordering: run`, later events of a run pass an event that has failed for
     this long; None: they wait until its attempts end."""
+    coalesce: tuple[Coalesced, ...] = ()
+    """Of these events only the newest of each run is sent, if earlier ones still wait."""
     limits: Limits = field(default_factory=Limits)
     auto_disable: AutoDisable = field(default_factory=AutoDisable)
     """When an endpoint that fails without end is switched off."""
@@ -202,6 +220,11 @@ _RESERVED_NAMES = frozenset(
 _RESERVED_PREFIXES = ("content-", "proxy-", "webhook-", "datarecs-", "ce-")
 
 
+def coalesces(spec: WebhookEndpoint, event_type: str) -> bool:
+    """Whether a newer event of this type replaces those of its run that still wait."""
+    return any(one.event_type == event_type for one in spec.coalesce)
+
+
 def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
     """All faults of the spec at once; the rules of URLs are in `egress`."""
     return (
@@ -211,6 +234,7 @@ def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
         *_header_faults(spec.headers),
         *_limit_faults(spec),
         *_order_faults(spec),
+        *_coalesce_faults(spec),
         *_retry_faults(spec.retry),
         *_alert_faults(spec.alert_emails),
     )
@@ -305,6 +329,13 @@ def _order_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
         yield _fault(SpecCode.WITHOUT_EFFECT, message, "max_block")
     if not timedelta(minutes=1) <= spec.max_block <= timedelta(days=1):
         yield _fault(SpecCode.BAD_DURATION, "PT1M to P1D", "max_block")
+
+
+def _coalesce_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
+    for index, one in enumerate(spec.coalesce):
+        if not spec.filter.passes_type(one.event_type):
+            message = "it has no effect, because the filter passes no event of this type; remove it"
+            yield _fault(SpecCode.WITHOUT_EFFECT, message, "coalesce", index)
 
 
 def _retry_faults(retry: Retry) -> Iterator[Fault]:

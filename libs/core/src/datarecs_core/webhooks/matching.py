@@ -85,8 +85,7 @@ def matches_filter(endpoint: EndpointFacts, event: EventFacts) -> bool:
 def _type_passes(chosen: Filter, event_type: str) -> bool:
     if not chosen.operational and any(glob_matches(glob, event_type) for glob in _OPT_IN_EVENTS):
         return False
-    wanted = any(glob_matches(glob, event_type) for glob in chosen.types)
-    return wanted and not any(glob_matches(glob, event_type) for glob in chosen.exclude_types)
+    return chosen.passes_type(event_type)
 
 
 def _data_passes(chosen: DataFilter, event: EventFacts) -> bool:

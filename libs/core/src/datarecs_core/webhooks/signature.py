@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from datarecs_core.values import ResourceUid, TenantId
 
@@ -78,6 +79,37 @@ def sign(keys: Sequence[bytes], *, event_id: str, timestamp: int, body: bytes) -
     return " ".join(
         "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys
     )
+
+
+CLOCK_TOLERANCE = timedelta(seconds=300)
+"""Difference of the two clocks up to which a signature is accepted."""
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+
+
+def signature_fault(
+    headers: Mapping[str, str], body: bytes, *, key: bytes, now: datetime
+) -> str | None:
+    """Why a received request is not accepted, or None.
+
+    Args:
+        headers: of the request; names in lower case.
+        body: exactly its bytes.
+        key: of the shared secret.
+        now: the time here.
+    """
+    event_id = headers.get("webhook-id", "")
+    timestamp = headers.get("webhook-timestamp", "")
+    if not is_signable_id(event_id):
+        return "webhook-id: 1 to 64 letters, digits, hyphens and underscores"
+    if not _TIMESTAMP.fullmatch(timestamp):
+        return "webhook-timestamp: seconds since 1970"
+    if abs(now.timestamp() - int(timestamp)) > CLOCK_TOLERANCE.total_seconds():
+        return "webhook-timestamp: more than 300 s from the time of this server"
+    expected = sign([key], event_id=event_id, timestamp=int(timestamp), body=body).encode()
+    signatures = headers.get("webhook-signature", "").split(" ")
+    if any(hmac.compare_digest(expected, one.encode("utf-8", "replace")) for one in signatures):
+        return None
+    return "webhook-signature: not the signature of this body with the secret of this server"
 
 
 def secret_context(tenant: TenantId, endpoint: ResourceUid, key_id: str) -> Mapping[str, str]:

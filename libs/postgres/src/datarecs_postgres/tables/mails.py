@@ -129,11 +129,23 @@ EMAIL_SUPPRESSION = Table(
     METADATA,
     tenant_column(),
     column("recipient_key", TEXT, "address as compared"),
-    column("reason", TEXT, "why, such as HARD_BOUNCE"),
-    column("reply", TEXT, "reply of the relay", default="''::text"),
+    column("reason", TEXT, "HARD_BOUNCE, SOFT_BOUNCES or COMPLAINT"),
+    column("reply", TEXT, "reply of the relay, or text of the report", default="''::text"),
     column("created_at", INSTANT, "when"),
+    column("ends_at", INSTANT, "end; none until an administrator removes the entry", null=True),
     PrimaryKeyConstraint("tenant_id", "recipient_key"),
-    info={"doc": "Addresses without mails until an administrator removes the entry."},
+    info={"doc": "Addresses that get no mail."},
+)
+
+EMAIL_BOUNCE = Table(
+    "email_bounce",
+    METADATA,
+    tenant_column(),
+    column("recipient_key", TEXT, "address as compared"),
+    column("report_id", TEXT, "id of the report, or mail and attempt"),
+    column("created_at", INSTANT, "when"),
+    PrimaryKeyConstraint("tenant_id", "recipient_key", "report_id"),
+    info={"doc": "Temporary refusals of the last 14 days, counted per address."},
 )
 
 REPORT_LINK_REVOCATION = Table(

@@ -151,6 +151,24 @@ class DeliveryOrderConformance:
                 first_due=later.due_at, failing_since=None
             )
 
+    def test_waiting_deliveries_of_a_type_are_live_and_in_the_order_of_the_run(
+        self, stores: Stores
+    ) -> None:
+        endpoint, run = ResourceUid(an_id()), RunId(an_id())
+        with stores.webhook.unit.begin(A_TENANT) as tx:
+            second, first, leased, of_action, of_other_run = (
+                fresh(tx, endpoint, run_id=run, sequence=number) for number in (2, 1, 3, 4, 5)
+            )
+            of_action = replace(of_action, action_id=an_id(), origin=Origin.REPLAY)
+            of_other_run = replace(of_other_run, run_id=RunId(an_id()))
+            of_other_type = fresh(tx, endpoint, run_id=run, sequence=6, event_type="io.x.y")
+            without_number = fresh(tx, endpoint, run_id=run)
+            tx.deliveries.add([second, first, leased, of_action, of_other_run, of_other_type])
+            tx.deliveries.add([without_number])
+            tx.deliveries.save([lease(leased, owner="w", now=tx.now)])
+            waiting = tx.delivery_order.waiting_of_type(endpoint, run, first.event_type)
+            assert waiting == [first, second]
+
     def test_without_deliveries_nothing_is_due(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:

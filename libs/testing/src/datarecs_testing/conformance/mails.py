@@ -1,12 +1,13 @@
 """Conformance suites of Mails, RuleStates and the mail claim."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from datarecs_application.ports.delivery import MailAttempt, MailFilter
 from datarecs_core.notifications.evaluation import Background, RuleState, SkipReason
+from datarecs_core.notifications.feedback import NewSuppression, SuppressionReason
 from datarecs_core.notifications.mail import (
     RATE_FOLD,
     Folded,
@@ -241,8 +242,14 @@ class MailChoicesConformance:
     def test_a_suppressed_address_is_listed_until_it_is_released(self, stores: Stores) -> None:
         key = "a@example.com"
         with stores.mail.unit.begin(A_TENANT) as tx:
-            tx.mail_choices.suppress(key, reason="HARD_BOUNCE", reply="550 no such user")
-            tx.mail_choices.suppress(key, reason="OTHER", reply="")
+            made = NewSuppression(
+                recipient_key=key,
+                reason=SuppressionReason.HARD_BOUNCE,
+                text="550 no such user",
+                ends_at=None,
+            )
+            tx.mail_choices.suppress(made)
+            tx.mail_choices.suppress(replace(made, reason=SuppressionReason.COMPLAINT))
             assert tx.mail_choices.suppressed([key, "b@example.com"]) == {key}
         with stores.api.unit.begin(A_TENANT) as tx:
             (row,) = tx.mail_choices.suppressions(10)
@@ -250,6 +257,48 @@ class MailChoicesConformance:
             assert tx.mail_choices.release(key)
             assert not tx.mail_choices.release(key)
             assert tx.mail_choices.suppressions(10) == []
+
+    @pytest.mark.case("M26")
+    def test_a_suppression_with_an_end_is_replaced_and_ends(self, stores: Stores) -> None:
+        key = "a@example.com"
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            paused = NewSuppression(
+                recipient_key=key,
+                reason=SuppressionReason.SOFT_BOUNCES,
+                text="552 full",
+                ends_at=tx.now,
+            )
+            tx.mail_choices.suppress(paused)
+            assert tx.mail_choices.suppressed([key]) == set()
+            assert tx.mail_choices.suppressions(10) == []
+            tx.mail_choices.suppress(replace(paused, ends_at=tx.now + timedelta(days=7)))
+            assert tx.mail_choices.suppressed([key]) == {key}
+        with stores.api.unit.begin(A_TENANT) as tx:
+            complaint = replace(paused, reason=SuppressionReason.COMPLAINT, ends_at=None)
+            tx.mail_choices.suppress(complaint)
+            tx.mail_choices.suppress(paused)
+            (row,) = tx.mail_choices.suppressions(10)
+            assert (row.reason, row.ends_at) == ("COMPLAINT", None)
+
+    @pytest.mark.case("M26")
+    def test_soft_bounces_count_once_per_report_and_address(self, stores: Stores) -> None:
+        key = "a@example.com"
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            since = tx.now - timedelta(days=14)
+
+            def count(address: str, report: str, since: datetime = since) -> int:
+                return tx.mail_choices.count_soft_bounce(address, report, since=since)
+
+            assert [count(key, one) for one in ("r1", "r2", "r2")] == [1, 2, 2]
+            assert count("b@example.com", "r1") == 1
+        with stores.api.unit.begin(B_TENANT) as tx:
+            assert tx.mail_choices.count_soft_bounce(key, "r3", since=since) == 1
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.mail_choices.count_soft_bounce(key, "r4", since=since) == 3
+            assert not tx.mail_choices.release(key)
+            assert tx.mail_choices.count_soft_bounce(key, "r5", since=since) == 1
+            later = tx.now + timedelta(seconds=1)
+            assert tx.mail_choices.count_soft_bounce(key, "r6", since=later) == 0
 
     def test_report_links_of_a_run_are_revoked_again_and_again(self, stores: Stores) -> None:
         run = RunId(an_id())

@@ -15,7 +15,7 @@ from datarecs_core.webhooks.actions import (
     Window,
     close,
 )
-from datarecs_core.webhooks.delivery import DeliveryState, Origin, lease
+from datarecs_core.webhooks.delivery import DeliveryReason, DeliveryState, Origin, lease
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 from datarecs_testing.conformance.deliveries import fresh, key_of
 from datarecs_testing.conformance.stores import Stores
@@ -133,22 +133,25 @@ class WebhookActionsConformance:
         with stores.api.unit.begin(B_TENANT, read_only=True) as tx:
             assert tx.deliveries.stored(start, end, after=None, limit=10) == []
 
-    def test_events_that_succeeded_or_wait_are_served(self, stores: Stores) -> None:
+    def test_events_that_succeeded_wait_or_were_replaced_are_served(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            waiting, leased, succeeded, dead = rows = [fresh(tx, endpoint) for _ in range(4)]
+            waiting, leased, succeeded, dead, replaced = rows = [
+                fresh(tx, endpoint) for _ in range(5)
+            ]
             elsewhere = fresh(tx, ResourceUid(an_id()))
             tx.deliveries.add([*rows, elsewhere])
             ends = [
                 lease(leased, owner="w", now=tx.now),
                 replace(succeeded, state=DeliveryState.SUCCEEDED),
                 replace(dead, state=DeliveryState.DEAD_LETTERED),
+                replace(replaced, state=DeliveryState.DISCARDED, reason=DeliveryReason.SUPERSEDED),
             ]
             tx.deliveries.save(ends)
         with stores.api.unit.begin(A_TENANT, read_only=True) as tx:
             positions = [Position(one.received_on, one.event_id) for one in (*rows, elsewhere)]
             served = tx.deliveries.served(endpoint, positions)
-            assert served == {one.event_id for one in (waiting, leased, succeeded)}
+            assert served == {one.event_id for one in (waiting, leased, succeeded, replaced)}
             assert tx.deliveries.served(endpoint, []) == set()
 
     @pytest.mark.case("W36")

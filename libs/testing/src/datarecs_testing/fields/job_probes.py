@@ -53,6 +53,7 @@ _POSTGRES = {
 }
 _FILES = {
     "connection": Probe(value="there", before="here"),
+    "query": Probe(value="select * from one where id > 1"),
 }
 _PARQUET = {
     "path": Probe(value="other/one.parquet", before="one.parquet"),
@@ -107,6 +108,23 @@ _JSON = {
         other_fields={**_ONE_ZONE, "sources.0.options.schema": {"moment": "local_timestamp"}},
     ),
 }
+
+
+def _of_a_table(kind: str, probes: Mapping[str, Probe]) -> dict[str, Probe]:
+    """Path and options of files that a query reads, as those of the source's own path."""
+    made = {}
+    for name, one in probes.items():
+        if name == "path" or name.startswith("options."):
+            other = {
+                place.replace("sources.0.options", "sources.0.tables.t.options"): value
+                for place, value in one.other_fields.items()
+            }
+            other["sources.0.tables.t.path"] = other.pop("sources.0.path", f"one.{kind}")
+            other["sources.0.query"] = "select * from t"
+            made[f"tables.*.{name}"] = replace(one, key="t", other_fields=other)
+    return made
+
+
 _ICEBERG = {
     "connection": Probe(value="pond", before="lake"),
     "relation": Probe(value="books.other", before="books.one"),
@@ -346,9 +364,11 @@ _FINGERPRINTS = {
 _SOURCES_AND_STAGES: Mapping[str, Probe] = {
     **{f"spec.sources[]<*>.{name}": one for name, one in {**_SOURCE, **_FILES}.items()},
     **{f"spec.sources[]<postgres>.{name}": one for name, one in _POSTGRES.items()},
-    **{f"spec.sources[]<parquet>.{name}": one for name, one in _PARQUET.items()},
-    **{f"spec.sources[]<csv>.{name}": one for name, one in _CSV.items()},
-    **{f"spec.sources[]<json>.{name}": one for name, one in _JSON.items()},
+    **{
+        f"spec.sources[]<{kind}>.{name}": one
+        for kind, probes in (("parquet", _PARQUET), ("csv", _CSV), ("json", _JSON))
+        for name, one in {**probes, **_of_a_table(kind, probes)}.items()
+    },
     **{f"spec.sources[]<iceberg>.{name}": one for name, one in _ICEBERG.items()},
     **{f"spec.stages[]<*>.{name}": one for name, one in _STAGE.items()},
     **{f"spec.stages[]<counts>.{name}": one for name, one in _COUNTS.items()},

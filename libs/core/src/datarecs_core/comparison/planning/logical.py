@@ -45,8 +45,8 @@ QUERY_KINDS = frozenset({SourceKind.POSTGRES}) | READ_AS_FILES
 def query_source(source: Source, query: str) -> Source:
     """The source as one custom_sql stage reads it: by its query, with the query's columns.
 
-    Of files and lake tables the query reads one table with the name of the source: the rows after
-    its filter, with the column names of the files.
+    Of files and lake tables the query reads a table with the name of the source: the rows after
+    its filter, with the column names of the files. It may also read the source's `tables`.
     """
     query_only = replace(source, query=query, columns={}, cast={})
     if source.kind in READ_AS_FILES:
@@ -167,6 +167,7 @@ class LogicalSource:
             relation=source.relation,
             query=source.query,
             path=source.path,
+            tables=tuple(sorted(source.tables.items())),
             columns=(*tests, *(self.columns[name] for name in names)),
             schema=replace(
                 schema,
@@ -336,7 +337,10 @@ def _ambiguous_fault(source: str, column: str, path: Path) -> Fault:
     return Fault(
         code=SpecCode.AMBIGUOUS_COLUMN,
         path=path,
-        message=f"source {source} has the column {column!r} more than once",
+        message=f"source {source} has the column {column!r} more than once"
+        if column
+        else f"source {source} has more than one column without a name",
+        hint="give them different names in the source, or leave them out (`measures`, `except`)",
     )
 
 

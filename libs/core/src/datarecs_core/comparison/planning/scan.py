@@ -13,6 +13,7 @@ from datarecs_core.jobs.definition import (
     Limits,
     OptionValue,
     Partition,
+    SourceTable,
 )
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import Function, SourceKind
@@ -110,6 +111,8 @@ class PinnedFile:
     sha256: str | None = None
     """64 hexadecimal characters; set where the store has no etag."""
     rows: int | None = None
+    table: str | None = None
+    """The table of the source's query that it belongs to; None for the source's own path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +242,8 @@ class Scan:
     relation: str | None = None
     query: str | None = None
     path: str | None = None
+    tables: tuple[tuple[str, SourceTable], ...] = field(default=(), hash=False)
+    """Further files of the query; sorted by name."""
     columns: tuple[ScanColumn, ...]
     """Only what some stage needs, in the order of logical names."""
     schema: SourceSchema

@@ -239,12 +239,18 @@ def _place(scan: Scan) -> Document:
         "query": scan.query,
         "path": scan.path,
         "filter": scan.filter,
+        "tables": _tables(scan),
         "only": None if scan.only is None else scan.only.where,
     }
     document: Document = {name: value for name, value in place.items() if value is not None}
     if scan.schema.read_as:
         document["read_as"] = list(scan.schema.read_as)
     return document
+
+
+def _tables(scan: Scan) -> str | None:
+    """Further files of the query."""
+    return ", ".join(f"{name} = {table.path}" for name, table in scan.tables) or None
 
 
 def _source(plan: ComparisonPlan, scan: Scan, closure: Closure) -> Document:

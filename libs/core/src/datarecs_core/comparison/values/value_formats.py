@@ -46,7 +46,7 @@ class DateFormat:
     """date, time, local_timestamp, or instant where it has an offset."""
 
     @classmethod
-    @lru_cache(maxsize=128)
+    @lru_cache(maxsize=1024)
     def of(cls, text: str) -> "DateFormat":
         """Raises ValueError for a directive that is not known, repeated or missing."""
         parts, letters = [], []

@@ -92,6 +92,10 @@ def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> st
     where = f"{config.host}:{config.port}"
     known = (
         (
+            ('authentication method requirement "none"',),
+            f"{where} needs a password for user {config.user}, and the connection has none",
+        ),
+        (
             ("authentication method requirement",),
             f"{where} does not use scram-sha-256, so no password was sent; see its pg_hba.conf",
         ),

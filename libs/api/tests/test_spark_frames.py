@@ -131,18 +131,9 @@ def test_what_spark_cannot_compute_has_its_condition_and_its_cause(session: Spar
     assert failed.value.__cause__ is not None
 
 
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ("INTERVAL '1' YEAR", "cannot convert to Arrow"),
-        ("parse_json('1')", "odd"),
-    ],
-)
-def test_a_type_that_cannot_be_compared_is_refused(
-    session: SparkSession, column: str, message: str
-) -> None:
-    odd = session.range(1).selectExpr("id", f"{column} AS odd")
-    with pytest.raises(datarecs.DatarecsError, match=message):
+def test_a_type_without_an_equal_in_arrow_is_refused(session: SparkSession) -> None:
+    odd = session.range(1).selectExpr("id", "INTERVAL '1' YEAR AS odd")
+    with pytest.raises(datarecs.DatarecsError, match="cannot convert to Arrow"):
         datarecs.compare(odd, odd, key="id")
 
 
@@ -192,15 +183,21 @@ ENDED = """
 def test_a_session_that_has_ended_is_an_error(java_runtime: Java, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(ENDED)],
-        env={"JAVA_HOME": str(java_runtime.home), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        env={
+            "JAVA_HOME": str(java_runtime.home),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+    assert ended.stdout, ended.stderr
     counted, *failed = ended.stdout.splitlines()
-    assert counted == "1", ended.stderr
+    assert counted == "1"
     assert failed == [
         (
             "DRIVER_LOST | source source-1: the Spark session of the DataFrame has ended"

@@ -52,6 +52,7 @@ def store_batches(
     with _readable(name):
         columns = [at for at, each in enumerate(schema.names) if not _is_unnamed_index(each)]
         _check_columns([schema.names[at] for at in columns], name)
+        _check_types(schema, columns, name)
         stored = pa.schema([_stored_field(schema.field(at)) for at in columns])
         with pq.ParquetWriter(target, stored) as writer:
             for batch in batches:
@@ -72,6 +73,11 @@ def _readable(name: str) -> Iterator[None]:
         ) from cause
     except OSError as cause:
         raise ScratchNotWritableError(cause.strerror or str(cause)) from cause
+    except MemoryError:
+        raise
+    except Exception as cause:  # any library may deliver the rows, such as DuckDB
+        reason = str(cause).partition("\n")[0]
+        raise ArgumentError(f"{name}: the table cannot be read: {reason}") from cause
 
 
 def _is_unnamed_index(column: str) -> bool:
@@ -81,6 +87,8 @@ def _is_unnamed_index(column: str) -> bool:
 def _with_index(table: ArrowStream, name: str) -> ArrowStream:
     """A table of pandas with the named parts of its index as columns; others unchanged."""
     parts = getattr(getattr(table, "index", None), "names", ())
+    if parts:
+        _check_repeated([str(each) for each in getattr(table, "columns", ())], name)
     named = [part for part in parts if part is not None]
     if not named:
         return table
@@ -109,9 +117,24 @@ def _stored_array(array: pa.Array) -> pa.Array:
     return array.dictionary.cast(pa.large_string()).take(array.indices)
 
 
+def _check_types(schema: pa.Schema, columns: Iterable[int], name: str) -> None:
+    """Refuse periods and intervals of pandas: Arrow has only their numbers, without a unit."""
+    for at in columns:
+        kind = schema.field(at).type
+        if getattr(kind, "extension_name", "").startswith("pandas."):
+            raise ArgumentError(
+                f"{name}: column {schema.names[at]} has a {kind.extension_name.partition('.')[2]} "
+                "of pandas, which cannot be compared; convert it with astype(str)"
+            )
+
+
 def _check_columns(columns: list[str], name: str) -> None:
     if not columns:
         raise ArgumentError(f"{name}: the table has no columns")
+    _check_repeated(columns, name)
+
+
+def _check_repeated(columns: list[str], name: str) -> None:
     repeated = sorted({column for column in columns if columns.count(column) > 1})
     if repeated:
         raise ArgumentError(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def _measures(
         raise ArgumentError("tolerance needs measures: name the columns to compare")
     if not isinstance(tolerance, Mapping):
         return tuple(f"{name}={_limit(tolerance)}" for name in measures)
-    unknown = sorted(set(tolerance) - set(measures))
+    unknown = sorted(map(str, set(tolerance) - set(measures)))
     if unknown:
         raise ArgumentError(
             f"tolerance has {', '.join(unknown)}, which measures does not have; measures has "
@@ -177,14 +178,15 @@ def _limit(limit: Limit) -> str:
     match limit:
         case bool():
             raise _not_a_limit(limit)
+        case str():
+            return limit
         case timedelta():
             return f"PT{limit.total_seconds():f}S"
-        case float():
-            return f"{Decimal(repr(limit)):f}"
-        case Decimal():
-            return f"{limit:f}"
-        case str() | int():
-            return str(limit)
+        case Decimal() | Real():  # numbers of numpy too
+            try:
+                return f"{Decimal(str(limit)):f}"
+            except InvalidOperation:
+                raise _not_a_limit(limit) from None
         case _:
             raise _not_a_limit(limit)
 
@@ -196,12 +198,13 @@ def _not_a_limit(limit: object) -> ArgumentError:
 def _checked_columns(
     columns: Mapping[str, Mapping[str, str]], names: Sequence[str]
 ) -> Mapping[str, Mapping[str, str]]:
-    if not isinstance(columns, Mapping):
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(each, Mapping) for each in columns.values()
+    ):
         raise ArgumentError(
-            f"columns is a {type(columns).__name__}; write names by source, as "
-            "{'exports': {'order_id': 'OrderRef'}}"
+            "columns has no names by source; write {'exports': {'order_id': 'OrderRef'}}"
         )
-    unknown = sorted(set(columns) - set(names))
+    unknown = sorted(map(str, set(columns) - set(names)))
     if unknown:
         raise ArgumentError(
             f"columns names the source {', '.join(unknown)}; the sources are {', '.join(names)}"

@@ -34,7 +34,6 @@ _ROWS = "make a table of its rows, such as pandas.DataFrame(rows)"
 _ADVICE: Mapping[str, str] = {
     "LazyFrame": "pass .collect()",
     "Series": "pass .to_frame()",
-    "RecordBatch": "pass pyarrow.Table.from_batches([batch])",
     "ndarray": "make a table of it, such as pandas.DataFrame(array)",
     **dict.fromkeys(("list", "tuple", "set", "dict", "generator"), _ROWS),
 }
@@ -95,6 +94,13 @@ def check_sources(sources: Sequence[object]) -> None:
     """Raises ArgumentError for a value that is no source."""
     for at, one in enumerate(sources, start=1):
         kind = _type_name(one)
+        if isinstance(one, str) and not one:
+            raise ArgumentError(f"source {at} is an empty text; pass a path or an address")
+        if isinstance(one, pa.RecordBatchReader) and any(one is each for each in sources[: at - 1]):
+            raise ArgumentError(
+                f"source {at} is a reader that another source reads to its end; "
+                "pass reader.read_all() to both"
+            )
         is_table = isinstance(one, ArrowStream) and kind not in _ADVICE
         if is_table or isinstance(one, str | PathLike | DatabaseAddress) or is_spark_frame(one):
             continue

@@ -5,7 +5,7 @@ cluster. Here tasks encode their rows as Arrow and the driver fetches one partit
 public functions of Spark are used.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,10 +75,10 @@ def _decoded(encoded: DataFrame, schema: pa.Schema, source: str) -> Iterator[pa.
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _encoder() -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _encoder() -> Callable[[Iterable[Any]], Iterator[Any]]:
     """A function that executors get as code, because they do not have this package."""
 
-    def encode(batches: Iterator[Any]) -> Iterator[Any]:
+    def encode(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow  # noqa: ICN001, PLC0415 - on the executor
 
         for batch in batches:

@@ -195,10 +195,12 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
         raise UsageFault("--except has no effect with --measure; leave one of them out")
     decoded = decode_json(_declaration(flags))
     if decoded.faults:
+        # The name of the job consists of names of sources: their faults say more.
+        faults = [one for one in decoded.faults if one.pointer != "/metadata/name"]
         raise QuestionRefusedError(
             [
                 QuestionFault(one.code, _where(flags, one.pointer, one.path), one.message, one.hint)
-                for one in decoded.faults
+                for one in faults or decoded.faults
             ]
         )
     _, spec = decoded.require()

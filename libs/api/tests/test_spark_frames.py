@@ -163,31 +163,39 @@ def test_without_pyspark_the_extra_is_named(
     assert sources.is_spark_frame(frame)
 
 
-ENDED = """
-    import os, signal, sys
+PROGRAM = """
     import datarecs
     from pyspark.sql import SparkSession
+
+    def compare():
+        try:
+            print(datarecs.compare(frame, other, key="id").counts.missing)
+        except datarecs.DatarecsError as error:
+            print(error.code.name, error, error.fix, sep=" | ")
 
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()
     frame, other = spark.range(3), spark.range(4)
-    print(datarecs.compare(frame, other, key="id").counts.missing)
+    compare()
     spark.stop()
-    try:
-        datarecs.compare(frame, other, key="id")
-    except datarecs.DatarecsError as error:
-        print(error.code.name, error, error.fix, sep=" | ")
+    compare()
 """
 
 
-def test_a_session_that_has_ended_is_an_error(java_runtime: Java, tmp_path: Path) -> None:
+def test_a_session_with_another_python_or_that_has_ended_is_an_error(
+    java_runtime: Java, tmp_path: Path
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(ENDED)],
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROGRAM)],
         env={
             "JAVA_HOME": str(java_runtime.home),
             "PATH": "/usr/bin:/bin",
             "HOME": str(tmp_path),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(bare),
         },
         cwd=tmp_path,
         capture_output=True,
@@ -196,11 +204,10 @@ def test_a_session_that_has_ended_is_an_error(java_runtime: Java, tmp_path: Path
         timeout=120,
     )
     assert ended.stdout, ended.stderr
-    counted, *failed = ended.stdout.splitlines()
-    assert counted == "1"
-    assert failed == [
-        (
-            "DRIVER_LOST | source source-1: the Spark session of the DataFrame has ended"
-            " | create the DataFrame again in a running session"
-        )
-    ]
+    first, second = ended.stdout.splitlines()
+    assert "Spark's workers run another Python, without pyarrow" in first
+    assert f"PYSPARK_PYTHON={sys.executable}" in first
+    assert second == (
+        "DRIVER_LOST | source source-1: the Spark session of the DataFrame has ended"
+        " | create the DataFrame again in a running session"
+    )

@@ -29,7 +29,6 @@ from datarecs_runtime.clock import SystemClock, UuidV7Ids
 
 Limit = str | int | float | Decimal | timedelta
 """A tolerance: a number, a percentage such as `"1%"`, or a length of time."""
-_LEAST = 2
 _SILENT = Invocation(quiet=True)
 
 
@@ -69,19 +68,16 @@ def compare(
 
     Raises:
         ArgumentError: an argument cannot be used, or a file is missing.
-        DatarecsError: a column is unknown, or a source or the comparison failed; `code` and `fix`
-            say more.
+        DatarecsError: a column is unknown, or a source or the comparison failed; see its `fix`.
 
     The deadline of one hour, Ctrl-C and SIGTERM end a comparison in the main thread only.
     """
     with explained(), ExitStack() as inputs:
-        check_sources(sources)
+        labels = _texts("names", names)
+        check_sources(sources, labels)
         keys, left_out = _texts("key", key), _texts("exclude", exclude)
         listed = _texts("measures", () if measures is None else measures)
-        labels = _texts("names", names)
-        _check_number(sources, labels)
         limits = _measures(listed, tolerance, left_out)
-        folder = _folder(out)
         arguments: dict[str, object] = {"key": keys, "measures": listed, "exclude": left_out}
         arguments |= {"tolerance": tolerance, "columns": columns, "names": labels}
         opened = open_sources(sources, labels, inputs)
@@ -95,7 +91,7 @@ def compare(
             call=_call(opened.shown, arguments),
         )
         flags = replace(flags, columns=_checked_columns(columns or {}, flags.source_names))
-        return _compared(flags, folder, memory)
+        return _compared(flags, _folder(out), memory)
 
 
 def _compared(flags: Flags, out: Path | None, memory: str | None) -> Comparison:
@@ -120,15 +116,6 @@ def _compared(flags: Flags, out: Path | None, memory: str | None) -> Comparison:
             shutil.rmtree(root, ignore_errors=True)
         raise
     return Comparison(document, root, is_temporary=out is None)
-
-
-def _check_number(sources: Sequence[object], names: Sequence[str]) -> None:
-    if len(sources) < _LEAST:
-        raise ArgumentError(f"compare needs two or more sources, not {len(sources)}")
-    if names and len(names) != len(sources):
-        raise ArgumentError(
-            f"names has {len(names)} names for {len(sources)} sources; write one for each"
-        )
 
 
 def _folder(out: object) -> Path | None:

@@ -27,6 +27,7 @@ from datarecs_cli.local.question import Flags
 from datarecs_cli.parts import Extra, require
 
 PREFIX = "datarecs-"
+_LEAST = 2
 _FORMS = (
     "pass a path, an address, or a table of pandas 2.2 or later, Polars, Arrow, DuckDB or Spark"
 )
@@ -90,8 +91,18 @@ class Inputs:
     """The sources in the report: `<ledger>` for a table in memory, by its name."""
 
 
-def check_sources(sources: Sequence[object]) -> None:
-    """Raises ArgumentError for a value that is no source."""
+def check_sources(sources: Sequence[object], names: Sequence[str]) -> None:
+    """Raises ArgumentError for a value that is no source, and for a wrong number of them."""
+    _check_kinds(sources)
+    if len(sources) < _LEAST:
+        raise ArgumentError(f"compare needs two or more sources, not {len(sources)}")
+    if names and len(names) != len(sources):
+        raise ArgumentError(
+            f"names has {len(names)} names for {len(sources)} sources; write one for each"
+        )
+
+
+def _check_kinds(sources: Sequence[object]) -> None:
     for at, one in enumerate(sources, start=1):
         kind = _type_name(one)
         if isinstance(one, str) and not one:

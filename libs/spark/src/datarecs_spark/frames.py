@@ -5,6 +5,7 @@ cluster. Here tasks encode their rows as Arrow and the driver fetches one partit
 public functions of Spark are used.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,13 +14,13 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.refusals import SourceFailedError
-from datarecs_spark.errors import SparkFailure, cause_name
+from datarecs_spark.errors import SparkFailure, cause_name, messages_of
 
 _NEXT = "create the DataFrame again in a running session"
 _NOT_ARROW = "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
+_OTHER_PYTHON = ("No module named 'pyarrow'", "PYTHON_VERSION_MISMATCH")
 _NO_PACKAGE = ("PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION")
 
 
@@ -109,14 +110,20 @@ def _translated(source: str) -> Iterator[None]:
     try:
         yield
     except SparkFailure as failure:
-        raise _translation(failure, source) from failure
+        known = _known(failure, source)
+        if known is not None:
+            raise known from None
+        raise FrameNotReadableError(
+            source,
+            f"Spark cannot compute the DataFrame ({_condition(failure) or cause_name(failure)})",
+            "the cause of this error has Spark's message",
+            code=RunDetail.QUERY_ERROR,
+        ) from failure
 
 
-def _translation(failure: Exception, source: str) -> DatarecsError:
-    """Spark's condition or class; its messages quote values, and remain in the cause."""
-    condition = ""
-    if isinstance(failure, PySparkException):
-        condition = failure.getCondition() or ""
+def _known(failure: Exception, source: str) -> FrameNotReadableError | None:
+    """The error of a failure that has nothing to do with the rows."""
+    condition = _condition(failure)
     if condition in _NO_PACKAGE:
         return FrameNotReadableError(
             source,
@@ -135,9 +142,17 @@ def _translation(failure: Exception, source: str) -> DatarecsError:
         return FrameNotReadableError(
             source, "the connection to Spark was lost", _NEXT, code=RunDetail.DRIVER_LOST
         )
-    return FrameNotReadableError(
-        source,
-        f"Spark cannot compute the DataFrame ({condition or cause_name(failure)})",
-        "the cause of this error has Spark's message; frame.count() shows it too",
-        code=RunDetail.QUERY_ERROR,
-    )
+    if any(sign in text for text in messages_of(failure) for sign in _OTHER_PYTHON):
+        return FrameNotReadableError(
+            source,
+            "Spark's workers run another Python, without pyarrow or of another version",
+            f"on this machine set PYSPARK_PYTHON={sys.executable} before the session starts; on a "
+            "cluster install pyarrow for the Python of its executors",
+            code=RunDetail.SOURCE_UNSUPPORTED,
+        )
+    return None
+
+
+def _condition(failure: Exception) -> str:
+    """Of Spark; its messages quote values, and remain in the cause."""
+    return (failure.getCondition() or "") if isinstance(failure, PySparkException) else ""

@@ -182,9 +182,7 @@ def _not_a_limit(limit: object) -> ArgumentError:
     return ArgumentError(f"tolerance {limit!r} is not a number, a percentage or a timedelta")
 
 
-def _checked_columns(
-    columns: Mapping[str, Mapping[str, str]], names: Sequence[str]
-) -> Mapping[str, Mapping[str, str]]:
+def _checked_columns(columns: object, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     if not isinstance(columns, Mapping) or not all(
         isinstance(each, Mapping) for each in columns.values()
     ):

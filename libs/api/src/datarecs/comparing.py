@@ -199,9 +199,7 @@ def _checked_columns(columns: object, names: Sequence[str]) -> Mapping[str, Mapp
 
 def _call(sources: Sequence[str], arguments: Mapping[str, object]) -> str:
     """The call as shown in the report."""
-    named = [
-        f"{name}={_shown(value)}" for name, value in arguments.items() if value not in (None, ())
-    ]
+    named = [f"{name}={_shown(value)}" for name, value in arguments.items() if _is_set(value)]
     return f"datarecs.compare({', '.join([*sources, *named])})"
 
 
@@ -210,3 +208,8 @@ def _shown(value: object) -> str:
     if not isinstance(value, tuple):
         return repr(value)
     return repr(value[0] if len(value) == 1 else list(value))
+
+
+def _is_set(value: object) -> bool:
+    """Not by comparison, which numbers of numpy answer with an array."""
+    return value is not None and (not isinstance(value, tuple) or bool(value))

@@ -256,7 +256,7 @@ class TestTables:
             datarecs.compare(reader, reader, key="id")
 
     def test_a_relation_that_fails_is_an_error_with_its_reason(self) -> None:
-        failing = duckdb.sql("SELECT CAST(t AS INTEGER) AS id FROM (VALUES ('x')) v(t)")
+        failing = duckdb.connect().sql("SELECT CAST(t AS INTEGER) AS id FROM (VALUES ('x')) v(t)")
         with pytest.raises(
             datarecs.ArgumentError, match="source-1: the table cannot be read: Conv"
         ):

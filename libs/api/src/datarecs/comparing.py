@@ -161,7 +161,7 @@ def _measures(
     )
 
 
-def _limit(limit: Limit) -> str:
+def _limit(limit: object) -> str:
     match limit:
         case bool():
             raise _not_a_limit(limit)

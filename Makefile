@@ -88,7 +88,7 @@ schemas: setup ## rewrite events-schema/
 	@$(BIN)/python -m datarecs_events.schemas --write
 
 docs: setup ## rewrite the generated pages of docs/ and parts of the chart
-	@$(BIN)/python docs/generate.py --write && $(BIN)/python docs/chart.py --write
+	@$(BIN)/python docs/generate.py --write && $(BIN)/python docs/chart.py --write && $(BIN)/python docs/notebook.py --write
 
 site: setup ## the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
@@ -102,7 +102,7 @@ unit: setup ## one corner, fast: make unit T=libs/core K=cancel
 check: lint types contracts printed alone ## everything that needs no server
 
 printed: setup
-	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check && $(BIN)/python docs/chart.py --check
+	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check && $(BIN)/python docs/chart.py --check && $(BIN)/python docs/notebook.py --check
 
 alone: setup
 	@$(PYTEST) $(BY_TEST) -m $(ALONE)

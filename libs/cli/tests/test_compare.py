@@ -390,7 +390,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
     ("arguments", "message"),
     [
         (["ledger.parquet", "nope.csv"], "nope.csv: no such file"),
-        (["ledger.parquet"], "compare needs two or more files"),
+        (["ledger.parquet"], "compare needs two or more sources"),
         (["nope.yaml"], "nope.yaml: No such file or directory"),
         (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared"),
         (["empty", "exports.csv"], "the folder has no file ending in .parquet"),

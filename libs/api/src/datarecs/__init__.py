@@ -6,10 +6,12 @@ in every release.
 """
 
 from datarecs.arrow_files import ArrowStream
-from datarecs.comparing import Limit, TableSource, compare
+from datarecs.comparing import Limit, compare
 from datarecs.comparison import Comparison, Counts
 from datarecs.errors import ArgumentError, Unmatched
 from datarecs.server import Client, Run
+from datarecs.sources import SparkFrame, TableSource, source
+from datarecs_cli.local.database_address import DatabaseAddress
 from datarecs_core.errors.base import DatarecsError
 
 __all__ = [
@@ -18,10 +20,13 @@ __all__ = [
     "Client",
     "Comparison",
     "Counts",
+    "DatabaseAddress",
     "DatarecsError",
     "Limit",
     "Run",
+    "SparkFrame",
     "TableSource",
     "Unmatched",
     "compare",
+    "source",
 ]

@@ -5,6 +5,8 @@ installed. Only the index of pandas needs code of its own.
 """
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 
 from datarecs.errors import ArgumentError
 from datarecs_cli.local.faults import ScratchNotWritableError
+from datarecs_core.errors.base import DatarecsError
 
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """An unnamed index of pandas in its stream; it is no column of the data."""
@@ -37,31 +40,64 @@ def store_table(table: ArrowStream, target: Path, name: str) -> None:
         ArgumentError: Arrow or Parquet has no type for a column, as for mixed types in pandas.
         ScratchNotWritableError: the disk of temporary files is full.
     """
+    with _readable(name):
+        reader = pa.RecordBatchReader.from_stream(_with_index(table, name))
+        store_batches(reader.schema, reader, target, name)
+
+
+def store_batches(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], target: Path, name: str
+) -> None:
+    """Write batches with one schema; as `store_table`."""
+    with _readable(name):
+        columns = [at for at, each in enumerate(schema.names) if not _is_unnamed_index(each)]
+        _check_columns([schema.names[at] for at in columns], name)
+        _check_types(schema, columns, name)
+        stored = pa.schema([_stored_field(schema.field(at)) for at in columns])
+        with pq.ParquetWriter(target, stored) as writer:
+            for batch in batches:
+                arrays = [_stored_array(batch.column(at)) for at in columns]
+                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=stored))
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Translate errors of Arrow and of the disk."""
     try:
-        reader = pa.RecordBatchReader.from_stream(_with_index(table))
-        columns = [each for each in reader.schema.names if not _UNNAMED_INDEX.fullmatch(each)]
-        _check_columns(columns, name)
-        schema = pa.schema([_stored_field(reader.schema.field(column)) for column in columns])
-        with pq.ParquetWriter(target, schema) as writer:
-            for batch in reader:
-                arrays = [_stored_array(batch.column(column)) for column in columns]
-                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        yield
+    except DatarecsError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as cause:
-        if isinstance(cause, ArgumentError):
-            raise
         raise ArgumentError(
             f"{name}: the table cannot be read as Arrow: {cause}; convert the column to one type"
         ) from cause
     except OSError as cause:
         raise ScratchNotWritableError(cause.strerror or str(cause)) from cause
+    except MemoryError:
+        raise
+    except Exception as cause:  # any library may deliver the rows, such as DuckDB
+        reason = str(cause).partition("\n")[0]
+        raise ArgumentError(f"{name}: the table cannot be read: {reason}") from cause
 
 
-def _with_index(table: ArrowStream) -> ArrowStream:
+def _is_unnamed_index(column: str) -> bool:
+    return _UNNAMED_INDEX.fullmatch(column) is not None
+
+
+def _with_index(table: ArrowStream, name: str) -> ArrowStream:
     """A table of pandas with the named parts of its index as columns; others unchanged."""
     parts = getattr(getattr(table, "index", None), "names", ())
+    if parts:
+        _check_repeated([str(each) for each in getattr(table, "columns", ())], name)
     named = [part for part in parts if part is not None]
     if not named:
         return table
+    repeated = [str(part) for part in named if part in getattr(table, "columns", ())]
+    if repeated:
+        raise ArgumentError(
+            f"{name}: {', '.join(repeated)} is both a column and a part of the index; rename one, "
+            "or leave the index out with reset_index(drop=True)"
+        )
     frame: ArrowStream = table.reset_index(level=named)  # type: ignore[attr-defined]  # of pandas
     return frame
 
@@ -81,9 +117,24 @@ def _stored_array(array: pa.Array) -> pa.Array:
     return array.dictionary.cast(pa.large_string()).take(array.indices)
 
 
+def _check_types(schema: pa.Schema, columns: Iterable[int], name: str) -> None:
+    """Refuse periods and intervals of pandas: Arrow has only their numbers, without a unit."""
+    for at in columns:
+        kind = schema.field(at).type
+        if getattr(kind, "extension_name", "").startswith("pandas."):
+            raise ArgumentError(
+                f"{name}: column {schema.names[at]} has a {kind.extension_name.partition('.')[2]} "
+                "of pandas, which cannot be compared; convert it with astype(str)"
+            )
+
+
 def _check_columns(columns: list[str], name: str) -> None:
     if not columns:
         raise ArgumentError(f"{name}: the table has no columns")
+    _check_repeated(columns, name)
+
+
+def _check_repeated(columns: list[str], name: str) -> None:
     repeated = sorted({column for column in columns if columns.count(column) > 1})
     if repeated:
         raise ArgumentError(

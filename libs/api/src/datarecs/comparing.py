@@ -5,34 +5,30 @@ Arguments become the flags of the command, so both have one decoder, one engine 
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
-from os import PathLike, fspath
+from decimal import Decimal, InvalidOperation
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 
-from datarecs.arrow_files import ArrowStream, store_table
 from datarecs.comparison import Comparison
 from datarecs.errors import ArgumentError, explained
+from datarecs.sources import PREFIX, TableSource, check_sources, open_sources
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.local.engines import EngineChoice
-from datarecs_cli.local.faults import ScratchNotWritableError
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.memory_size import memory_bytes
-from datarecs_cli.local.places import names_of
 from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
 from datarecs_cli.local.terminal_reporter import TerminalReporter
 from datarecs_cli.screen import Screen
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
 
-TableSource = str | PathLike[str] | ArrowStream
-"""A path of Parquet, CSV or JSON as `datarecs compare` takes it, or a table in memory."""
 Limit = str | int | float | Decimal | timedelta
 """A tolerance: a number, a percentage such as `"1%"`, or a length of time."""
-_LEAST = 2
-_PREFIX = "datarecs-"
 _SILENT = Invocation(quiet=True)
 
 
@@ -50,9 +46,10 @@ def compare(
     """Compare tables row by row, in this process.
 
     Args:
-        sources: two or more, each read once; the first is the reference. Tables in memory are
-            stored in temporary files during the comparison. An index of pandas is a column if it
-            has a name.
+        sources: two or more, each read once; the first is the reference. Paths and addresses are
+            those of `datarecs compare`; `source` makes one for a query of PostgreSQL. Tables in
+            memory and DataFrames of Spark are stored in temporary files during the comparison. An
+            index of pandas is a column if it has a name.
         key: columns that identify a row; default all columns, so that whole rows are compared.
         measures: columns to compare; default all others.
         tolerance: the limit of every measure, or limits by measure; needs `measures`. Without a
@@ -60,8 +57,8 @@ def compare(
         exclude: columns not to compare, without `measures`.
         columns: by name of a source: its columns by the name in `key` and `measures`, if they
             differ, as `{"exports": {"order_id": "OrderRef"}}`.
-        names: one per source, in lower case with hyphens; default the name of the file, and
-            `source-1`, `source-2` and so on for tables in memory.
+        names: one per source, in lower case with hyphens; default the name of the file or table,
+            and `source-1`, `source-2` and so on for tables in memory.
         memory: for the comparison, such as `"4GiB"`; default 2 GiB. What exceeds it goes to disk.
         out: folder for run.json, report.html and differences, as `--out` of the command; default
             a temporary folder that is removed with the result.
@@ -71,35 +68,39 @@ def compare(
 
     Raises:
         ArgumentError: an argument cannot be used, or a file is missing.
-        DatarecsError: a column is unknown, or a source or the comparison failed; `code` and `fix`
-            say more.
+        DatarecsError: a column is unknown, or a source or the comparison failed; see its `fix`.
 
     The deadline of one hour, Ctrl-C and SIGTERM end a comparison in the main thread only.
     """
-    arguments: dict[str, object] = {"key": key, "measures": measures, "exclude": exclude}
-    arguments |= {"tolerance": tolerance, "columns": columns, "names": names}
     with explained(), ExitStack() as inputs:
-        _check_sources(sources, names)
-        paths, labels = _stored(sources, tuple(names), inputs)
+        labels = _texts("names", names)
+        check_sources(sources, labels)
+        keys, left_out = _texts("key", key), _texts("exclude", exclude)
+        listed = _texts("measures", () if measures is None else measures)
+        limits = _measures(listed, tolerance, left_out)
+        arguments: dict[str, object] = {"key": keys, "measures": listed, "exclude": left_out}
+        arguments |= {"tolerance": tolerance, "columns": columns, "names": labels}
+        opened = open_sources(sources, labels, inputs)
         flags = Flags(
-            sources=paths,
-            keys=_names(key),
-            measures=_measures(measures, tolerance, exclude),
-            left_out=_names(exclude),
-            names=labels,
-            columns=_checked_columns(columns or {}, labels or tuple(names_of(paths))),
-            call=_call(_shown(sources, labels), arguments),
+            sources=opened.places,
+            databases=opened.databases,
+            keys=keys,
+            measures=limits,
+            left_out=left_out,
+            names=opened.names,
+            call=_call(opened.shown, arguments),
         )
-        return _compared(flags, None if out is None else Path(out), memory)
+        flags = replace(flags, columns=_checked_columns(columns or {}, flags.source_names))
+        return _compared(flags, _folder(out), memory)
 
 
 def _compared(flags: Flags, out: Path | None, memory: str | None) -> Comparison:
-    limit = None if memory is None else memory_bytes(memory, "memory")
+    limit = None if memory is None else memory_bytes(str(memory), "memory")
     clock = SystemClock()
     prepared = prepare_question(flags, now=clock.now(), invocation=_SILENT)
     if prepared is None:
         raise TypeError("a call has no job file")
-    root = out or Path(tempfile.mkdtemp(prefix=_PREFIX))
+    root = out or Path(tempfile.mkdtemp(prefix=PREFIX))
     local = Local(
         run_id=str(UuidV7Ids().new()),
         out=OutFolder(root, is_temporary=out is None),
@@ -117,105 +118,78 @@ def _compared(flags: Flags, out: Path | None, memory: str | None) -> Comparison:
     return Comparison(document, root, is_temporary=out is None)
 
 
-def _check_sources(sources: Sequence[TableSource], names: Sequence[str]) -> None:
-    if len(sources) < _LEAST:
-        raise ArgumentError(f"compare needs two or more sources, not {len(sources)}")
-    if names and len(names) != len(sources):
-        raise ArgumentError(
-            f"names has {len(names)} names for {len(sources)} sources; write one for each"
-        )
-    for at, source in enumerate(sources, start=1):
-        if not isinstance(source, str | PathLike | ArrowStream):
-            raise ArgumentError(
-                f"source {at} is a {type(source).__name__}; pass a path, or a table of pandas 2.2 "
-                "or later, Polars, Arrow or DuckDB"
-            )
+def _folder(out: object) -> Path | None:
+    if out is None or isinstance(out, str | PathLike):
+        return None if out is None else Path(out)
+    raise ArgumentError(f"out is a {type(out).__name__}; write the path of a folder")
 
 
-def _stored(
-    sources: Sequence[TableSource], names: tuple[str, ...], inputs: ExitStack
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A path for every source, and the names of sources, empty if all have those of files."""
-    if all(isinstance(source, str | PathLike) for source in sources):
-        return tuple(map(_path, sources)), names
-    folder = inputs.enter_context(_temporary_folder())
-    paths = [
-        str(folder / f"source-{at}.parquet") if isinstance(source, ArrowStream) else _path(source)
-        for at, source in enumerate(sources, start=1)
-    ]
-    labels = names or tuple(names_of(paths))
-    for source, path, label in zip(sources, paths, labels, strict=True):
-        if isinstance(source, ArrowStream):
-            store_table(source, Path(path), label)
-    return tuple(paths), labels
-
-
-def _path(source: TableSource) -> str:
-    if isinstance(source, ArrowStream):
-        raise TypeError("a table has no path")
-    return fspath(source)
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    except OSError as cause:
-        raise ScratchNotWritableError(cause.strerror or type(cause).__name__) from cause
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+def _texts(argument: str, value: object) -> tuple[str, ...]:
+    """One text or several."""
+    texts = (value,) if isinstance(value, str) else value
+    if isinstance(texts, Iterable) and not isinstance(texts, bytes):
+        listed = tuple(texts)
+        wrong = [each for each in listed if not isinstance(each, str)]
+        if not wrong:
+            return listed
+        value = wrong[0]
+    raise ArgumentError(f"{argument} has {value!r}, a {type(value).__name__}; write names as texts")
 
 
 def _measures(
-    measures: str | Sequence[str] | None,
+    measures: tuple[str, ...],
     tolerance: Limit | Mapping[str, Limit] | None,
-    exclude: str | Sequence[str],
+    left_out: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Measures as on the command line: `amount=0.01`, or the name alone."""
-    if exclude and measures:
+    if left_out and measures:
         raise ArgumentError("exclude has no effect with measures; leave one of them out")
     if tolerance is None:
-        return _names(measures or ())
+        return measures
     if not measures:
         raise ArgumentError("tolerance needs measures: name the columns to compare")
-    listed = _names(measures)
     if not isinstance(tolerance, Mapping):
-        return tuple(f"{name}={_limit(tolerance)}" for name in listed)
-    unknown = sorted(set(tolerance) - set(listed))
+        return tuple(f"{name}={_limit(tolerance)}" for name in measures)
+    unknown = sorted(map(str, set(tolerance) - set(measures)))
     if unknown:
         raise ArgumentError(
             f"tolerance has {', '.join(unknown)}, which measures does not have; measures has "
-            f"{', '.join(listed)}"
+            f"{', '.join(measures)}"
         )
     return tuple(
-        f"{name}={_limit(tolerance[name])}" if name in tolerance else name for name in listed
+        f"{name}={_limit(tolerance[name])}" if name in tolerance else name for name in measures
     )
 
 
-def _limit(limit: Limit) -> str:
+def _limit(limit: object) -> str:
     match limit:
         case bool():
-            raise ArgumentError(f"tolerance {limit} is not a number, a percentage or a timedelta")
+            raise _not_a_limit(limit)
+        case str():
+            return limit
         case timedelta():
             return f"PT{limit.total_seconds():f}S"
-        case float():
-            return f"{Decimal(repr(limit)):f}"
-        case Decimal():
-            return f"{limit:f}"
+        case Decimal() | Real():  # numbers of numpy too
+            try:
+                return f"{Decimal(str(limit)):f}"
+            except InvalidOperation:
+                raise _not_a_limit(limit) from None
         case _:
-            return str(limit)
+            raise _not_a_limit(limit)
 
 
-def _checked_columns(
-    columns: Mapping[str, Mapping[str, str]], names: Sequence[str]
-) -> Mapping[str, Mapping[str, str]]:
-    unknown = sorted(set(columns) - set(names))
+def _not_a_limit(limit: object) -> ArgumentError:
+    return ArgumentError(f"tolerance {limit!r} is not a number, a percentage or a timedelta")
+
+
+def _checked_columns(columns: object, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(each, Mapping) for each in columns.values()
+    ):
+        raise ArgumentError(
+            "columns has no names by source; write {'exports': {'order_id': 'OrderRef'}}"
+        )
+    unknown = sorted(map(str, set(columns) - set(names)))
     if unknown:
         raise ArgumentError(
             f"columns names the source {', '.join(unknown)}; the sources are {', '.join(names)}"
@@ -223,15 +197,19 @@ def _checked_columns(
     return columns
 
 
-def _shown(sources: Sequence[TableSource], labels: Sequence[str]) -> list[str]:
-    """Paths as written; `<ledger>` for a table, by the name of its source."""
-    return [
-        f"<{labels[at]}>" if isinstance(source, ArrowStream) else repr(fspath(source))
-        for at, source in enumerate(sources)
-    ]
-
-
 def _call(sources: Sequence[str], arguments: Mapping[str, object]) -> str:
     """The call as shown in the report."""
-    named = [f"{name}={value!r}" for name, value in arguments.items() if value not in (None, ())]
+    named = [f"{name}={_shown(value)}" for name, value in arguments.items() if _is_set(value)]
     return f"datarecs.compare({', '.join([*sources, *named])})"
+
+
+def _shown(value: object) -> str:
+    """One name as a text, several as a list."""
+    if not isinstance(value, tuple):
+        return repr(value)
+    return repr(value[0] if len(value) == 1 else list(value))
+
+
+def _is_set(value: object) -> bool:
+    """Not by comparison, which numbers of numpy answer with an array."""
+    return value is not None and (not isinstance(value, tuple) or bool(value))

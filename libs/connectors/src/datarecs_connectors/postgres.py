@@ -86,7 +86,7 @@ class PostgresConnector:
 
     source: str
     config: PostgresConfig
-    password: str
+    password: str = field(repr=False)
     policy: Policy
     stop: Stopping = field(default_factory=Stopping)
     """Ends the statements that its sessions wait for."""

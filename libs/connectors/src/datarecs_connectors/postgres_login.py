@@ -16,6 +16,7 @@ import psycopg
 from psycopg import pq
 
 from datarecs_connectors.errors import ConnectionFailedError
+from datarecs_core.egress.urls import names_loopback
 from datarecs_core.resources.connection import PostgresConfig, SslMode, Transport
 
 CONNECT_TIMEOUT_S = 5
@@ -90,7 +91,13 @@ def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> st
     """Host, port and the step that failed; never the connection string."""
     text = str(cause).lower()
     where = f"{config.host}:{config.port}"
+    is_here = names_loopback(config.host)
+    plain = "; a server on this machine without TLS needs sslmode=disable" if is_here else ""
     known = (
+        (
+            ('authentication method requirement "none"',),
+            f"{where} needs a password for user {config.user}, and the connection has none",
+        ),
         (
             ("authentication method requirement",),
             f"{where} does not use scram-sha-256, so no password was sent; see its pg_hba.conf",
@@ -107,7 +114,7 @@ def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> st
             ("too many connections", "connection slots"),
             f"{where} has no free connection for user {config.user}; lower limits.max_connections",
         ),
-        (("ssl", "certificate"), f"{where}: TLS failed for sslmode {config.sslmode}"),
+        (("ssl", "certificate"), f"{where}: TLS failed for sslmode {config.sslmode}{plain}"),
         (("timeout",), f"{where} did not answer within {CONNECT_TIMEOUT_S} s"),
     )
     for signs, words in known:

@@ -27,7 +27,8 @@ KEY = "columns that identify a row; default all columns, so that whole rows are 
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILE | SOURCE SOURCE…", help="a job file, or files; the first is the reference"
+        metavar="FILE | SOURCE SOURCE…",
+        help="a job file, or files, s3:// and postgresql:// addresses; the first is the reference",
     ),
 ]
 Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help=KEY)]
@@ -83,7 +84,7 @@ def compare(
     memory_bytes = None if memory is None else _memory_bytes(memory)
     flags = flags_of(sources, key, measure, left_out, param)
     screen = Screen.of(invocation, process_environment())
-    screen.begin(f"preparing to compare {cell(', '.join(sources))}")
+    screen.begin(f"preparing to compare {cell(', '.join(flags.sources))}")
     try:
         return _compared(flags, _engine(engine), memory_bytes, out, screen, _After(junit, gate))
     finally:
@@ -167,10 +168,13 @@ def flags_of(
     param: list[str] | None,
 ) -> "Flags":
     """The flags of `compare` and `plan` that declare the comparison."""
+    from datarecs_cli.local.database_address import read_addresses
     from datarecs_cli.local.question import Flags
 
+    places, databases = read_addresses(sources)
     return Flags(
-        sources=tuple(sources),
+        sources=places,
+        databases=databases,
         keys=_columns(key),
         measures=tuple(measure or ()),
         left_out=_columns(left_out),

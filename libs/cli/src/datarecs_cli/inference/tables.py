@@ -8,24 +8,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.connections import ServerConnections
+from datarecs_cli.local.database_address import EXAMPLE, is_database_address, read_address
 from datarecs_cli.local.sources import connection_secrets
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, PostgresConfig
+from datarecs_core.resources.connection import Connection, ConnectionType, PostgresConfig
 from datarecs_runtime.environment import process_environment
 from datarecs_specs.documents import decode_yaml
 from datarecs_specs.together import connections_of
 
-_ADDRESS = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 _NAMED = re.compile(r"([a-z0-9][a-z0-9-]{0,62}):([^/\\]+)")
 _PARTS = re.compile(r"^---[ \t]*$", re.MULTILINE)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_EXAMPLE = "postgresql://user@host/database?table=schema.table"
 FILE = "connections.yaml"
 
 
@@ -45,12 +42,12 @@ class Table:
 def is_table(place: str) -> bool:
     """Whether a place is a table, not a path."""
     named = _NAMED.fullmatch(place)
-    return bool(_ADDRESS.match(place)) or (named is not None and not Path(place).exists())
+    return is_database_address(place) or (named is not None and not Path(place).exists())
 
 
 def table_of(place: str, name: str, file: Path | None, invocation: Invocation) -> Table:
     """Raises UsageFault if the address is incomplete or the connection is unknown."""
-    if _ADDRESS.match(place):
+    if is_database_address(place):
         return _of_address(place, name)
     connection, _, relation = place.partition(":")
     document, declared = _declared(connection, file, invocation)
@@ -68,10 +65,9 @@ def table_of(place: str, name: str, file: Path | None, invocation: Invocation) -
 
 def name_of_table(place: str) -> str:
     """The name of a source for the table."""
-    if not _ADDRESS.match(place):
-        return place.rpartition(":")[2].rpartition(".")[2]
-    table = parse_qs(urlsplit(place).query).get("table", [""])[0]
-    return table.rpartition(".")[2]
+    if is_database_address(place):
+        return read_address(place).place
+    return place.rpartition(":")[2].rpartition(".")[2]
 
 
 def _source(name: str, connection: str, relation: str) -> Source:
@@ -79,58 +75,22 @@ def _source(name: str, connection: str, relation: str) -> Source:
 
 
 def _of_address(place: str, name: str) -> Table:
-    try:
-        parts = urlsplit(place)
-        port = parts.port or 5432
-    except ValueError:
-        raise UsageFault(f"the address of the database cannot be read; write {_EXAMPLE}") from None
-    options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    table, database = options.pop("table", ""), unquote(parts.path.strip("/"))
-    if not (table and database and parts.hostname and parts.username):
-        raise UsageFault(f"the address must have user, host, database and table; write {_EXAMPLE}")
-    if unknown := options.keys() - {"sslmode"}:
-        raise UsageFault(
-            f"unknown in the address: {', '.join(sorted(unknown))}; known: table, sslmode"
-        )
-    connection = f"pg-{re.sub(r'[^a-z0-9]+', '-', database.lower()).strip('-') or 'source'}"[:60]
+    address = read_address(place)
+    connection = address.name
     variable = f"DATARECS_CONN_DEFAULT_{connection.upper().replace('-', '_')}"
-    document = _document(
-        connection,
-        variable,
-        {
-            "host": parts.hostname,
-            "port": str(port),
-            "database": database,
-            "user": unquote(parts.username),
-            **_transport(options, parts.hostname),
-        },
-    )
-    decoded = decode_yaml(document.encode())
-    faults = [fault for each in decoded for fault in each.faults]
-    if faults:
-        raise UsageFault(f"the address of the database: {faults[0].message}; write {_EXAMPLE}")
-    (declared,) = connections_of(decoded).values()
+    document = _document(connection, variable, address.fields)
     environment = process_environment()
-    password = unquote(parts.password or "") or environment.get(variable, "")
-    password = password or environment.get("PGPASSWORD", "")
+    password = address.password or environment.get(variable, "") or address.login
     if not password:
         reference = f"env:{variable}"
         raise SecretUnavailableError(reference=reference, cause="it is not set")
     return Table(
-        source=_source(name, connection, table),
-        connection=declared,
+        source=_source(name, connection, address.relation),
+        connection=Connection(type=ConnectionType.POSTGRES, config=address.config),
         secrets={"password": password},
         document=document,
         variable="" if environment.get(variable) else variable,
     )
-
-
-def _transport(options: Mapping[str, str], host: str) -> dict[str, str]:
-    if "sslmode" not in options:
-        return {}
-    plain = {} if host in _LOOPBACK else {"transport": "unencrypted-accepted"}
-    is_plain = options["sslmode"] in {"disable", "allow", "prefer"}
-    return {"sslmode": options["sslmode"], **(plain if is_plain else {})}
 
 
 def _document(name: str, variable: str, config: Mapping[str, str]) -> str:
@@ -169,5 +129,5 @@ def _declared(name: str, file: Path | None, invocation: Invocation) -> tuple[str
     for connection in elsewhere.connections.values():
         return "", connection
     raise UsageFault(
-        f"connection {name} is not declared; name its file with --connections, or write {_EXAMPLE}"
+        f"connection {name} is not declared; name its file with --connections, or write {EXAMPLE}"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.object_urls import is_object_url
+from datarecs_core.resources.object_urls import is_object_url, object_url_fault
 
 KINDS = {
     ".parquet": SourceKind.PARQUET,
@@ -24,6 +24,7 @@ KINDS = {
 PACKED = (".gz", ".zst", ".zstd")
 """Endings of compressed text; the ending before is that of the text."""
 _WILD = re.compile(r"[*?\[]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 24
 """Longest name of a source, so that two of them fit into the name of a job."""
@@ -66,8 +67,9 @@ def kind_of(path: str) -> SourceKind:
     """The kind by the name's ending; for a folder by its files.
 
     Raises:
-        UsageFault: no such file, or files of an unsupported kind.
+        UsageFault: no such file, files of an unsupported kind, or an unsupported address.
     """
+    _check_scheme(path)
     suffix = _suffix(path)
     if suffix in KINDS:
         return KINDS[suffix]
@@ -77,6 +79,20 @@ def kind_of(path: str) -> SourceKind:
         f" compared; rename, unpack or convert it to one of {known} (text also as .gz or .zst), or"
         " declare its `kind` in a job in .yaml"
     )
+
+
+def _check_scheme(path: str) -> None:
+    """Refuse other addresses, without their text: it may contain a password."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return
+    if not is_object_url(path):
+        raise UsageFault(
+            f"{scheme[0]} addresses cannot be compared; known are postgresql://, s3://, gs:// and "
+            "az://, and paths of files"
+        )
+    if fault := object_url_fault(path):
+        raise UsageFault(f"the address of an object: {fault}")
 
 
 def is_tab_separated(path: str) -> bool:

@@ -18,6 +18,7 @@ from datarecs_cli.declared_files import STDIN, DeclaredFile, check_files, refuse
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.connections import ServerConnections
+from datarecs_cli.local.database_address import DatabaseAddress, connection_names
 from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRefusedError
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, located_together, names_of
 from datarecs_core.errors.base import DatarecsError
@@ -28,7 +29,7 @@ from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, FilesConfig
+from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_specs.documents import decode_json
 from datarecs_specs.together import connections_of
 
@@ -44,16 +45,31 @@ class Flags:
     """The command line as typed, or the arguments of a call."""
 
     sources: tuple[str, ...]
+    """Paths, and addresses without passwords."""
+    databases: Mapping[int, DatabaseAddress] = field(default_factory=dict)
+    """By position: the sources that are tables or queries of a database."""
     keys: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     names: tuple[str, ...] = ()
-    """Names of the sources; empty: those of their files."""
+    """Names of the sources; empty: those of their files and tables."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By name of a source: its physical columns by logical column, if they differ."""
     call: str = ""
     """The call of a program, for people; empty for a command line."""
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """A name per source."""
+        return self.names or tuple(
+            names_of(
+                [
+                    self.databases[at].place if at in self.databases else path
+                    for at, path in enumerate(self.sources)
+                ]
+            )
+        )
 
     def label(self, index: int) -> str:
         """A source in messages."""
@@ -92,10 +108,12 @@ class PreparedQuestion:
     roots: Mapping[str, Path]
     """By source: the base folder of its path, or of the local path of its connection."""
     connections: Mapping[str, Connection]
-    """The connections of the job file, by name."""
+    """The connections of the job file or of addresses, by name."""
     flags: Flags
     file: DeclaredFile | None = None
     """The job file."""
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """By connection of an address: its secrets. Others are resolved from their references."""
 
     def refusal(self, faults: Sequence[Fault]) -> DatarecsError:
         """The error of a plan with faults: each at its line of the job file, or at its flag."""
@@ -132,7 +150,14 @@ def prepare_question(
     if flags.is_job:
         return _from_file(flags, now, invocation)
     job = _from_flags(flags)
-    return _prepare(flags, job, {}, now=now, base=Path.cwd())
+    names = connection_names(flags.databases)
+    connections = {
+        names[at]: Connection(type=ConnectionType.POSTGRES, config=address.config)
+        for at, address in flags.databases.items()
+    }
+    secrets = {names[at]: {"password": one.login} for at, one in flags.databases.items()}
+    prepared = _prepare(flags, job, connections, now=now, base=Path.cwd())
+    return replace(prepared, secrets=secrets)
 
 
 def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQuestion | None:
@@ -164,17 +189,19 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQ
 
 def _from_flags(flags: Flags) -> ReconciliationJob:
     if len(flags.sources) < 2:  # noqa: PLR2004  a comparison
-        raise UsageFault("compare needs two or more files, or one job file in .yaml")
+        raise UsageFault("compare needs two or more sources, or one job file in .yaml")
     if flags.parameters:
         raise UsageFault("--param is only for job files; files have no parameters")
     if flags.left_out and flags.measures:
         raise UsageFault("--except has no effect with --measure; leave one of them out")
     decoded = decode_json(_declaration(flags))
     if decoded.faults:
+        # The name of the job consists of names of sources: their faults say more.
+        faults = [one for one in decoded.faults if one.pointer != "/metadata/name"]
         raise QuestionRefusedError(
             [
                 QuestionFault(one.code, _where(flags, one.pointer, one.path), one.message, one.hint)
-                for one in decoded.faults
+                for one in faults or decoded.faults
             ]
         )
     _, spec = decoded.require()
@@ -185,29 +212,43 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
 
 def _declaration(flags: Flags) -> dict[str, object]:
     """The job of the flags: one row stage; without --measure every column is compared."""
-    names = flags.names or names_of(flags.sources)
+    names = flags.source_names
     stage: dict[str, object] = {"name": STAGE, "type": "row", "dimensions": list(flags.keys)}
     if flags.measures:
         stage["measures"] = [_measure(text) for text in flags.measures]
     else:
         stage |= {"measures": "*", "except": list(flags.left_out)}
-    sources = []
-    for name, path in zip(names, flags.sources, strict=True):
-        _, below = located(path, Path.cwd())
-        kind = kind_of(path)
-        source: dict[str, object] = {"name": name, "kind": kind.value, "path": below}
-        if kind is SourceKind.CSV:
-            tabs = {"delimiter": "\t"} if is_tab_separated(path) else {}
-            source["options"] = {"multiline": True, **tabs}
+    connections = connection_names(flags.databases)
+    sources = [
+        _table(name, flags.databases[at], connections[at])
+        if at in flags.databases
+        else _file(name, path)
+        for at, (name, path) in enumerate(zip(names, flags.sources, strict=True))
+    ]
+    for name, source in zip(names, sources, strict=True):
         if name in flags.columns:
             source["columns"] = dict(flags.columns[name])
-        sources.append(source)
     return {
         "apiVersion": "datarecs.io/v1",
         "kind": "ReconciliationJob",
         "metadata": {"name": "-vs-".join(names[:2])},
         "spec": {"sources": sources, "stages": [stage]},
     }
+
+
+def _table(name: str, address: DatabaseAddress, connection: str) -> dict[str, object]:
+    origin = {"query": address.query} if address.query else {"relation": address.relation}
+    return {"name": name, "kind": SourceKind.POSTGRES.value, "connection": connection, **origin}
+
+
+def _file(name: str, path: str) -> dict[str, object]:
+    kind = kind_of(path)
+    _, below = located(path, Path.cwd())
+    source: dict[str, object] = {"name": name, "kind": kind.value, "path": below}
+    if kind is SourceKind.CSV:
+        tabs = {"delimiter": "\t"} if is_tab_separated(path) else {}
+        source["options"] = {"multiline": True, **tabs}
+    return source
 
 
 def _measure(text: str) -> dict[str, object]:

@@ -37,9 +37,10 @@ class LocalSources:
             now=self._clock.now,
             any_path=True,
         )
-        opened = open_connector(
-            source, connection, connection_secrets(connection), surroundings=surroundings
-        )
+        secrets = self._prepared.secrets.get(source.connection or "")
+        if secrets is None:
+            secrets = connection_secrets(connection)
+        opened = open_connector(source, connection, secrets, surroundings=surroundings)
         self._opened[source.name] = opened
         return opened
 

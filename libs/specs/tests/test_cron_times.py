@@ -27,7 +27,7 @@ def notes(after: datetime, **spec: Any) -> list[str]:  # noqa: ANN401  fields of
     schedule = Schedule(job="j", **spec)
     previewed = CronTimes().preview(schedule, created_at=CREATED, after=after)
     assert [one.fire_time for one in previewed] == next_times(after, 10, **spec)
-    assert [one.local for one in previewed] == [one.fire_time for one in previewed]
+    assert [one.local.astimezone(UTC) for one in previewed] == [one.fire_time for one in previewed]
     return [one.note for one in previewed if one.note]
 
 

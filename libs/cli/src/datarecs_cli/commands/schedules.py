@@ -111,7 +111,7 @@ def _print(made: "Json", invocation: Invocation) -> None:
 
 
 def _row(one: "Json") -> "Json":
-    """Times for people, without fractions: schedules fire at whole seconds."""
+    """Times for people, to the second."""
     fire_time = datetime.fromisoformat(str(one["fire_time"]))
     local = datetime.fromisoformat(str(one["local"]))
     return {

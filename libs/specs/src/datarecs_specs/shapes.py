@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from zoneinfo import ZoneInfo
 
 from datarecs_core.errors.faults import Fault, Gap, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
@@ -26,6 +25,7 @@ from datarecs_core.notation import (
 )
 from datarecs_specs.nodes import Form, Node, Scalar, form_name
 from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.zones import zone_fault, zone_names
 
 NUMBER_FORMS = frozenset({Form.INT, Form.FLOAT})
 MAX_SQL_CHARACTERS = 65_536
@@ -385,9 +385,6 @@ class TypeName(Single):
         return {"type": "string", "examples": ["int", "decimal(20,4)", "text", "instant"]}
 
 
-_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(/[A-Za-z0-9_+-]{1,30}){0,2}", re.ASCII)
-
-
 @dataclass(frozen=True, slots=True)
 class Zone(Single):
     """A name of the IANA list of time zones."""
@@ -396,30 +393,15 @@ class Zone(Single):
         text = text_of(node)
         if text is None:
             return wrong_type(node, at, reading, "a time zone")
-        if not zone_exists(text):
+        if problem := zone_fault(text):
+            hint = did_you_mean(text, zone_names()) or "write a name such as Europe/Paris or UTC"
             return reading.fault(
-                Fault(
-                    code=SpecCode.UNKNOWN_ZONE,
-                    path=at,
-                    message="no such time zone",
-                    hint="write a name such as Europe/Paris or UTC",
-                )
+                Fault(code=SpecCode.UNKNOWN_ZONE, path=at, message=problem, hint=hint)
             )
         return text
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "maxLength": 95, "examples": ["UTC", "Europe/Paris"]}
-
-
-def zone_exists(name: str) -> bool:
-    """Whether the zone tables have the name; `localtime` and the like are no zones."""
-    if not _ZONE.fullmatch(name) or name in {"localtime", "posixrules", "Factory"}:
-        return False
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):  # not found, or a folder of the zone tables
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,10 @@ import pytest
 
 from datarecs_cli.main import run
 from datarecs_core.errors.api import ApiCode
+from datarecs_core.resources.resource import Kind
+from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_runtime.clock import SystemClock
+from datarecs_specs.kinds import KINDS
 from datarecs_testing.scripted_api import ScriptedApi, refuses, says, written_credentials
 
 JOB = """\
@@ -28,12 +31,6 @@ apiVersion: datarecs.io/v1
 kind: Schedule
 metadata: {name: nightly}
 spec: {job: orders, cron: 30 2 * * *, timezone: Europe/Berlin}
-"""
-HOOK = """\
-apiVersion: datarecs.io/v1
-kind: WebhookEndpoint
-metadata: {name: erp}
-spec: {url: "https://erp.example.com/hooks"}
 """
 PREVIEW = {
     "times": [
@@ -58,18 +55,31 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
 
 
 @pytest.mark.case("R66")
-def test_a_schedule_is_sent_between_its_job_and_endpoints(
+def test_every_kind_of_one_file_is_sent_after_the_kinds_it_names(
     server: ScriptedApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "all.yaml").write_text(f"{HOOK}---\n{NIGHTLY}---\n{JOB}", encoding="utf-8")
-    for path in ("/jobs/orders", "/schedules/nightly", "/webhook-endpoints/erp"):
-        server.on("PUT", path, says({"outcome": "created"}, 201))
-    assert run(["apply", "-f", "all.yaml"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "job/orders created",
-        "schedule/nightly created",
-        "webhook-endpoint/erp created",
-    ]
+    order = sorted(KINDS.values(), key=lambda one: one.order)
+    names = {one.kind: str(name_in_example(one.kind)) for one in order}
+    for one in order:
+        path = f"/{one.path}/{names[one.kind]}"
+        server.on("PUT", path, says({"outcome": "created"}, 201), says({"outcome": "unchanged"}))
+    texts = [json.dumps(EXAMPLES[one.kind]) for one in reversed(order)]
+    (tmp_path / "all.yaml").write_text("\n---\n".join(texts), encoding="utf-8")
+    expected = [f"{one.path.removesuffix('s')}/{names[one.kind]}" for one in order]
+    assert expected[1:3] == ["job/ledger-vs-exports", "schedule/ledger-nightly"]
+    for outcome in ("created", "unchanged"):
+        assert run(["apply", "-f", "all.yaml"]) == 0
+        assert capsys.readouterr().out.splitlines() == [f"{one} {outcome}" for one in expected]
+    sent = len(server.requests)
+    bad = NIGHTLY.replace("30 2", "61 2")
+    (tmp_path / "all.yaml").write_text("\n---\n".join([*texts, bad]), encoding="utf-8")
+    assert run(["apply", "-f", "all.yaml"]) == 2
+    assert len(server.requests) == sent
+
+
+def name_in_example(kind: Kind) -> object:
+    metadata = EXAMPLES[kind]["metadata"]
+    return metadata["name"] if isinstance(metadata, dict) else None
 
 
 def an_object(**spec: object) -> dict[str, object]:

@@ -52,7 +52,6 @@ def previewed(client: TestClient, *, namespace: str = "default") -> Mapping[str,
     return body
 
 
-@pytest.mark.case("R66")
 def test_a_schedule_is_declared_like_every_kind(client: TestClient) -> None:
     assert applied(client, **BERLIN)["outcome"] == "created"
     assert applied(client, **BERLIN, jitter="PT0S")["outcome"] == "unchanged"
@@ -99,7 +98,6 @@ def test_a_preview_has_ten_times_with_notes_about_clock_changes(house: MemoryApi
     assert house.store.committed(A_TENANT).runs == {}
 
 
-@pytest.mark.case("R61")
 def test_a_preview_has_the_reasons_why_no_run_starts(
     house: MemoryApiHouse, client: TestClient
 ) -> None:
@@ -119,7 +117,6 @@ def test_a_preview_has_the_reasons_why_no_run_starts(
     assert previewed(client, namespace="books")["held"] == [f"namespace books has no job {JOB}"]
 
 
-@pytest.mark.case("R61")
 def test_a_job_with_schedules_can_be_deleted_and_the_schedules_stay(client: TestClient) -> None:
     job = declare(client, Kind.RECONCILIATION_JOB, name=JOB)
     applied(client, **BERLIN)

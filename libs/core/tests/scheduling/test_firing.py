@@ -55,7 +55,7 @@ def outcomes(firing: Firing) -> list[tuple[TickOutcome, datetime, int]]:
 
 
 def test_a_time_starts_and_the_next_one_is_due() -> None:
-    firing = decide(a_due(at(9)), at(10, 0, 60))
+    firing = decide(a_due(at(9)), at(10, 1))
     assert started(firing) == [at(10)]
     assert outcomes(firing) == [(FIRED, at(10), 0)]
     assert firing.ticks[0].reason is None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from datarecs_specs.cron import is_by_elapsed_time, wall_times
+from datarecs_specs.zones import offset_of
 
 _SECOND = timedelta(seconds=1)
 _NEAR = timedelta(days=2)
@@ -57,7 +58,7 @@ def _do_not_exist(skipped: Sequence[datetime], zone: str) -> str:
 def _skipped_times(cron: str, local: datetime) -> list[datetime]:
     """What cron names on the clock in the hour that a change skips just before this instant."""
     earlier = (local.astimezone(UTC) - _SECOND).astimezone(local.tzinfo)
-    jump = _offset(local) - _offset(earlier)
+    jump = offset_of(local) - offset_of(earlier)
     end = local.replace(tzinfo=None, fold=0)
     return list(wall_times(cron, end - jump, end)) if jump > timedelta() else []
 
@@ -66,17 +67,13 @@ def _change_between(before: datetime, local: datetime) -> datetime | None:
     """The instant in (before, local] at which the clocks change, in the zone of `local`."""
     zone = local.tzinfo
     early, late = before.astimezone(UTC), local.astimezone(UTC)
-    old = _offset(early.astimezone(zone))
-    if late - early > _NEAR or old == _offset(local):
+    old = offset_of(early.astimezone(zone))
+    if late - early > _NEAR or old == offset_of(local):
         return None
     while late - early > _SECOND:
         middle = early + (late - early) // 2
-        if _offset(middle.astimezone(zone)) == old:
+        if offset_of(middle.astimezone(zone)) == old:
             early = middle
         else:
             late = middle
     return late.replace(microsecond=0).astimezone(zone)
-
-
-def _offset(local: datetime) -> timedelta:
-    return local.utcoffset() or timedelta()

@@ -9,9 +9,12 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from itertools import dropwhile
 
 from cronsim import CronSim, CronSimError
+
+from datarecs_specs.zones import offset_of
 
 ALIASES = {
     "@hourly": "0 * * * *",
@@ -36,6 +39,7 @@ _ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 """Where the search for a first time begins; cronsim gives up after 50 years."""
 
 
+@lru_cache(maxsize=4_096)
 def cron_fault(text: str) -> str | None:
     """Why a schedule cannot have this expression, in words that do not repeat it, or None."""
     if text in ALIASES:
@@ -97,6 +101,7 @@ def cron_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """
     if fault := cron_fault(cron):
         raise ValueError(f"cron: {fault}")
+    after = after.astimezone(UTC)
     local = after.astimezone(zone)
     start = local.replace(tzinfo=None, fold=0)
     if not local.fold:
@@ -138,16 +143,12 @@ def _times_of_day(walls: Iterator[datetime], zone: tzinfo) -> Iterator[datetime]
 def _change(wall: datetime, zone: tzinfo) -> timedelta:
     """How much later the clock shows this again; negative if it skips it, else zero."""
     local = wall.replace(tzinfo=zone)
-    return _offset(local) - _offset(local.replace(fold=1))
+    return offset_of(local) - offset_of(local.replace(fold=1))
 
 
 def _instant(wall: datetime, zone: tzinfo) -> datetime:
     """The first instant at which the clock shows this."""
-    return wall.replace(tzinfo=UTC) - _offset(wall.replace(tzinfo=zone))
-
-
-def _offset(local: datetime) -> timedelta:
-    return local.utcoffset() or timedelta()
+    return wall.replace(tzinfo=UTC) - offset_of(wall.replace(tzinfo=zone))
 
 
 def wall_times(cron: str, start: datetime, end: datetime) -> Iterator[datetime]:

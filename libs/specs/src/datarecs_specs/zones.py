@@ -6,7 +6,7 @@ from the files of the package.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -57,3 +57,8 @@ def _pinned_zone(name: str) -> tzinfo:
         return UTC
     with files(_PACKAGE).joinpath("zoneinfo", *name.split("/")).open("rb") as table:
         return ZoneInfo.from_file(table, name)
+
+
+def offset_of(local: datetime) -> timedelta:
+    """How far the clock of an aware time is ahead of UTC."""
+    return local.utcoffset() or timedelta()

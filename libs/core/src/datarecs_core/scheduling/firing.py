@@ -200,14 +200,19 @@ def _candidates(schedule: Schedule, pending: Sequence[_Pending]) -> Sequence[_Pe
     in_time = [one for one in pending if not _is_past_deadline(schedule, one)]
     late = [one for one in in_time if one.lateness > _ON_TIME]
     on_time = in_time[len(late) :]
+    most_late = _most_late(schedule, on_time=len(on_time))
+    return [*late[max(0, len(late) - most_late) :], *on_time]
+
+
+def _most_late(schedule: Schedule, *, on_time: int) -> int:
+    """How many late times start at most, beside those on time."""
     match schedule.catchup:
         case Catchup.NONE:
-            most_late = 0
+            return 0
         case Catchup.LATEST:
-            most_late = 0 if on_time else 1
+            return 0 if on_time else 1
         case Catchup.ALL:
-            most_late = max(0, schedule.max_catchup - len(on_time))
-    return [*late[max(0, len(late) - most_late) :], *on_time]
+            return max(0, schedule.max_catchup - on_time)
 
 
 def _is_past_deadline(schedule: Schedule, one: _Pending) -> bool:

@@ -8,7 +8,6 @@ from starlette.testclient import TestClient
 
 from datarecs_core.access.permissions import Role
 from datarecs_core.resources.resource import Kind
-from datarecs_runtime.api_sections import Limits
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
@@ -149,19 +148,3 @@ def test_a_preview_takes_no_fields(client: TestClient) -> None:
     answer = client.post(f"{PLACE}/actions/preview", json={"count": 5})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/count"
-
-
-def test_a_tenant_has_so_many_schedules_and_no_more() -> None:
-    house = memory_api(limits=Limits(schedules_per_tenant=1))
-    client = house.caller()
-    declare(client, Kind.SCHEDULE)
-    answer = client.post(
-        "/api/v1/schedules",
-        json={
-            "apiVersion": "datarecs.io/v1",
-            "kind": "Schedule",
-            "metadata": {"name": "second"},
-            "spec": {"job": JOB, "interval": "PT1H"},
-        },
-    )
-    assert (answer.status_code, answer.json()["code"]) == (429, "DR6029")

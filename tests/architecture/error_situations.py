@@ -219,6 +219,16 @@ DECLARED: dict[str, Declared | Planned] = {
         "spec:\n  results: {breaks: {mask: {nothere: redact}}}\n",
         ("breaks.mask", "column"),
     ),
+    "DR1073": Declared(
+        "",
+        """\
+apiVersion: datarecs.io/v1
+kind: Schedule
+metadata: {name: nightly}
+spec: {job: job, cron: 0 0 30 2 *}
+""",
+        ("spec.cron", "never fires"),
+    ),
     "DR1042": Planned(
         job_over("k int, v text", "k int, v text", rows_by("k", a_measure("v", absolute("1")))),
         ("ABSOLUTE", "v", "text"),

@@ -1,7 +1,7 @@
-"""A field of a Connection, WebhookEndpoint or NotificationRule has an effect, or is refused.
+"""A field of a Connection, Schedule, WebhookEndpoint or NotificationRule has an effect.
 
-The effect is what core or an adapter decides by it: what is dialled, sent, matched, tried again or
-mailed. The fields come from the published schemas, so one without a probe fails here.
+The effect is what core or an adapter decides by it: what is dialled, started, sent, matched, tried
+again or mailed. The fields come from the published schemas, so one without a probe fails here.
 """
 
 import re
@@ -34,6 +34,8 @@ from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.connection import Connection, ConnectionType
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunMode
+from datarecs_core.scheduling.firing import Due, fire
+from datarecs_core.scheduling.schedule import Schedule
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
@@ -50,6 +52,7 @@ from datarecs_core.webhooks.overflow import check_overflow
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
+from datarecs_specs.cron_times import CronTimes
 from datarecs_specs.documents import InvalidSpecError, decode_json
 from datarecs_testing.builders import A_TENANT, NOON, an_id
 from datarecs_testing.certificates import an_authority
@@ -61,7 +64,7 @@ from datarecs_testing.fields.schema_fields import fields_of
 from datarecs_testing.fields.tiny_sources import write_lake, write_sources
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Kind.CONNECTION, Kind.WEBHOOK_ENDPOINT, Kind.NOTIFICATION_RULE)
+KINDS = (Kind.CONNECTION, Kind.SCHEDULE, Kind.WEBHOOK_ENDPOINT, Kind.NOTIFICATION_RULE)
 FIELDS = [
     (kind, one.path)
     for kind in KINDS
@@ -199,6 +202,25 @@ _RUNS = (
 _RUN_IDS = [RunId(an_id()) for _ in _RUNS]
 
 
+# What a schedule decides.
+
+
+def started(schedule: Schedule) -> object:
+    """What three missed hours become, without and with a run that is not over."""
+    found = []
+    for active_runs in (0, 1):
+        due = Due(
+            uid=_UID,
+            schedule=schedule,
+            created_at=NOON - timedelta(days=1),
+            last_fire_time=NOON - timedelta(hours=3),
+            active_runs=active_runs,
+            was_suspended=False,
+        )
+        found.append(fire(due, CronTimes(), now=NOON + timedelta(minutes=5)))
+    return found
+
+
 # What a connection decides.
 
 
@@ -257,6 +279,7 @@ _TO: Json = {"to": [{"address": "a@example.com"}]}
 _MUTED: Json = {**_TO, "mutes": [{"until": "2030-01-01T00:00:00Z"}]}
 _QUIET: Json = {**_TO, "quiet_hours": {"periods": [{"from": "11:00", "to": "18:00"}]}}
 _COLLECTED: Json = {**_TO, "digest": {"at": ["18:00"]}}
+_OFTEN: Json = {"job": "a", "cron": "*/10 * * * *"}
 _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _STORES = "libs/connectors/tests/test_object_sources.py"
@@ -264,6 +287,7 @@ _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
 _ORDER = "libs/application/tests/test_webhook_order.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
+_SCHEDULES = "services/core-api/tests/test_schedules.py"
 _ALERTS = "libs/application/tests/test_webhook_alerts.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
@@ -325,6 +349,20 @@ RULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "digest.days": (_COLLECTED, ["SUN"], mailed),
     "digest.timezone": (_COLLECTED, "Asia/Tokyo", mailed),
 }
+SCHEDULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
+    "cron": (_OFTEN, "0 * * * *", started),
+    "interval": ({"job": "a", "interval": "PT10M"}, "PT20M", started),
+    "timezone": ({"job": "a", "cron": "30 2 * * *"}, "Asia/Tokyo", started),
+    "start_at": (_OFTEN, "2030-01-01T00:00:00Z", started),
+    "end_at": (_OFTEN, (NOON - timedelta(hours=1)).isoformat(), started),
+    "suspend": (_OFTEN, True, started),
+    "concurrency_policy": (_OFTEN, "Allow", started),
+    "catchup": (_OFTEN, "none", started),
+    "max_catchup": ({**_OFTEN, "catchup": "all"}, 2, started),
+    "catchup_window": ({**_OFTEN, "catchup": "all", "max_catchup": 100}, "PT1H", started),
+    "starting_deadline": (_OFTEN, "PT1M", started),
+    "jitter": (_OFTEN, "PT5M", started),
+}
 POSTGRES_PROBES: Mapping[str, object] = {
     "config.host": "127.0.0.2",
     "config.port": 5433,
@@ -358,6 +396,7 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec.limits", _HEALTH, ("rate_per_minute", "max_concurrent")),
     ("spec", _ORDER, ("ordering", "max_block", "coalesce")),
     ("spec", _ALERTS, ("alert_emails",)),
+    ("spec", _SCHEDULES, ("job",)),
 )
 """Fields that a server or several deliveries show, with the file of the tests that set them."""
 _ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE for name in names}
@@ -365,7 +404,7 @@ _ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE 
 
 def test_every_field_has_a_probe() -> None:
     probed = {
-        *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES)),
+        *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES, *SCHEDULE_PROBES)),
         *(f"spec<postgres>.{name}" for name in (*POSTGRES_PROBES, "config.transport")),
         *(
             place.replace("config.", _CATALOG)
@@ -391,6 +430,12 @@ def test_a_field_of_an_endpoint_changes_what_is_sent(name: str) -> None:
 def test_a_field_of_a_rule_changes_who_is_mailed(name: str) -> None:
     spec, value, effect = RULE_PROBES[name]
     assert _changed(Kind.NOTIFICATION_RULE, name, spec, value, effect)
+
+
+@pytest.mark.parametrize("name", SCHEDULE_PROBES)
+def test_a_field_of_a_schedule_changes_what_starts(name: str) -> None:
+    spec, value, effect = SCHEDULE_PROBES[name]
+    assert _changed(Kind.SCHEDULE, name, spec, value, effect)
 
 
 @pytest.mark.parametrize("name", POSTGRES_PROBES)

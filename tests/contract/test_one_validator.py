@@ -37,6 +37,12 @@ kind: Connection
 metadata: {name: files}
 spec: {type: files, config: {root: data}}
 """
+SCHEDULE = """\
+apiVersion: datarecs.io/v1
+kind: Schedule
+metadata: {name: nightly}
+spec: {job: orders, cron: "30 2 * * *"}
+"""
 JOB = """\
 apiVersion: datarecs.io/v1
 kind: ReconciliationJob
@@ -87,12 +93,16 @@ def corpus() -> Iterator[tuple[str, str]]:
     ):
         for number, case in enumerate(_cases(others, test)):
             yield f"{kind} {number}", _declared(kind, case)
+    schedules = runpy.run_path(str(tests / "test_schedule_shape.py"))
+    for number, case in enumerate(_cases(schedules, "test_a_bad_schedule_is_reported")):
+        yield f"schedule {number}", _declared(Kind.SCHEDULE, case)
     yaml = runpy.run_path(str(tests / "test_yaml_source.py"))
     written = _cases(yaml, "test_what_a_declaration_may_not_hold_is_reported_with_its_place")
     for number, case in enumerate(written):
         yield f"yaml {number}", str(case)
     yield "job and connection", f"{JOB_CONNECTIONS}---\n{JOB}"
     yield "job without connection", JOB
+    yield "job and schedule", f"{JOB_CONNECTIONS}---\n{JOB}---\n{SCHEDULE}"
     other = JOB_CONNECTIONS.replace("files, config: {root: data}", "postgres, config: {}")
     yield "job and broken connection", f"{JOB}---\n{other}"
     hadoop = "iceberg, config: {catalog: {type: hadoop, warehouse: w}}"

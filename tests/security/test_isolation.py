@@ -166,7 +166,7 @@ def ask(  # noqa: PLR0913  a request in full
 
 WITHOUT_BODY = (
     *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
-    *("_id}/resend", "/webhook-endpoints/{name}/test"),
+    *("_id}/resend", "/webhook-endpoints/{name}/test", "/actions/preview"),
 )
 
 
@@ -363,6 +363,7 @@ WANTED: Mapping[str, str] = {
     "DELETE /api/v1/runs/{run_id}/report-links": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
+    "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,
     "POST /api/v1/keys": ANY_PRINCIPAL,

@@ -8,6 +8,7 @@ import pytest
 
 from datarecs_cli.declared_files import check_files, in_apply_order
 from datarecs_cli.main import run
+from datarecs_core.resources.resource import Kind
 
 JOB = """\
 apiVersion: datarecs.io/v1
@@ -202,14 +203,14 @@ def test_schema_prints_a_kind_a_field_or_the_list(capsys: pytest.CaptureFixture[
     assert run(["schema"]) == 0
     assert "/schemas/job/v1.json" in capsys.readouterr().out
     assert run(["schema", "-o", "json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["kinds"]) == 4
+    assert len(json.loads(capsys.readouterr().out)["kinds"]) == len(Kind)
     assert run(["schema", "job.spec.reference", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["type"] == "string"
 
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("schedule", "unknown kind schedule"), ("job.spec.sorces", "has no field sorces")],
+    [("pipeline", "unknown kind pipeline"), ("job.spec.sorces", "has no field sorces")],
 )
 def test_an_unknown_kind_or_field_is_usage(
     word: str, said: str, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.events import RunFinalised, RunTriggered
 from datarecs_events import catalogue, event_types
 from datarecs_events.catalogue import (
@@ -94,7 +95,7 @@ def test_a_class_outside_the_catalogue_has_no_definition() -> None:
 def test_an_event_of_a_resource_belongs_to_the_type_of_its_kind() -> None:
     event = example_of(DataRecsEventType.RULE_CREATED)
     assert definition_of(event).type is DataRecsEventType.RULE_CREATED
-    assert len(definitions_of(type(event))) == 4
+    assert len(definitions_of(type(event))) == len(Kind)
 
 
 @pytest.mark.case("L02")

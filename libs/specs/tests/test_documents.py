@@ -206,7 +206,7 @@ def test_empty_documents_are_passed_over_and_an_empty_file_is_a_fault() -> None:
     ("head", "expected"),
     [
         ("kind: ReconciliationJop", "2:7 DR1016 kind"),
-        ("kind: Schedule", "2:7 DR1016 kind"),
+        ("kind: Pipeline", "2:7 DR1016 kind"),
         ("kind: 5", "2:7 DR1016 kind"),
         ("kind: []", "2:7 DR1011 kind"),
     ],

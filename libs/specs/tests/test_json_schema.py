@@ -50,7 +50,7 @@ BAD = [
     job(parameters={"D": {"type": "date"}}),
     {**job(), "metadata": {"name": "Orders"}},
     {**job(), "metadata": {}},
-    {**job(), "kind": "Schedule"},
+    {**job(), "kind": "Pipeline"},
     {**job(), "status": {}},
 ]
 

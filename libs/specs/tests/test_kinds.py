@@ -30,6 +30,7 @@ SPECS: Mapping[Kind, Mapping[str, object]] = {
         "config": {"host": "db.example.com", "database": "ledger", "user": "recon"},
         "auth": {"password": "env:DATARECS_CONN_DEFAULT_PG"},
     },
+    Kind.SCHEDULE: {"job": "orders", "cron": "30 2 * * *"},
     Kind.WEBHOOK_ENDPOINT: {"url": "https://erp.example.com/hook"},
     Kind.NOTIFICATION_RULE: {"to": [{"address": "finops@example.com"}]},
 }
@@ -174,6 +175,8 @@ def test_the_table_names_every_kind() -> None:
         ("CONN", Kind.CONNECTION),
         ("webhook-endpoint", Kind.WEBHOOK_ENDPOINT),
         ("rule", Kind.NOTIFICATION_RULE),
+        ("schedule", Kind.SCHEDULE),
+        ("sched", Kind.SCHEDULE),
     ],
 )
 def test_a_kind_is_found_by_any_of_its_names(word: str, kind: Kind) -> None:
@@ -183,4 +186,4 @@ def test_a_kind_is_found_by_any_of_its_names(word: str, kind: Kind) -> None:
 
 
 def test_an_unknown_word_names_no_kind() -> None:
-    assert kind_named("schedule") is None
+    assert kind_named("pipeline") is None

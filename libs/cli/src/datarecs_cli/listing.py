@@ -1,11 +1,12 @@
 """The output of `get`: lists of objects and runs, or one of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from datarecs_cli.client import Api, Json
 from datarecs_cli.invocation import Invocation, Output
 from datarecs_cli.output import Column, as_yaml, print_json, print_list
 from datarecs_cli.run_names import run_named
+from datarecs_core.resources.resource import Kind
 from datarecs_specs.kinds import KindEntry
 
 _OBJECTS = (
@@ -13,6 +14,13 @@ _OBJECTS = (
     Column(title="NAMESPACE", member="namespace"),
     Column(title="GENERATION", member="generation", number=True),
     Column(title="CREATED", member="created_at"),
+)
+_SCHEDULES = (
+    Column(title="NAME", member="name"),
+    Column(title="JOB", member="job"),
+    Column(title="WHEN", member="when"),
+    Column(title="ZONE", member="timezone"),
+    Column(title="SUSPENDED", member="suspend"),
 )
 _RUNS = (
     Column(title="RUN", member="run_id"),
@@ -36,19 +44,32 @@ def print_objects(
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
         print_list("get", _OBJECTS, items, invocation)
         return
-    print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
+    _print_rows(items, entry.kind, invocation)
     if not items:
         invocation.say(f"no {entry.path}; create them with: datarecs apply -f FILE")
 
 
+def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> None:
+    if kind == Kind.SCHEDULE:
+        print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
+    else:
+        print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
+
+
 def _object_row(one: Json) -> Json:
-    metadata = _metadata(one)
+    metadata = _part(one, "metadata")
     return {**metadata, "created_at": metadata.get("creationTimestamp")}
 
 
-def _metadata(one: Json) -> Mapping[str, object]:
-    metadata = one.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
+def _schedule_row(one: Json) -> Json:
+    spec = _part(one, "spec")
+    when = spec.get("cron") or f"every {spec.get('interval')}"
+    return {**spec, "name": _part(one, "metadata").get("name"), "when": when}
+
+
+def _part(one: Json, name: str) -> Json:
+    part = one.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:
@@ -59,14 +80,14 @@ def print_object(resource: Json, invocation: Invocation, *, export: bool) -> Non
     elif invocation.output is Output.YAML or (export and invocation.output is None):
         print(as_yaml(shown))
     else:
-        print_list("get", _OBJECTS, [_object_row(resource)], invocation)
+        _print_rows([resource], resource.get("kind"), invocation)
 
 
 def exported(resource: Json) -> Json:
     """The object without the fields of the server, so that it can be applied again."""
     metadata = {
         name: value
-        for name, value in _metadata(resource).items()
+        for name, value in _part(resource, "metadata").items()
         if name not in _SERVER_FIELDS and value
     }
     return {

@@ -84,6 +84,8 @@ class Limits(Section):
     """ReconciliationJobs of a tenant; a further one is answered 429."""
     connections_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
     """Connections of a tenant."""
+    schedules_per_tenant: int = Field(default=1000, ge=1, le=1_000_000)
+    """Schedules of a tenant."""
     endpoints_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
     """WebhookEndpoints of a tenant; deliveries to each one are separate work."""
     rules_per_tenant: int = Field(default=500, ge=1, le=1_000_000)

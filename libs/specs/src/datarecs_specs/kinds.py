@@ -17,15 +17,17 @@ from datarecs_core.jobs.validation import job_faults
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
+from datarecs_core.scheduling.schedule import Schedule
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_specs.connection_shape import CONNECTION
 from datarecs_specs.job_shape import JOB
 from datarecs_specs.notice_shapes import ENDPOINT, endpoint_meaning
 from datarecs_specs.reading import Reading, Shape
 from datarecs_specs.rule_shapes import RULE, rule_meaning
+from datarecs_specs.schedule_shapes import SCHEDULE, schedule_meaning
 from datarecs_specs.sql import sql_faults
 
-Spec = ReconciliationJob | Connection | WebhookEndpoint | NotificationRule
+Spec = ReconciliationJob | Connection | Schedule | WebhookEndpoint | NotificationRule
 Meaning = Callable[[object, Reading], None]
 
 
@@ -77,6 +79,15 @@ KINDS: Mapping[Kind, KindEntry] = {
             shape=JOB,
             meaning=_job_meaning,
             order=3,
+        ),
+        KindEntry(
+            kind=Kind.SCHEDULE,
+            path="schedules",
+            alias="sched",
+            model=Schedule,
+            shape=SCHEDULE,
+            meaning=schedule_meaning,
+            order=4,
         ),
         KindEntry(
             kind=Kind.WEBHOOK_ENDPOINT,

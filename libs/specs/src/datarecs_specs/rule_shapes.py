@@ -4,12 +4,9 @@ A rule of core makes the final check. Fields of later releases are unknown here:
 never ignored.
 """
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from datarecs_core.errors.faults import Fault, Gap, Path
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.hashing import JsonValue
 from datarecs_core.notifications.address import MAX_LENGTH, address_fault
 from datarecs_core.notifications.rule import (
     MAX_CONSECUTIVE,
@@ -33,10 +30,8 @@ from datarecs_core.notifications.rule import (
 )
 from datarecs_core.notifications.wall_clock import Period, Weekday
 from datarecs_core.runs.model import RunMode
-from datarecs_core.values import instant_text
 from datarecs_specs.envelope import LABEL_KEY, LABEL_VALUE, MAX_LABELS
-from datarecs_specs.nodes import Node, Scalar
-from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
 from datarecs_specs.shapes import (
     FLAG,
@@ -44,13 +39,12 @@ from datarecs_specs.shapes import (
     Checked,
     Length,
     Pattern,
-    Single,
     Text,
     Whole,
     Word,
     Zone,
-    wrong_type,
 )
+from datarecs_specs.time_shapes import CLOCK, MOMENT
 
 _DETAIL_CODE = Text(
     most=64,
@@ -60,52 +54,6 @@ _DETAIL_CODE = Text(
         code=SpecCode.BAD_TEXT,
     ),
 )
-
-
-class Clock(Single):
-    """A time of day, `HH:MM`."""
-
-    __slots__ = ()
-    _form = r"([01][0-9]|2[0-3]):[0-5][0-9]"
-
-    def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
-        # Without quotes YAML takes 22:00 for a number; the source text is what was meant.
-        if not isinstance(node, Scalar):
-            return wrong_type(node, at, reading, "a time of day such as 07:30")
-        if re.fullmatch(self._form, node.text, re.ASCII) is None:
-            message = "not a time of day; write HH:MM, 00:00 to 23:59"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
-        return node.text
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string", "pattern": f"^{self._form}$", "examples": ["07:30"]}
-
-
-class Moment(Single):
-    """An instant, RFC 3339 with an offset."""
-
-    __slots__ = ()
-
-    def read(self, node: Node, at: Path, reading: Reading) -> datetime | Gap:
-        if not isinstance(node, Scalar):
-            return wrong_type(node, at, reading, "a moment such as 2027-01-04T08:00:00Z")
-        try:
-            moment = datetime.fromisoformat(node.text)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            message = "not a moment with an offset; write for instance 2027-01-04T08:00:00Z"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
-        return moment.astimezone(UTC)
-
-    def plain(self, value: object) -> JsonValue:
-        return instant_text(value) if isinstance(value, datetime) else str(value)
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string", "format": "date-time"}
-
-
-_CLOCK, _MOMENT = Clock(), Moment()
 _DAYS = ListOf(item=Word(words=Weekday), least=1, most=len(Weekday))
 _MUTE = Record(
     title="a mute",
@@ -116,7 +64,7 @@ _MUTE = Record(
             shape=ListOf(item=NAME_TEXT, most=MAX_JOBS),
             doc="names of jobs, all by default",
         ),
-        Field(name="until", shape=_MOMENT, doc="when mails are sent again"),
+        Field(name="until", shape=MOMENT, doc="when mails are sent again"),
         Field(name="reason", shape=Text(least=0, most=500), doc="why"),
     ),
 )
@@ -132,8 +80,8 @@ _QUIET_HOURS = Record(
                     model=Period,
                     fields=(
                         Field(name="days", shape=_DAYS, doc="on which it starts, all by default"),
-                        Field(name="from", shape=_CLOCK, attribute="start", doc="first minute"),
-                        Field(name="to", shape=_CLOCK, attribute="end", doc="when mails are sent"),
+                        Field(name="from", shape=CLOCK, attribute="start", doc="first minute"),
+                        Field(name="to", shape=CLOCK, attribute="end", doc="when mails are sent"),
                     ),
                 ),
                 least=1,
@@ -161,7 +109,7 @@ _DIGEST = Record(
     fields=(
         Field(
             name="at",
-            shape=ListOf(item=_CLOCK, least=1, most=MAX_TIMES),
+            shape=ListOf(item=CLOCK, least=1, most=MAX_TIMES),
             doc="times of day at which one mail is sent",
         ),
         Field(name="days", shape=_DAYS, doc="all by default"),

@@ -34,6 +34,7 @@ from datarecs_core_api.routes import (
     resources,
     results,
     runs,
+    schedules,
     system,
     webhook_actions,
     webhook_consent,
@@ -47,6 +48,7 @@ METHOD_NOT_ALLOWED = 405
 READY_S = 1.0
 ROUTERS = (
     resources.router,
+    schedules.router,
     deliveries.router,
     webhook_actions.router,
     endpoint_verbs.router,

@@ -103,6 +103,7 @@ def most_of_each_kind(limits: Limits) -> Mapping[Kind, int]:
     return {
         Kind.RECONCILIATION_JOB: limits.jobs_per_tenant,
         Kind.CONNECTION: limits.connections_per_tenant,
+        Kind.SCHEDULE: limits.schedules_per_tenant,
         Kind.WEBHOOK_ENDPOINT: limits.endpoints_per_tenant,
         Kind.NOTIFICATION_RULE: limits.rules_per_tenant,
     }

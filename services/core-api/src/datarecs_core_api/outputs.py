@@ -59,6 +59,24 @@ class Page(Out, Generic[T]):
     """Cursor of the following page; null on the last page."""
 
 
+class PreviewedTimeOut(Out):
+    """One of the next times of a schedule."""
+
+    fire_time: Instant
+    local: Line
+    """The same instant in the schedule's zone, with its offset."""
+    note: Line | None
+    """What a change of the clocks does to it."""
+
+
+class SchedulePreviewOut(Out):
+    """When a schedule starts runs."""
+
+    times: list[PreviewedTimeOut]
+    held: list[Line]
+    """Why no run would start."""
+
+
 class ErrorOut(Out):
     """Why a run has no verdict."""
 

@@ -54,6 +54,11 @@ EXAMPLES: Mapping[Kind, Mapping[str, object]] = {
             ],
         },
     ),
+    Kind.SCHEDULE: _declaration(
+        Kind.SCHEDULE,
+        "ledger-nightly",
+        {"job": "ledger-vs-exports", "cron": "30 2 * * *", "timezone": "Europe/Berlin"},
+    ),
     Kind.WEBHOOK_ENDPOINT: _declaration(
         Kind.WEBHOOK_ENDPOINT,
         "erp-hook",

@@ -96,7 +96,7 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="runs, jobs, connections, webhook-endpoints or notification-rules",
+            help="runs, jobs, schedules, connections, webhook-endpoints, notification-rules",
         ),
     ],
     name: Annotated[
@@ -149,7 +149,7 @@ def delete(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="job, connection, webhook-endpoint or notification-rule"
+            metavar="KIND", help="job, schedule, connection, webhook-endpoint, notification-rule"
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],

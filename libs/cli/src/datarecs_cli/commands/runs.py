@@ -100,6 +100,11 @@ def retry(
         return _to_its_end(api, "run", str(made["run_id"]), invocation).exit_code(gate)
 
 
+def is_file(target: str) -> bool:
+    """Whether a word of the command line means a file, not the name of a stored object."""
+    return target == "-" or target.endswith(_FILES) or os.path.sep in target
+
+
 def _save_junit(ending: "Ending", target: Path) -> None:
     """JUnit XML of a run without a verdict, or without its document: how the run ended."""
     from datarecs_cli.saving import save
@@ -113,8 +118,7 @@ def _job(
     api: "Api", target: str, namespace: str, invocation: Invocation, *, send: bool
 ) -> tuple[str, str] | None:
     """(namespace, name) of the job; None if the file has faults, which are printed."""
-    is_file = target == "-" or target.endswith(_FILES) or os.path.sep in target
-    if not is_file:
+    if not is_file(target):
         return namespace, target
     from datarecs_cli.applying import apply_each, check_for_server
 

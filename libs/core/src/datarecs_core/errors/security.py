@@ -74,7 +74,7 @@ class SecurityCode(ErrorCode):
         docs_id="DR6029",
         meaning="A limit of the tenant is reached.",
         causes="Runs of a job or of the tenant that wait for their start, or too many jobs, "
-        "connections, webhook endpoints or notification rules.",
+        "connections, schedules, webhook endpoints or notification rules.",
         remedy="Wait until runs have started, or delete what is not needed; the operator can raise "
         "the limit (DATARECS_LIMITS__…).",
         retryable=True,

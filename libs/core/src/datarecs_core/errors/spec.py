@@ -354,6 +354,14 @@ class SpecCode(ErrorCode):
         causes="An abbreviation such as CET in place of a city, a typing error.",
         remedy="Use a name of the IANA list, such as Europe/Paris.",
     )
+    BAD_CRON = Entry(
+        docs_id="DR1073",
+        meaning="The cron expression is not valid, or it never fires.",
+        causes="A field for seconds or years, a `?`, a value outside its range, a date that does "
+        "not exist, such as 30 February.",
+        remedy="Write minute, hour, day of month, month and day of week, such as `30 2 * * *`, or "
+        "`@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.",
+    )
     UNKNOWN_MASK_COLUMN = Entry(
         docs_id="DR1072",
         meaning="A masked column occurs in no stage.",

@@ -16,6 +16,7 @@ class Kind(StrEnum):
 
     CONNECTION = "Connection"
     RECONCILIATION_JOB = "ReconciliationJob"
+    SCHEDULE = "Schedule"
     WEBHOOK_ENDPOINT = "WebhookEndpoint"
     NOTIFICATION_RULE = "NotificationRule"
 

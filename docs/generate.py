@@ -31,6 +31,7 @@ from datarecs_events.catalogue import SUBSCRIPTIONS, TOPICS, Subscription
 from datarecs_events.event_types import PREFIX
 from datarecs_postgres import docs as database
 from datarecs_reconciliation_worker.settings import Settings as ReconciliationWorker
+from datarecs_resource_controller.settings import Settings as ResourceController
 from datarecs_run_controller.settings import Settings as RunController
 from datarecs_runtime.settings import ServiceSettings, Setting, describe
 from datarecs_webhook_service.settings import Settings as WebhookService
@@ -50,6 +51,7 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "run-controller": RunController,
     "reconciliation-worker": ReconciliationWorker,
     "email-notifier": EmailNotifier,
+    "resource-controller": ResourceController,
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
 }

@@ -82,6 +82,9 @@ TELLS: Mapping[Service, frozenset[str]] = {
             "reconciliation.run.errored",
         }
     ),
+    Service.RESOURCE_CONTROLLER: frozenset(
+        {"reconciliation.run.triggered", "reconciliation.run.cancel_requested"}
+    ),
     Service.EMAIL_NOTIFIER: frozenset({"notification.email."}),
     Service.WEBHOOK_SERVICE: frozenset(
         {

@@ -18,6 +18,7 @@ SERVICES = (
     "run-controller",
     "reconciliation-worker",
     "email-notifier",
+    "resource-controller",
     "webhook-service",
 )
 

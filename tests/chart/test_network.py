@@ -15,6 +15,7 @@ PARTS = {
     "reconciliation-worker": {"database", "blob", "sources"},
     "workflow": {"database", "blob", "sources", "kubernetes"},
     "email-notifier": {"database", "kafka", "mail"},
+    "resource-controller": {"database"},
     "webhook-service": {"database", "kafka", "webhooks"},
     "migrate": {"database"},
     "topics": {"kafka"},

@@ -117,7 +117,14 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
 
 @pytest.mark.parametrize(
     "service",
-    ["core-api", "email-notifier", "reconciliation-worker", "run-controller", "webhook-service"],
+    [
+        "core-api",
+        "email-notifier",
+        "reconciliation-worker",
+        "resource-controller",
+        "run-controller",
+        "webhook-service",
+    ],
 )
 def test_a_service_without_its_parts_names_the_command_that_installs_them(
     installed: Installation, tmp_path: Path, service: str

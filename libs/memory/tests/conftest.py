@@ -32,6 +32,7 @@ def stores(clock: ManualClock, store: MemoryStore) -> Stores:
         worker=everybody,
         webhook=everybody,
         mail=everybody,
+        resources=everybody,
         relay=MemoryOutboxReader(store),
         archive=MemoryEventArchive(store),
         queries=MemoryQueries(store),

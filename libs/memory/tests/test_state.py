@@ -28,6 +28,7 @@ from datarecs_testing.conformance.resources import (
     SealedSecretsConformance,
 )
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
+from datarecs_testing.conformance.schedules import SchedulesConformance
 from datarecs_testing.conformance.stores import Stores, carry_out
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
@@ -86,6 +87,10 @@ class TestSealedSecrets(SealedSecretsConformance):
 
 
 class TestQuotas(QuotasConformance):
+    pass
+
+
+class TestSchedules(SchedulesConformance):
     pass
 
 

@@ -408,6 +408,8 @@ CALLS: dict[str, LiteralString] = {
     "run_backlog": "SELECT * FROM datarecs.run_backlog()",
     "claim_deliveries": "SELECT * FROM datarecs.claim_deliveries(10)",
     "claim_mails": "SELECT * FROM datarecs.claim_mails(10)",
+    "claim_schedules": "SELECT * FROM datarecs.claim_schedules(10)",
+    "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

@@ -1,19 +1,23 @@
 """Schedules over REST: declared like every kind, and previewed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from starlette.testclient import TestClient
 
+from datarecs_application.ports.schedules import DecidedTick
 from datarecs_core.access.permissions import Role
 from datarecs_core.resources.resource import Kind
+from datarecs_core.scheduling.schedule import Tick, TickOutcome
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
 PLACE = "/api/v1/schedules/nightly"
 JOB = "ledger-vs-exports"
 BERLIN = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+HOUR = timedelta(hours=1)
 BEFORE_SPRING = datetime(2026, 3, 27, 12, tzinfo=UTC)
 
 
@@ -148,3 +152,42 @@ def test_a_preview_takes_no_fields(client: TestClient) -> None:
     answer = client.post(f"{PLACE}/actions/preview", json={"count": 5})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/count"
+
+
+def decided(house: MemoryApiHouse, *ticks: Tick) -> None:
+    """What the resource-controller stores."""
+    with house.unit.begin(A_TENANT) as tx:
+        stored = tx.resources.get(Kind.SCHEDULE, "default", "nightly")
+        assert stored is not None
+        state = tx.schedules.for_update(stored.uid)
+        assert state is not None
+        tx.schedules.record(stored.uid, [DecidedTick(tick=tick) for tick in ticks])
+        newest = max(tick.fire_time for tick in ticks)
+        tx.schedules.save(replace(state, last_fire_time=newest, due_at=newest + HOUR))
+
+
+def test_the_history_has_what_became_of_each_time_newest_first(house: MemoryApiHouse) -> None:
+    client = house.caller()
+    applied(client, **BERLIN)
+    late = Tick(
+        fire_time=BEFORE_SPRING,
+        outcome=TickOutcome.MISSED_CATCHUP,
+        first_fire_time=BEFORE_SPRING - HOUR,
+        missed=2,
+        reason="late",
+    )
+    decided(house, late, Tick(fire_time=BEFORE_SPRING + HOUR, outcome=TickOutcome.FIRED))
+    answer = client.get(f"{PLACE}/history", params={"limit": 1}).json()
+    assert answer["next_start_at"] == "2026-03-27T14:00:00.000000Z"
+    assert answer["active_runs"] == []
+    assert [tick["outcome"] for tick in answer["items"]] == ["FIRED"]
+    following = client.get(f"{PLACE}/history", params={"cursor": answer["next"]}).json()
+    (tick,) = following["items"]
+    assert (tick["outcome"], tick["missed"], tick["reason"]) == ("MISSED_CATCHUP", 2, "late")
+    assert following["next"] is None
+
+
+@pytest.mark.case("R71")
+def test_the_history_of_another_tenant_does_not_exist(house: MemoryApiHouse) -> None:
+    applied(house.caller(), **BERLIN)
+    assert house.caller(B_TENANT).get(f"{PLACE}/history").status_code == 404

@@ -148,6 +148,16 @@ _MAIL = (
     _counter("mail_unknown_total", "Mails that the relay may or may not have accepted."),
     _gauge("mail_transport_paused", "1 while sending pauses after a fault of the relay."),
 )
+_SCHEDULES = (
+    _counter(
+        "schedule_ticks_total", "Times of schedules that were decided, by outcome.", "outcome"
+    ),
+    _histogram(
+        "schedule_start_delay_seconds",
+        "From the time of a schedule to the trigger of its run, its jitter included.",
+        buckets=_LONG,
+    ),
+)
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
@@ -159,7 +169,7 @@ _PROCESS = (
 CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
-        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _PROCESS)
+        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _PROCESS)
         for metric in family
     }
 )

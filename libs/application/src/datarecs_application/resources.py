@@ -121,7 +121,7 @@ def create_resource(
     tx.resources.add(write.resource)
     _report_write(tx, actor, write, "resource.create")
     secret = _signing_secret(tx, write.resource, making)
-    claim_soon(tx, write.resource)
+    _act_soon(tx, write.resource)
     return Applied(resource=write.resource, outcome=Outcome.CREATED, generated_secret=secret)
 
 
@@ -154,7 +154,7 @@ def replace_resource(
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
     _report_write(tx, actor, write, action)
-    claim_soon(tx, write.resource)
+    _act_soon(tx, write.resource)
     return Applied(
         resource=write.resource,
         outcome=Outcome.CONFIGURED,
@@ -277,6 +277,13 @@ def _refuse_used(tx: Transaction, stored: Resource) -> None:
             for namespace, name in using.first
         ]
         raise ConnectionInUseError(name=stored.name, jobs=jobs, count=using.total)
+
+
+def _act_soon(tx: Transaction, resource: Resource) -> None:
+    """Make a new declaration due for the service that carries it out."""
+    claim_soon(tx, resource)
+    if resource.kind is Kind.SCHEDULE:
+        tx.schedules.decide_soon(resource.uid)
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:

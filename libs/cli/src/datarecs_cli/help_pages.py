@@ -62,6 +62,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ("jobs", "runs --job orders --result UNMATCHED -o csv", "job orders --export"), _SERVER
     ),
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
+    "schedule history": HelpPage(("nightly", "nightly --limit 50 -o csv"), _SERVER),
     "schedule preview": HelpPage(("nightly", "schedule.yaml -o csv"), _SERVER),
     "run": HelpPage(("orders", "orders.recon.yaml --param day=2026-01-31 --junit junit.xml"), _RUN),
     "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),

@@ -45,7 +45,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
     Command("get", "datarecs_cli.commands.resources:get", "list resources and runs, or show one"),
     Command("delete", "datarecs_cli.commands.resources:delete", "delete a resource"),
-    Command("schedule", "datarecs_cli.commands.schedules:app", "preview the times of a schedule"),
+    Command("schedule", "datarecs_cli.commands.schedules:app", "show the times of a schedule"),
     Command("run", "datarecs_cli.commands.runs:run", "run a job and wait for its verdict"),
     Command("retry", "datarecs_cli.commands.runs:retry", "run the job of an ended run again"),
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),

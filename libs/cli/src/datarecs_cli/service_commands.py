@@ -27,6 +27,11 @@ def reconciliation_worker() -> int:
     return _start("reconciliation-worker", Extra.SERVER, Extra.SPARK)
 
 
+def resource_controller() -> int:
+    """`datarecs-resource-controller`."""
+    return _start("resource-controller", Extra.SERVER)
+
+
 def run_controller() -> int:
     """`datarecs-run-controller`."""
     return _start("run-controller", Extra.SERVER)

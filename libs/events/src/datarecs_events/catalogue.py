@@ -184,7 +184,13 @@ def _worker(name: Type, event_class: EventClass, *, absent: tuple[str, ...] = ()
 
 
 _RUNS = (
-    _platform(Type.RUN_TRIGGERED, run.RunTriggered, Service.CORE_API, addition=2),
+    _platform(
+        Type.RUN_TRIGGERED,
+        run.RunTriggered,
+        Service.CORE_API,
+        Service.RESOURCE_CONTROLLER,
+        addition=2,
+    ),
     _platform(Type.RUN_QUEUED, run.RunQueued, Service.RUN_CONTROLLER),
     _platform(Type.RUN_QUEUE_ERRORED, run.RunQueueErrored, Service.RUN_CONTROLLER),
     _platform(Type.RUN_FINALISED, run.RunFinalised, Service.RUN_CONTROLLER, addition=2),
@@ -192,6 +198,7 @@ _RUNS = (
         Type.RUN_CANCEL_REQUESTED,
         run.RunCancelRequested,
         Service.CORE_API,
+        Service.RESOURCE_CONTROLLER,
         addition=0,
     ),
     _platform(Type.RUN_CANCELLED, run.RunCancelled, Service.RUN_CONTROLLER, addition=0),

@@ -18,6 +18,7 @@ class Service(StrEnum):
     RECONCILIATION_WORKER = "reconciliation-worker"
     EMAIL_NOTIFIER = "email-notifier"
     WEBHOOK_SERVICE = "webhook-service"
+    RESOURCE_CONTROLLER = "resource-controller"
 
 
 RELAY = "relay"

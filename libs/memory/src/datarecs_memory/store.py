@@ -13,6 +13,7 @@ from datetime import datetime
 
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import Clock, Ids
+from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
@@ -97,6 +98,8 @@ class TenantState:
     tickets: dict[bytes, SocketTicket] = field(default_factory=dict)
     audit: tuple[ChainedRow, ...] = ()
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
+    schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
+    ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -114,6 +117,8 @@ class TenantState:
             tickets=dict(self.tickets),
             audit=self.audit,
             secrets=dict(self.secrets),
+            schedules=dict(self.schedules),
+            ticks=dict(self.ticks),
             delivery=self.delivery.copy(),
         )
 

@@ -19,6 +19,7 @@ from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
+from datarecs_memory.schedules import MemorySchedules
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import MemoryStore
 
@@ -47,6 +48,7 @@ class MemoryTransaction:
         self.mail_choices = MemoryMailChoices(scope)
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
+        self.schedules = MemorySchedules(scope)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -22,6 +22,7 @@ from datarecs_postgres.roles import (
     MAIL,
     READ,
     RELAY,
+    RESOURCES,
     SERVICE_OF,
     SERVICES,
     UNPRIVILEGED,
@@ -77,6 +78,7 @@ _MAIL_LOGGED = (
     *("last_reply", "fold", "folded", "notice", "opened_at"),
 )
 """All columns except the bytes."""
+_SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -172,8 +174,8 @@ TABLES: tuple[TableAccess, ...] = (
         table="run",
         grants=(
             *granted("SELECT", *SERVICES, READ),
-            *granted("INSERT", API, columns=_TRIGGER),
-            *granted("UPDATE", API, columns=(*_CANCEL, *_NUMBERING)),
+            *granted("INSERT", API, RESOURCES, columns=_TRIGGER),
+            *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
             *granted("UPDATE", WORKER_RUN, columns=("pins", "last_progress_at", *_NUMBERING)),
         ),
@@ -182,7 +184,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="run_event",
         grants=(
             *granted("SELECT", *SERVICES, READ),
-            *granted("INSERT", API, CONTROLLER, WORKER_RUN),
+            *granted("INSERT", API, CONTROLLER, WORKER_RUN, RESOURCES),
             *granted("UPDATE", CONTROLLER, columns=("disposition",)),
         ),
     ),
@@ -199,10 +201,10 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="run_timer",
         grants=(
-            *granted("SELECT", API, CONTROLLER, READ),
-            *granted("INSERT", API, CONTROLLER),
-            *granted("UPDATE", API, CONTROLLER, columns=("due_at", "claimed_until")),
-            *granted("DELETE", API, CONTROLLER),
+            *granted("SELECT", API, CONTROLLER, RESOURCES, READ),
+            *granted("INSERT", API, CONTROLLER, RESOURCES),
+            *granted("UPDATE", API, CONTROLLER, RESOURCES, columns=("due_at", "claimed_until")),
+            *granted("DELETE", API, CONTROLLER, RESOURCES),
         ),
     ),
     TableAccess(
@@ -344,6 +346,19 @@ TABLES: tuple[TableAccess, ...] = (
         ),
     ),
     TableAccess(
+        table="schedule_state",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("due_at",)),
+            *granted("UPDATE", RESOURCES, columns=_SCHEDULE_DECIDED),
+        ),
+    ),
+    TableAccess(
+        table="schedule_tick",
+        grants=(*granted("SELECT", API, RESOURCES, READ), *granted("INSERT", RESOURCES)),
+    ),
+    TableAccess(
         table="notification_rule_state",
         grants=(
             *granted("SELECT", MAIL, API, READ),
@@ -353,7 +368,7 @@ TABLES: tuple[TableAccess, ...] = (
     ),
 )
 
-FEED_WRITERS: tuple[str, ...] = (API, CONTROLLER, WORKER_RUN, WEBHOOK)
+FEED_WRITERS: tuple[str, ...] = (API, CONTROLLER, WORKER_RUN, WEBHOOK, RESOURCES)
 """Roles that may draw feed numbers."""
 
 FUNCTIONS: tuple[FunctionAccess, ...] = (
@@ -363,6 +378,8 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="lease_run", arguments="text, interval", roles=(WORKER_RUN,)),
     FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
+    FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

@@ -15,6 +15,8 @@ CONTROLLER = "datarecs_controller"
 WORKER_RUN = "datarecs_worker_run"
 MAIL = "datarecs_mail"
 WEBHOOK = "datarecs_webhook"
+RESOURCES = "datarecs_resources"
+"""Decides schedules."""
 RELAY = "datarecs_relay"
 """Outbox rows of all tenants and no other tenant table."""
 READ = "datarecs_read"
@@ -26,6 +28,7 @@ SERVICE_OF: Mapping[str, str] = {
     WORKER_RUN: "reconciliation-worker",
     MAIL: "email-notifier",
     WEBHOOK: "webhook-service",
+    RESOURCES: "resource-controller",
 }
 """The service that logs in with a role; `service_role` holds the same."""
 

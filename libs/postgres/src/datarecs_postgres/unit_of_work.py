@@ -23,6 +23,7 @@ from datarecs_postgres.quotas import PostgresQuotas
 from datarecs_postgres.resources import PostgresResources
 from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
+from datarecs_postgres.schedules import PostgresSchedules
 from datarecs_postgres.sealed_secrets import PostgresSealedSecrets
 from datarecs_postgres.session import Session
 from datarecs_postgres.tickets import PostgresSocketTickets
@@ -58,6 +59,7 @@ class PostgresTransaction:
         self.mail_choices = PostgresMailChoices(session)
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
+        self.schedules = PostgresSchedules(session)
 
     @property
     def tenant_id(self) -> TenantId:

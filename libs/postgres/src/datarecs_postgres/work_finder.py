@@ -42,6 +42,10 @@ _CLAIM_DELIVERIES = select(
     func.datarecs.claim_deliveries(_MOST).table_valued("tenant_id", "endpoint_uid")
 )
 _CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id", "delivery_id"))
+_CLAIM_SCHEDULES = select(
+    func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
+)
+_DECIDE_AGAIN = select(func.datarecs.decide_schedules_again(bindparam("tzdata", type_=Text)))
 _DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
 _DUE_TENANTS = select(
     func.datarecs.due_tenants(bindparam("what", type_=Text)).table_valued("tenant_id", "items")
@@ -65,6 +69,14 @@ class PostgresWorkFinder:
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
         rows = self._database.answer(_CLAIM_MAILS, {"most": limit})
         return [(TenantId(tenant), delivery) for tenant, delivery in rows]
+
+    def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        rows = self._database.answer(_CLAIM_SCHEDULES, {"most": limit})
+        return [(TenantId(tenant), ResourceUid(schedule)) for tenant, schedule in rows]
+
+    def decide_schedules_again(self, tzdata: str) -> int:
+        ((made,),) = self._database.answer(_DECIDE_AGAIN, {"tzdata": tzdata})
+        return int(made)
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         rows = self._database.answer(_DUE_TIMERS, {"most": limit})

@@ -39,6 +39,7 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "webhook_delivery": ("due_at", "expires_at", "lease_until"),
     "webhook_endpoint_state": ("next_claim_at", "rate_paid_until", "paused_until"),
     "email_delivery": ("due_at", "claimed_until", "expires_at", "lease_until"),
+    "schedule_state": ("due_at",),
 }
 """Columns that are compared with the database's clock, by table."""
 

@@ -19,6 +19,7 @@ from datarecs_application.ports.delivery import (
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
 from datarecs_application.ports.resources import Resources
+from datarecs_application.ports.schedules import Schedules
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
 from datarecs_core.runs.model import Disposition, Run
@@ -293,6 +294,8 @@ class Transaction(Protocol):
     def quotas(self) -> Quotas: ...
     @property
     def rule_states(self) -> RuleStates: ...
+    @property
+    def schedules(self) -> Schedules: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -378,6 +381,12 @@ class WorkFinder(Protocol):
 
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
         """Mails with a due `due_at`, oldest first; it moves by 30 s."""
+
+    def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        """Schedules that are due, oldest first; each is due again after 30 s."""
+
+    def decide_schedules_again(self, tzdata: str) -> int:
+        """Make schedules due that another version of the zone data decided; their number."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

@@ -1,4 +1,4 @@
-"""`datarecs schedule`: previews the times of a schedule."""
+"""`datarecs schedule`: the next times of a schedule, and what became of its times."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -21,12 +21,18 @@ _TIMES = (
     Column(title="UTC", member="utc"),
     Column(title="NOTE", member="note"),
 )
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Preview a schedule.")
+_HISTORY = (
+    Column(title="TIME", member="time"),
+    Column(title="OUTCOME", member="outcome"),
+    Column(title="RUN", member="run"),
+    Column(title="REASON", member="reason"),
+)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Show the times of a schedule.")
 
 
 @app.callback()
 def schedule() -> None:
-    """Preview a schedule."""
+    """Show the times of a schedule."""
 
 
 @app.command("preview")
@@ -57,6 +63,48 @@ def preview(
         request = ApiRequest(method="POST", path=path, params={"namespace": namespace})
         _print(api.send(request).json(), invocation)
     return ExitCode.DONE
+
+
+@app.command("history")
+def history(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a stored schedule")],
+    *,
+    namespace: Annotated[str, typer.Option(help="namespace of the schedule")] = DEFAULT_NAMESPACE,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="newest times to show")] = 20,
+) -> ExitCode:
+    """Show what became of the newest times of a schedule, and when the next run starts."""
+    from datarecs_cli.client import ApiRequest, connect, path_of
+    from datarecs_cli.output import print_json, print_list
+
+    invocation = current()
+    params = {"namespace": namespace, "limit": str(limit)}
+    with connect(invocation) as api:
+        path = path_of(SCHEDULES, name, "history")
+        shown = api.send(ApiRequest(method="GET", path=path, params=params)).json()
+    if invocation.output is Output.JSON:
+        print_json("schedule_history", {"object": shown})
+        return ExitCode.DONE
+    items = shown["items"]
+    rows = [_tick_row(one) for one in items] if isinstance(items, list) else []
+    print_list("schedule_history", _HISTORY, rows, invocation)
+    starts = shown["next_start_at"]
+    invocation.say(f"next run: {_instant(starts)}" if starts else "no next run: suspended or ended")
+    return ExitCode.DONE
+
+
+def _tick_row(tick: "Json") -> "Json":
+    first, times = tick["first_fire_time"], _instant(tick["fire_time"])
+    return {
+        "name": tick["fire_time"],
+        "time": times if first is None else f"{_instant(first)} to {times} ({tick['missed']})",
+        "outcome": tick["outcome"],
+        "run": tick["run_id"],
+        "reason": tick["reason"],
+    }
+
+
+def _instant(value: object) -> str:
+    return f"{datetime.fromisoformat(str(value)):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _declared(path: str, invocation: Invocation) -> "Schedule | None":

@@ -139,6 +139,13 @@ SERVICES: tuple[Service, ...] = (
         },
     ),
     Service(
+        name="resource-controller",
+        argv=_module("datarecs_resource_controller"),
+        side_port=9096,
+        role="datarecs_resources",
+        sections=frozenset({"LAUNCHER"}),
+    ),
+    Service(
         name="webhook-service",
         argv=_module("datarecs_webhook_service"),
         side_port=9095,

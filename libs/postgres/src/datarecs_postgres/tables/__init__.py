@@ -3,7 +3,16 @@
 Importing the package fills METADATA with the whole schema.
 """
 
-from datarecs_postgres.tables import access, delivery, mails, platform, resources, runs, webhooks
+from datarecs_postgres.tables import (
+    access,
+    delivery,
+    mails,
+    platform,
+    resources,
+    runs,
+    schedules,
+    webhooks,
+)
 from datarecs_postgres.tables.metadata import METADATA, SCHEMA
 
 __all__ = [
@@ -15,5 +24,6 @@ __all__ = [
     "platform",
     "resources",
     "runs",
+    "schedules",
     "webhooks",
 ]

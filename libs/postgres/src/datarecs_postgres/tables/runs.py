@@ -84,6 +84,12 @@ RUN = Table(
     UniqueConstraint("tenant_id", "schedule_uid", "fire_time"),
     ForeignKeyConstraint(["tenant_id"], ["tenant.tenant_id"]),
     Index("run_newest", "tenant_id", text("created_at DESC"), text("run_id DESC")),
+    Index(
+        "run_of_schedule",
+        "tenant_id",
+        "schedule_uid",
+        postgresql_where=text("schedule_uid IS NOT NULL AND closed_at IS NULL"),
+    ),
     Index("run_of_job", "tenant_id", "job_id", text("created_at DESC"), text("run_id DESC")),
     Index(
         "run_due",

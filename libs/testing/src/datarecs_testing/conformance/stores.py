@@ -49,6 +49,8 @@ class Stores:
     worker: Actor
     webhook: Actor
     mail: Actor
+    resources: Actor
+    """The resource-controller."""
     relay: OutboxReader
     archive: EventArchive
     """Of the controller."""

@@ -1,0 +1,232 @@
+"""Decide a due schedule: its runs, its ticks and its next time in one transaction.
+
+The rules are in `datarecs_core.scheduling`; here they meet the rows. A crash leaves everything or
+nothing, and a run is unique per schedule and time, so two schedulers start each time once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from datarecs_application.ports.outside import Ids
+from datarecs_application.ports.schedules import DecidedTick, ScheduleState
+from datarecs_application.ports.state import Transaction
+from datarecs_application.runs import new_fact_id, request_cancel, trigger_run
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
+from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.runs.model import Backend, RunMode
+from datarecs_core.runs.start import TriggerRun
+from datarecs_core.scheduling.firing import Due, Firing, fire
+from datarecs_core.scheduling.schedule import (
+    ConcurrencyPolicy,
+    Schedule,
+    Tick,
+    TickOutcome,
+)
+from datarecs_core.scheduling.times import FireTimes
+from datarecs_core.values import JobId, ResourceUid, RunId
+
+log = structlog.get_logger()
+
+SCHEDULED = "scheduled"
+"""`triggered_by` and `cancelled_by` of what a schedule does."""
+REPLACED = "replaced by schedule"
+FEED_NUMBERS = 256
+"""Two for each run of the largest catch-up, and room for cancels; unused ones leave gaps."""
+LOOK_AGAIN = timedelta(seconds=1)
+"""While a run waits for the end of the one that it replaces."""
+
+
+class _NotStartedError(Exception):
+    """The job cannot be run; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """What decisions need from outside."""
+
+    schedules: StoredSpecs[Schedule]
+    jobs: StoredSpecs[ReconciliationJob]
+    times: FireTimes
+    ids: Ids
+    backend: Backend = Backend.QUEUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What a decision did, for logs and metrics."""
+
+    ticks: Sequence[Tick] = ()
+
+
+def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Decided:
+    """Start what is due and store when to decide again; safe to repeat.
+
+    Args:
+        tx: begun with `feed=FEED_NUMBERS`.
+        uid: of a schedule; one that is gone or cannot be read is no longer due.
+        use: the parts.
+    """
+    state = tx.schedules.for_update(uid)
+    if state is None:
+        return Decided()
+    resource = tx.resources.get_by_uid(uid)
+    schedule = None if resource is None else use.schedules.of(resource)
+    if resource is None or resource.deletion_at is not None or schedule is None:
+        tx.schedules.save(replace(state, due_at=None))
+        return Decided()
+    return _Decision(tx, resource, schedule, state, use).carry_out()
+
+
+@dataclass(slots=True)
+class _Decision:
+    tx: Transaction
+    resource: Resource
+    schedule: Schedule
+    state: ScheduleState
+    use: Scheduling
+
+    def carry_out(self) -> Decided:
+        active = self.tx.schedules.active_runs(self.state.uid)
+        times = _times_text(self.schedule)
+        firing = fire(
+            Due(
+                uid=self.state.uid,
+                schedule=self.schedule,
+                created_at=self.resource.created_at,
+                last_fire_time=self._counted_from(times),
+                active_runs=len(active),
+                was_suspended=self.state.is_suspended,
+            ),
+            self.use.times,
+            now=self.tx.now,
+        )
+        ticks, waiting = self._started(firing, active)
+        due_at = firing.next_start
+        if waiting is not None:
+            again = self.tx.now + LOOK_AGAIN
+            due_at = again if due_at is None else min(due_at, again)
+        self.tx.schedules.record(self.state.uid, ticks)
+        self.tx.schedules.save(
+            replace(
+                self.state,
+                due_at=due_at,
+                times=times,
+                last_fire_time=firing.last_fire_time,
+                is_suspended=self.schedule.suspend,
+                waiting=waiting,
+                tzdata=self.use.times.version,
+            )
+        )
+        return Decided(ticks=[each.tick for each in ticks])
+
+    def _counted_from(self, times: str) -> datetime:
+        """After creation, and after an edit of its times, the times count from that moment."""
+        if not self.state.times or self.state.last_fire_time is None:
+            return self.resource.created_at
+        return self.state.last_fire_time if self.state.times == times else self.tx.now
+
+    def _started(
+        self, firing: Firing, active: Sequence[RunId]
+    ) -> tuple[list[DecidedTick], datetime | None]:
+        """The ticks to store, and the time that waits for the end of a run."""
+        ticks = {tick.fire_time: self._of(tick) for tick in firing.ticks}
+        starts = [start.fire_time for start in firing.starts]
+        waiting = self.state.waiting
+        if waiting is not None and self.schedule.suspend:
+            ticks[waiting] = self._skipped(waiting, TickOutcome.SUSPENDED)
+            waiting = None
+        if waiting is not None and starts:
+            ticks[waiting] = self._skipped(waiting, TickOutcome.SKIPPED_OVERLAP)
+            waiting = None
+        if waiting is not None:
+            starts = [waiting]
+        if starts and active and self._waits():
+            self._cancel(active)
+            (waiting,) = starts
+            ticks.pop(waiting, None)
+            return list(ticks.values()), waiting
+        for fire_time in starts:
+            ticks[fire_time] = self._start(fire_time)
+        return [ticks[at] for at in sorted(ticks)], None
+
+    def _waits(self) -> bool:
+        """An edit to another policy starts what has waited so far."""
+        return self.schedule.concurrency_policy is ConcurrencyPolicy.REPLACE
+
+    def _cancel(self, active: Sequence[RunId]) -> None:
+        for run_id in active:
+            fact_id = new_fact_id(self.use.ids)
+            request_cancel(self.tx, run_id, by=SCHEDULED, reason=REPLACED, fact_id=fact_id)
+
+    def _start(self, fire_time: datetime) -> DecidedTick:
+        try:
+            run_id = start_run(self.tx, self.resource, self.schedule, fire_time, self.use)
+        except _NotStartedError as reason:
+            failed = Tick(fire_time=fire_time, outcome=TickOutcome.ERROR, missed=1)
+            return self._of(replace(failed, reason=str(reason)))
+        return self._of(Tick(fire_time=fire_time, outcome=TickOutcome.FIRED), run_id)
+
+    def _skipped(self, fire_time: datetime, outcome: TickOutcome) -> DecidedTick:
+        reason = "the schedule was suspended"
+        if outcome is TickOutcome.SKIPPED_OVERLAP:
+            reason = "a newer time starts in its place"
+        return self._of(Tick(fire_time=fire_time, outcome=outcome, missed=1, reason=reason))
+
+    def _of(self, tick: Tick, run_id: RunId | None = None) -> DecidedTick:
+        return DecidedTick(tick=tick, run_id=run_id, tzdata=self.use.times.version)
+
+
+def start_run(
+    tx: Transaction, resource: Resource, schedule: Schedule, fire_time: datetime, use: Scheduling
+) -> RunId:
+    """Trigger the job of a schedule for a time.
+
+    Raises:
+        _NotStartedError: the job is gone, unreadable, or needs parameters that have no default.
+    """
+    job = tx.resources.get(Kind.RECONCILIATION_JOB, resource.namespace, schedule.job)
+    definition = None if job is None else use.jobs.of(job)
+    if job is None or definition is None or job.deletion_at is not None:
+        state = "does not exist" if job is None else "is being deleted or cannot be read"
+        raise _NotStartedError(f"job {schedule.job!r} {state}; apply it, or correct `job`")
+    command = TriggerRun(
+        tenant_id=tx.tenant_id,
+        run_id=RunId(use.ids.new()),
+        job_id=JobId(job.uid),
+        job_name=job.name,
+        job_generation=job.generation,
+        spec_hash=job.spec_hash,
+        spec=job.spec,
+        mode=RunMode.SCHEDULED,
+        triggered_by=SCHEDULED,
+        parameters=_parameters(definition, fire_time),
+        priority=definition.execution.priority,
+        deadline_seconds=int(definition.execution.deadline.total_seconds()),
+        max_attempts=definition.execution.attempts,
+        backend=use.backend,
+        schedule_uid=resource.uid,
+        fire_time=fire_time,
+    )
+    return trigger_run(tx, command).run_id
+
+
+def _times_text(schedule: Schedule) -> str:
+    """Everything that its times depend on: after a change the times count anew."""
+    parts = (schedule.cron, schedule.interval, schedule.timezone, schedule.start_at)
+    return " ".join(str(part) for part in parts)
+
+
+def _parameters(job: ReconciliationJob, fire_time: datetime) -> Mapping[str, object]:
+    values, faults = resolve_parameters(
+        job.parameters, {}, moment=fire_time, zone=ZoneInfo(job.timezone)
+    )
+    if faults:
+        reasons = "; ".join(f"{fault.path[-1]}: {fault.message}" for fault in faults)
+        raise _NotStartedError(f"the job's parameters have no usable default: {reasons}")
+    return dict(parameters_document(values))

@@ -1,0 +1,81 @@
+"""The resource-controller, joined top to bottom: one loop that decides schedules."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.scheduling import ScheduleStarts
+from datarecs_application.observing import ObservedUnit
+from datarecs_application.scheduling import Scheduling
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import Backend
+from datarecs_core.scheduling.schedule import Schedule
+from datarecs_events.catalogue import Service
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.server_checks import start_checks
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_resource_controller.settings import Settings
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.process import Process
+from datarecs_runtime.tracing import tracing_of
+from datarecs_specs.cron_times import CronTimes
+from datarecs_specs.documents import decode_stored, job_of
+
+GRACE = timedelta(seconds=10)
+"""A decision takes milliseconds; a busy database may delay its end."""
+
+
+def build(settings: Settings) -> Process:
+    """Everything this process runs; opens connections lazily."""
+    clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
+    database = Database(
+        settings.database.url.get_secret_value(),
+        limits=Limits(pool_size=settings.database.pool_size),
+        notify=settings.live.notify,
+        application=Service.RESOURCE_CONTROLLER,
+    )
+    tracing = tracing_of(settings.otel, Service.RESOURCE_CONTROLLER)
+    wake = Latch()
+    starts = ScheduleStarts(
+        unit=ObservedUnit(
+            unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
+        ),
+        finder=PostgresWorkFinder(database),
+        use=Scheduling(
+            schedules=StoredSpecs(read_schedule),
+            jobs=StoredSpecs(read_job),
+            times=CronTimes(),
+            ids=ids,
+            backend=Backend(settings.launcher.backend),
+        ),
+        metrics=metrics,
+        rhythm=Rhythm(clock=clock, wake=wake),
+    )
+    return Process(
+        name=Service.RESOURCE_CONTROLLER,
+        loops=(starts,),
+        ready_when={"database": database.ready},
+        start_checks=start_checks((database,), settings.profile, now=clock.now),
+        wakes=[wake],
+        closing=(database.close, tracing.close),
+        grace=GRACE,
+        side=settings.side,
+        metrics=metrics,
+    )
+
+
+def read_schedule(spec: Mapping[str, object]) -> Schedule:
+    """The typed spec of a stored schedule."""
+    schedule = decode_stored(Kind.SCHEDULE, "", spec)
+    if not isinstance(schedule, Schedule):
+        raise TypeError("a stored Schedule was read as another kind")
+    return schedule
+
+
+def read_job(spec: Mapping[str, object]) -> ReconciliationJob:
+    """The typed spec of a stored job, without its name."""
+    return job_of("", spec)

@@ -1,0 +1,130 @@
+"""The service as a process over PostgreSQL: kills at any moment start each time once."""
+
+import secrets
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import ResourceUid
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.roles import API, RESOURCES
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_runtime.clock import UuidV7Ids
+from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource
+from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.service_process import ServiceProcess, running_service
+
+pytestmark = pytest.mark.integration
+
+JOB = {
+    "sources": [
+        {"name": "a", "kind": "csv", "connection": "here", "path": "a.csv"},
+        {"name": "b", "kind": "csv", "connection": "here", "path": "b.csv"},
+    ],
+    "stages": [{"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}],
+}
+SCHEDULES, TIMES, KILLS = 150, 3, 6
+
+
+def settings(database: PreparedDatabase) -> dict[str, str]:
+    return {"DATARECS_PROFILE": "local", "DATARECS_DATABASE__URL": database.url(RESOURCES)}
+
+
+def declare(database: PreparedDatabase) -> list[ResourceUid]:
+    """Schedules of two tenants; each has missed many times and starts the newest of them."""
+    opened = Database(database.url(API), limits=Limits(pool_size=1))
+    unit, uids = PostgresUnitOfWork(opened, UuidV7Ids()), []
+    spec = {
+        "job": "books",
+        "cron": "* * * * *",
+        "catchup": "all",
+        "max_catchup": TIMES,
+        "concurrency_policy": "Allow",
+    }
+    for tenant in (A_TENANT, B_TENANT):
+        with unit.begin(tenant) as tx:
+            tx.resources.add(
+                a_resource(kind=Kind.RECONCILIATION_JOB, name="books", tenant_id=tenant, spec=JOB)
+            )
+        for number in range(SCHEDULES // 2):
+            schedule = a_resource(
+                kind=Kind.SCHEDULE, name=f"every-minute-{number}", tenant_id=tenant, spec=spec
+            )
+            with unit.begin(tenant) as tx:
+                tx.resources.add(schedule)
+                tx.schedules.decide_soon(schedule.uid)
+            uids.append(schedule.uid)
+    opened.close()
+    return uids
+
+
+def decided(database: PreparedDatabase) -> int:
+    ((count,),) = database.query(
+        "SELECT count(DISTINCT schedule_uid) FROM datarecs.schedule_tick WHERE outcome = 'FIRED'"
+    )
+    return int(str(count))
+
+
+def wait_until_decided(database: PreparedDatabase, many: int) -> None:
+    ends = time.monotonic() + 60
+    while decided(database) < many:
+        assert time.monotonic() < ends, decided(database)
+        time.sleep(0.02)  # noqa: TID251  rows of another process have no signal here
+
+
+@pytest.mark.case("R46")
+def test_kills_while_schedules_fire_lose_and_double_no_time(
+    private_database: PreparedDatabase, tmp_path: Path
+) -> None:
+    database = private_database
+    uids = declare(database)
+    with ExitStack() as stack:
+
+        def start(number: int) -> ServiceProcess:
+            log = tmp_path / f"controller-{number}.log"
+            running = running_service("datarecs_resource_controller", settings(database), log=log)
+            return stack.enter_context(running)
+
+        processes = [start(0), start(1)]
+        for kill in range(KILLS):
+            wait_until_decided(database, (kill + 1) * SCHEDULES // (KILLS + 2))
+            processes[secrets.randbelow(2)].kill()
+            processes = [one for one in processes if one.process.poll() is None]
+            processes.append(start(kill + 2))
+        # Schedules of killed processes are due again after 30 s.
+        database.query("UPDATE datarecs.schedule_state SET due_at = now() RETURNING 1")
+        wait_until_decided(database, SCHEDULES)
+    ledger(database, uids)
+
+
+def ledger(database: PreparedDatabase, uids: list[ResourceUid]) -> None:
+    """Every started time has one run, one tick and one event; nothing else exists."""
+    runs = database.query("SELECT schedule_uid, fire_time, run_id FROM datarecs.run")
+    ticks = database.query(
+        "SELECT schedule_uid, fire_time, run_id FROM datarecs.schedule_tick WHERE outcome = 'FIRED'"
+    )
+    events = database.query(
+        "SELECT partition_key FROM datarecs.outbox WHERE type LIKE %s", ("%.run.triggered",)
+    )
+    assert sorted(runs) == sorted(ticks)
+    assert sorted(UUID(str(key)) for (key,) in events) == sorted(run_id for *_, run_id in runs)
+    times = Counter(uid for uid, *_ in runs)
+    assert set(times) == set(uids)
+    assert min(times.values()) >= TIMES
+    assert len({(uid, fire_time) for uid, fire_time, _ in runs}) == len(runs)
+
+
+def test_it_is_ready_with_its_login_and_refuses_another(
+    database: PreparedDatabase, tmp_path: Path
+) -> None:
+    wrong = {**settings(database), "DATARECS_DATABASE__URL": database.admin_url}
+    with running_service(
+        "datarecs_resource_controller", wrong, log=tmp_path / "wrong.log"
+    ) as service:
+        assert service.process.wait(30) != 0
+    assert "superuser" in service.text()

@@ -95,7 +95,7 @@ def test_pods_of_workflows_are_those_of_the_worker_without_its_probes(
     assert not {"livenessProbe", "ports", "lifecycle", "name"} & ours.keys()
 
 
-def test_both_services_that_know_backends_get_the_setting_and_no_other_does() -> None:
+def test_services_that_know_backends_get_the_setting_and_no_other_does() -> None:
     def services(values: Values) -> set[str]:
         return {
             one["metadata"]["name"]
@@ -104,7 +104,11 @@ def test_both_services_that_know_backends_get_the_setting_and_no_other_does() ->
             if variable == {"name": "DATARECS_LAUNCHER__BACKEND", "value": "argo"}
         }
 
-    assert services(merge(example(), ARGO)) == {"datarecs-core-api", "datarecs-run-controller"}
+    assert services(merge(example(), ARGO)) == {
+        "datarecs-core-api",
+        "datarecs-resource-controller",
+        "datarecs-run-controller",
+    }
     assert services(example()) == set()
 
 

@@ -150,6 +150,8 @@ def test_a_time_starts_one_run_of_the_job(here: Platform) -> None:
     assert here.outcomes(uid) == [("13:00", TickOutcome.FIRED)]
     (tick,) = here.ticks(uid)
     assert (tick.missed, tick.reason) == (0, None)
+    (delay,) = here.metrics.values("schedule_start_delay_seconds")
+    assert 0 <= delay < 2
 
 
 @pytest.mark.case("R46")

@@ -38,7 +38,7 @@ SCHEDULED = "scheduled"
 REPLACED = "replaced by schedule"
 FEED_NUMBERS = 256
 """Two for each run of the largest catch-up, and room for cancels; unused ones leave gaps."""
-LOOK_AGAIN = timedelta(seconds=1)
+RECHECK = timedelta(seconds=1)
 """While a run waits for the end of the one that it replaces."""
 
 
@@ -109,7 +109,7 @@ class _Decision:
         ticks, waiting = self._started(firing, active)
         due_at = firing.next_start
         if waiting is not None:
-            again = self.tx.now + LOOK_AGAIN
+            again = self.tx.now + RECHECK
             due_at = again if due_at is None else min(due_at, again)
         self.tx.schedules.record(self.state.uid, ticks)
         self.tx.schedules.save(

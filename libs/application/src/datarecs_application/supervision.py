@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -31,10 +30,10 @@ from datarecs_application.loops.heartbeat import Heartbeat, Standing
 from datarecs_application.ports.outside import BlobStores, Clock, Ids, Metrics, Wake
 from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildProcess
+from datarecs_application.storing_artefacts import Storing
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_application.warm_child import WarmChild
 from datarecs_application.work_metrics import WorkMetrics
-from datarecs_core.catalog.layout import all_differences, is_written_by_child, run_document
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import ChildStartError
@@ -61,8 +60,6 @@ POLL = timedelta(milliseconds=200)
 PING_LIMIT = timedelta(seconds=120)
 CHILD_FOLLOWS_JAVA = timedelta(seconds=2)
 """How long a child may take to end after its Java process; longer than its planned shutdown."""
-STORE_PATIENCE = timedelta(minutes=2)
-"""How long an attempt that has finished waits for a store of artefacts that does not answer."""
 MOST_OUTDATED = 1000
 """Row counts skipped at once, so that a child that sends very many is still supervised."""
 
@@ -358,43 +355,12 @@ class _Attempt:
         return is_current(self.leased.run_id, self.leased.lease_epoch)
 
     def _store_artefacts(self, run: Run, folder: str, evidence: Evidence) -> Evidence:
-        """Of a completed attempt: differences first, then run.json, which names them.
-
-        Returns:
-            The evidence, or why the attempt was stopped before everything was stored.
-        """
+        """Of a completed attempt: its evidence, or why it was stopped before all was stored."""
         if not isinstance(classify(run, evidence), RunCompleted):
             return evidence
-        blobs, last = self.worker.blobs.of(run.tenant_id), run_document(run.tenant_id, run.run_id)
         left = self.worker.scratch.artefacts(folder)
-        if not all(is_written_by_child(key, run.tenant_id, run.run_id) for key in left):
-            raise BadFrameError("an artefact outside its run")
-        ordered = sorted(left, key=lambda key: (key == last, key))
-        steps: list[Callable[[], object]] = [
-            # An earlier attempt may have stored more parts.
-            partial(blobs.delete_prefix, all_differences(run.tenant_id, run.run_id)),
-            *(partial(blobs.put_file, key, left[key]) for key in ordered),
-        ]
-        waited_until = self.worker.clock.monotonic() + STORE_PATIENCE.total_seconds()
-        for step in steps:
-            stopping = self._stored_outside(step, waited_until)
-            if stopping is not None:
-                return stopping
-        return evidence
-
-    def _stored_outside(self, step: Callable[[], object], waited_until: float) -> Evidence | None:
-        """Repeated while the store is unavailable; the reason when the attempt has to stop."""
-        while (stopping := self._stopped_from_outside()) is None:
-            try:
-                step()
-            except BlobStoreUnavailableError as cause:
-                if self.worker.clock.monotonic() >= waited_until:
-                    raise
-                log.warning("artefacts_wait", code=cause.code.name)
-                self.worker.clock.wait(POLL * 5)
-            else:
-                return None
-        return stopping
+        storing = Storing(self.worker.blobs.of(run.tenant_id), self.worker.clock)
+        return storing.store(run, left, self._stopped_from_outside) or evidence
 
     def _stopped_from_outside(self) -> Evidence | None:
         """Raises FencedError for a lost lease, DrainedError when the process ends."""

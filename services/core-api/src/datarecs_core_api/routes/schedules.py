@@ -17,14 +17,14 @@ from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.inputs import JsonBody, Namespace, NoFieldsIn, Sent
-from datarecs_core_api.outputs import (
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
+from datarecs_core_api.published_types import ObjectName
+from datarecs_core_api.schedule_outputs import (
     PreviewedTimeOut,
     ScheduleHistoryOut,
     SchedulePreviewOut,
     TickOut,
 )
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
-from datarecs_core_api.published_types import ObjectName
 from datarecs_specs.cron_times import CronTimes
 from datarecs_specs.documents import decode_stored
 from datarecs_specs.kinds import KINDS

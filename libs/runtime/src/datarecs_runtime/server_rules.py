@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from datarecs_core.egress.addresses import AddressClass, Policy, Profile, Purpose, judge
 from datarecs_core.errors.process import InsecureStartError, RuleFault, SettingsError
 from datarecs_runtime.api_sections import Api
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.certificates import certificate_fault
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.platform_addresses import addresses_of, database_clients
@@ -181,7 +182,7 @@ def _broker(checked: Checked) -> Faults:
 
 
 def _platform_addresses(checked: Checked) -> Faults:
-    """A tenant must not reach database and broker of the platform as a source or a receiver."""
+    """A tenant must not reach servers of the platform as a source or a receiver."""
     egress, database = checked.section(Egress), checked.section(Database)
     if egress is None:
         return
@@ -189,6 +190,7 @@ def _platform_addresses(checked: Checked) -> Faults:
     kafka = checked.section(Kafka)
     brokers = kafka.bootstrap if kafka else ()
     hosts += [broker.rpartition(":")[0].strip("[]") for broker in brokers]
+    hosts += _store_host(checked.section(Blob))
     for host in dict.fromkeys(hosts):
         for address in addresses_of(host):
             if any(judge(address, policy).allowed for policy in _policies(egress)):
@@ -197,6 +199,18 @@ def _platform_addresses(checked: Checked) -> Faults:
                     f"{host} of the platform has the address {address}, which a source could name",
                     "add its network to DATARECS_EGRESS__DENIED_CIDRS",
                 )
+
+
+def _store_host(blob: Blob | None) -> list[str]:
+    """Of a store of the operator; at a provider, sources share the public addresses with it."""
+    host = urlsplit(blob.endpoint).hostname if blob and blob.endpoint else None
+    if host is None:
+        return []
+    classes = (
+        judge(address, Policy(purpose=Purpose.CONNECTION)).address_class
+        for address in addresses_of(host)
+    )
+    return [] if AddressClass.GLOBAL in classes else [host]
 
 
 def _policies(egress: Egress) -> Iterator[Policy]:

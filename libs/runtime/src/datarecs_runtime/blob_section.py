@@ -3,6 +3,7 @@
 A separate module because it judges the address as connections to object stores are judged.
 """
 
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
@@ -19,6 +20,8 @@ class Blob(Section):
     each other's artefacts."""
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/@?#]+(/[A-Za-z0-9-]+)?$")
     """Address of the object store. Not set: the provider's."""
+    ca_file: Path | None = None
+    """Certificate authority of the object store, PEM. Not set: the system's store."""
     region: str | None = Field(default=None, pattern=r"^[a-z0-9-]{1,64}$")
     """Region of an S3 bucket. Not set: that of AWS_REGION, or us-east-1."""
     credentials: SecretStr | None = None
@@ -39,5 +42,6 @@ class Blob(Section):
         return {
             "endpoint": self.endpoint,
             "region": self.region,
+            "ca_file": str(self.ca_file) if self.ca_file else None,
             "credentials": secret.get_secret_value() if secret else None,
         }

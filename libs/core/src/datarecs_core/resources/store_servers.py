@@ -39,6 +39,15 @@ _EXAMPLES = {
 _ALIASES = ("-s3alias", "--ol-s3", ".mrap")
 """Ends of names at Amazon that stand for a bucket with another name."""
 _EMULATOR = re.compile(r"/[a-z0-9]{3,24}/?")
+_INVALID = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_CERTIFICATE_FAULTS = {
+    "UnknownIssuer": "unknown certificate authority",
+    "BadSignature": "unknown certificate authority",
+    "Expired": "the certificate of the server has expired",
+    "ExpiredContext": "the certificate of the server has expired",
+    "NotValidForName": "the certificate of the server is for another host",
+    "NotValidForNameContext": "the certificate of the server is for another host",
+}
 _NUMERIC = re.compile(r"localhost|[0-9.]+|.*:.*")
 
 
@@ -66,6 +75,14 @@ def endpoint_fault(kind: StoreKind, endpoint: str) -> str | None:
             f"such as {example}, and the bucket in `url`"
         )
     return None
+
+
+def certificate_fault(text: str) -> str | None:
+    """What obstore rejects about a certificate, from the text of its error, or None."""
+    invalid = _INVALID.search(text)
+    if invalid is None:
+        return None
+    return _CERTIFICATE_FAULTS.get(invalid[1], "the certificate of the server is not valid")
 
 
 def _write(parts: SplitResult) -> str:

@@ -111,8 +111,12 @@ def test_safe_settings_have_no_fault() -> None:
     ("setting", "value", "rule", "seen"),
     [
         ("API__TRUSTED_PROXIES", "", "S2", "neither TLS nor a declared proxy"),
-        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/0", "S2", "contains 0.0.0.0/0"),
+        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/0", "S2", "8, 0.0.0.0/0, so"),
         ("API__TRUSTED_PROXIES", "::/0", "S2", "contains ::/0"),
+        ("API__TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1", "S2", "contains 0.0.0.0/1, 128.0.0.0/1"),
+        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/2,64.0.0.0/3,96.0.0.0/3", "S2", "every"),
+        ("API__TRUSTED_PROXIES", "::/1", "S2", "contains ::/1"),
+        ("API__TRUSTED_PROXIES", "3000::/4", "S2", "contains 3000::/4"),
         ("BASE_URL", "", "S3", "DATARECS_BASE_URL is missing"),
         ("BASE_URL", "http://recs.example.com", "S3", "not the https address"),
         ("BASE_URL", "https://ana@recs.example.com", "S3", "not the https address"),
@@ -137,6 +141,7 @@ def test_safe_settings_have_no_fault() -> None:
         ("KAFKA__PASSWORD", "changeme", "S13", "KAFKA__PASSWORD is a password of examples"),
         ("KAFKA__RELAY__PASSWORD", "Secret", "S13", "KAFKA__RELAY__PASSWORD is a password"),
         ("MAIL__PASSWORD", "password", "S13", "MAIL__PASSWORD is a password of examples"),
+        ("LINKS__KEY", KEK, "S13", "DATARECS_LINKS__KEY equals the key-encryption key"),
         ("LINKS__KEY", "k" * 32, "S13", "DATARECS_LINKS__KEY is not random"),
         (
             "DATABASE__URL",

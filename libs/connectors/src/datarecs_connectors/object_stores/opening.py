@@ -16,7 +16,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from datarecs_connectors.errors import ConnectionFailedError, PathRefusedError
 from datarecs_connectors.file_search import is_wild
-from datarecs_connectors.object_stores.bucket import Bucket
+from datarecs_connectors.object_stores.bucket import Bucket, StoreAddress
 from datarecs_connectors.object_stores.proxy import (
     OF_PLATFORM,
     GuardedProxy,
@@ -77,7 +77,8 @@ def open_connected(
     if config.ca is not None:
         client["root_certificate"] = config.ca
     if not rules.is_guarded:
-        return Bucket(source, _built(source, url, {**settings, "client_options": client}))
+        store = _built(source, url, {**settings, "client_options": client})
+        return Bucket(source, store, address=StoreAddress(url.bucket, endpoint))
     proxy = _proxy(source, url, endpoint, rules)
     client["proxy_url"] = proxy.url
     try:
@@ -85,7 +86,13 @@ def open_connected(
     except ConnectionFailedError:
         proxy.close()
         raise
-    return Bucket(source, store, refusal=lambda: proxy.refusal, close=proxy.close)
+    return Bucket(
+        source,
+        store,
+        address=StoreAddress(url.bucket, endpoint),
+        refusal=lambda: proxy.refusal,
+        close=proxy.close,
+    )
 
 
 def open_ambient(source: str, path: str) -> tuple[ObjectUrl, Bucket]:
@@ -103,7 +110,9 @@ def open_ambient(source: str, path: str) -> tuple[ObjectUrl, Bucket]:
     fixed = next((at for at, part in enumerate(parts) if is_wild(part) or "=" in part), -1)
     root = ObjectUrl(kind=url.kind, bucket=url.bucket, prefix="/".join(parts[:fixed]))
     options = {"config": store_config(root), "client_options": {**_CLIENT, "allow_http": True}}
-    return root, Bucket(source, _built(source, root, options))
+    store = _built(source, root, options)
+    address = StoreAddress(root.bucket, "the server of your environment")
+    return root, Bucket(source, store, address=address)
 
 
 def _settings(

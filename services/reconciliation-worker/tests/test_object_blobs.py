@@ -51,6 +51,16 @@ def test_the_bucket_of_artefacts_is_closed_to_sources(tmp_path: Path) -> None:
     assert surroundings_of(in_a_folder, TENANT_A).platform_bucket is None
 
 
+def test_the_server_of_the_bucket_may_be_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"AWS_ENDPOINT_URL": "https://minio:9000"}
+    monkeypatch.setattr(wiring, "process_environment", lambda: environment)
+    frame = hello(tmp_path, Blob(url="s3://artefacts/x"))
+    bucket = surroundings_of(frame, TENANT_A).platform_bucket
+    assert bucket == BucketAddress(host="minio", bucket="artefacts")
+
+
 def test_a_bucket_is_no_folder_that_is_closed_to_sources(tmp_path: Path) -> None:
     places = private_places(settings(tmp_path, Blob(url="s3://artefacts/x")))
     assert Path("/x") not in places

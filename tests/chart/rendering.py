@@ -71,6 +71,7 @@ ALL_ON: Values = {
     "network": {
         "to": {"kubernetes": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "192.0.2.9/32"}}]}}
     },
+    "blob": {"caSecret": "datarecs-blob-ca"},
     "launcher": {"backend": "argo"},
     "topics": {"mode": "hook"},
     "monitoring": {"podMonitor": True, "rules": True, "labels": {"release": "prometheus"}},
@@ -123,6 +124,7 @@ EXTERNAL = frozenset(
         for name in (
             *("datarecs-database", "datarecs-db-ca", "datarecs-kafka", "datarecs-cluster-ca-cert"),
             *("datarecs-keys", "datarecs-blob", "datarecs-mail", "datarecs-tls"),
+            "datarecs-blob-ca",
             *("registry-login", "tenant-acme"),
         )
     }

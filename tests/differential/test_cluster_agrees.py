@@ -32,10 +32,11 @@ from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import CHILD, INHERITED, hello_frame
 from datarecs_reconciliation_worker.work import read_assignment, work
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.child import SpawnedChild
 from datarecs_runtime.environment import process_environment
 from datarecs_runtime.frames import SupervisorChannel
-from datarecs_runtime.sections import Blob, Files, Java, Spark
+from datarecs_runtime.sections import Files, Java, Spark
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.spark_cluster import ADDRESS, Node, SparkCluster, running_cluster

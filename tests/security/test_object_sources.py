@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from datarecs_connectors.object_stores.proxy import GuardedProxy
+from datarecs_connectors.object_stores.proxy import GuardedProxy, RefusedError, checked_address
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.access.references import SecretPurpose
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
@@ -23,8 +23,9 @@ from datarecs_core.resources.connection import (
     ObjectStoreConfig,
     secret_uses,
 )
-from datarecs_core.resources.object_urls import BucketAddress, ObjectUrl
+from datarecs_core.resources.object_urls import ObjectUrl
 from datarecs_core.resources.resource import Kind
+from datarecs_core.resources.store_servers import BucketAddress
 from datarecs_specs.documents import decode_json
 from datarecs_specs.reading import Surroundings as SpecSurroundings
 from datarecs_testing.builders import NOON
@@ -177,6 +178,81 @@ def test_the_bucket_of_the_platform_is_closed_to_sources(
     )
     assert error.code.name == "PATH_REFUSED"
     assert "belongs to the platform" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("s3://prod", "/artefacts"), ("s3://artefacts/prod", "/lake/.."), ("s3://artefacts", "/.")],
+)
+def test_a_stored_endpoint_with_a_path_is_not_opened(url: str, path: str) -> None:
+    with scripted_store() as store:
+        store.objects = {"x.csv": b"id\n1\n"}
+        error = error_of(ObjectStoreConfig(url=url, endpoint=store.url + path))
+        assert error.code.name == "CONNECTION_FAILED"
+        assert f"the endpoint has the path {path}; write {store.url}" in str(error)
+        assert store.requests == []
+
+
+@pytest.mark.parametrize("platform_host", ["127.0.0.1", "localhost", "platform.example.com"])
+@pytest.mark.parametrize("host", ["127.0.0.2", "store.example.com", "artefacts.example.com"])
+def test_the_server_of_the_platform_under_another_name_or_port_is_not_dialled(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, host: str, platform_host: str
+) -> None:
+    answers = {
+        "127.0.0.2": "127.0.0.2",
+        "store.example.com": "203.0.114.7" if platform_host[0] == "p" else "127.0.0.1",
+        "artefacts.example.com": "203.0.114.7" if platform_host[0] == "p" else "127.0.0.1",
+        "platform.example.com": "203.0.114.7" if host[0] != "1" else "127.0.0.1",
+    }
+
+    def resolve(name: str, *_: object, **__: object) -> list[Any]:
+        answer = answers.get(name, "127.0.0.1")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    bucket = "prod" if host.startswith("artefacts") else "artefacts"
+    error = error_of(
+        ObjectStoreConfig(
+            url=f"s3://{bucket}", endpoint=f"https://{host}:{listener.getsockname()[1]}"
+        ),
+        platform=BucketAddress(host=platform_host, bucket="artefacts"),
+    )
+    assert error.code.name == "CONNECTION_FAILED"
+    assert "the bucket belongs to the platform" in str(error)
+
+
+def test_an_address_of_this_machine_counts_as_its_loopback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound: list[str] = []
+
+    class Probe(socket.socket):
+        def bind(self, address: Any) -> None:  # noqa: ANN401  as the class it replaces
+            bound.append(address[0])
+            if address[0] != "10.77.20.1":
+                raise OSError
+
+    monkeypatch.setattr("datarecs_connectors.object_stores.proxy.socket.socket", Probe)
+    with pytest.raises(RefusedError, match="belongs to the platform"):
+        checked_address(("10.77.20.1", 18444), LOCAL, "127.0.0.1")
+    assert checked_address(("10.77.20.9", 18444), LOCAL, "127.0.0.1") == "10.77.20.9"
+    assert bound == ["10.77.20.1", "10.77.20.9"]
+
+
+def test_a_bucket_of_another_name_at_the_server_of_the_platform_is_read() -> None:
+    with scripted_store() as store:
+        store.objects = {"x.csv": b"id\n1\n"}
+        around = Surroundings(
+            roots=(),
+            policy=LOCAL,
+            now=lambda: NOON,
+            platform_bucket=BucketAddress(host="127.0.0.1", bucket="artefacts"),
+        )
+        config = ObjectStoreConfig(url=f"s3://{BUCKET}", endpoint=store.url)
+        lake = Connection(type=ConnectionType.OBJECT_STORE, config=config)
+        source = Source(name="exports", kind=SourceKind.CSV, connection="c", path="x.csv")
+        open_connector(source, lake, {}, surroundings=around).pin(source)
+        assert store.requests
 
 
 def test_the_identity_of_the_worker_is_never_used(

@@ -71,6 +71,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- if has "blob" $uses }}
 {{- $_ := set $settings "BLOB__URL" $values.blob.url }}
 {{- with $values.blob.endpoint }}{{- $_ := set $settings "BLOB__ENDPOINT" . }}{{- end }}
+{{- if $values.blob.caSecret }}{{- $_ := set $settings "BLOB__CA_FILE" "/run/secrets/datarecs/blob-ca.crt" }}{{- end }}
 {{- end }}
 {{- if and (has "launcher" $uses) (ne $values.launcher.backend "queue") }}{{- $_ := set $settings "LAUNCHER__BACKEND" $values.launcher.backend }}{{- end }}
 {{- if has "mail" $uses }}{{- $_ := set $settings "MAIL__HOST" $values.mail.host }}{{- end }}
@@ -246,7 +247,7 @@ volumes:
             items: [{key: {{ $entry.key }}, path: {{ $file }}}]
         {{- end }}
         {{- end }}
-        {{- range $part := list "database" "kafka" }}
+        {{- range $part := list "database" "kafka" "blob" }}
         {{- if has $part $uses }}
         {{- with (get $values $part).caSecret }}
         - secret:

@@ -110,7 +110,10 @@ def test_a_job_is_drafted_from_objects(bucket: str) -> None:
         ("s3://{}/none.parquet", "no file matches"),
         ("s3://{}/exports", "declare its `kind` in a job"),
         ("s3://{}/../x.csv", "no part `.` or `..`"),
-        ("s3://none-at-all/x.csv", "no file matches"),
+        (
+            "s3://none-at-all/x.csv",
+            "bucket none-at-all does not exist at the server of your environment",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named(bucket: str, capsys: Shown, place: str, words: str) -> None:

@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep, Read
+from datarecs_connectors.errors import ConnectionFailedError, NoFilesError
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.object_stores import bucket as bucket_module
 from datarecs_connectors.object_stores import tree as tree_module
@@ -474,6 +475,35 @@ def test_a_connection_without_credentials_sends_unsigned_requests(
     assert 0 < len(unsigned) < len(store.requests)
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"<Error><Code>NoSuchBucket</Code></Error>", "bucket lake does not exist at {}; check"),
+        (b"nothing here", "{} answers a listing of bucket lake with status 404; check"),
+    ],
+)
+def test_a_missing_bucket_and_a_server_that_is_no_store_are_named(
+    answer: bytes, words: str
+) -> None:
+    with scripted_store() as store:
+        store.missing = answer
+        for path in ("x.csv", "*.csv"):
+            connector, source = _scripted(store, path)
+            with pytest.raises(ConnectionFailedError) as caught:
+                connector.pin(source)
+            connector.close()
+            assert words.format(store.url) in str(caught.value)
+
+
+def test_a_path_without_objects_is_named_with_its_server() -> None:
+    with scripted_store() as store:
+        store.objects = {"x.csv": b"id\n1\n"}
+        connector, source = _scripted(store, "y.csv")
+        with pytest.raises(NoFilesError, match=f"'y.csv' in s3://lake at {store.url}; check"):
+            connector.pin(source)
+        connector.close()
+
+
 def test_a_server_is_verified_by_the_authorities_of_the_connection(tmp_path: Path) -> None:
     authority = an_authority()
     with scripted_store(authority.server(tmp_path, host="localhost")) as store:
@@ -483,7 +513,7 @@ def test_a_server_is_verified_by_the_authorities_of_the_connection(tmp_path: Pat
         connector.close()
         store.requests.clear()
         stranger, source = _scripted(store, "x.csv", ca=an_authority().pem)
-        with pytest.raises(DatarecsError, match="check its endpoint and certificate") as caught:
+        with pytest.raises(DatarecsError, match="unknown certificate authority") as caught:
             stranger.pin(source)
         stranger.close()
     assert (caught.value.code.name, store.requests) == ("CONNECTION_FAILED", [])

@@ -10,6 +10,7 @@ import pytest
 
 from datarecs_core.errors.process import InsecureStartError
 from datarecs_runtime.api_sections import Api
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.certificates import certificate_fault, server_context
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.platform_addresses import addresses_of, database_clients
@@ -29,6 +30,8 @@ class Settings(ServiceSettings):
     """Login."""
     api: Api = Api()
     """Address."""
+    blob: Blob
+    """Store."""
     kafka: Kafka = Kafka()
     """Broker."""
     secrets: Secrets = Secrets()
@@ -62,10 +65,16 @@ SAFE: Mapping[str, str] = {
     "DATARECS_SECRETS__KEK": KEK,
     "DATARECS_LINKS__KEY": "0123456789abcdef0123456789abcdef",
     "DATARECS_EGRESS__DENIED_CIDRS": "10.20.0.0/16",
+    "DATARECS_BLOB__URL": "s3://artefacts/prod",
+    "DATARECS_BLOB__ENDPOINT": "https://store.example.com:9000",
     "DATARECS_MAIL__HOST": "relay.example.com",
     "DATARECS_MAIL__FROM": "datarecs@example.com",
 }
-ADDRESSES = {"db.example.com": "10.20.0.5", "kafka.example.com": "10.20.0.6"}
+ADDRESSES = {
+    "db.example.com": "10.20.0.5",
+    "kafka.example.com": "10.20.0.6",
+    "store.example.com": "10.20.0.7",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -102,8 +111,12 @@ def test_safe_settings_have_no_fault() -> None:
     ("setting", "value", "rule", "seen"),
     [
         ("API__TRUSTED_PROXIES", "", "S2", "neither TLS nor a declared proxy"),
-        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/0", "S2", "contains 0.0.0.0/0"),
+        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/0", "S2", "8, 0.0.0.0/0, so"),
         ("API__TRUSTED_PROXIES", "::/0", "S2", "contains ::/0"),
+        ("API__TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1", "S2", "contains 0.0.0.0/1, 128.0.0.0/1"),
+        ("API__TRUSTED_PROXIES", "10.0.0.0/8,0.0.0.0/2,64.0.0.0/3,96.0.0.0/3", "S2", "every"),
+        ("API__TRUSTED_PROXIES", "::/1", "S2", "contains ::/1"),
+        ("API__TRUSTED_PROXIES", "3000::/4", "S2", "contains 3000::/4"),
         ("BASE_URL", "", "S3", "DATARECS_BASE_URL is missing"),
         ("BASE_URL", "http://recs.example.com", "S3", "not the https address"),
         ("BASE_URL", "https://ana@recs.example.com", "S3", "not the https address"),
@@ -114,13 +127,21 @@ def test_safe_settings_have_no_fault() -> None:
         ("SECRETS__KEK_ID", "local-1", "S6", "key of `datarecs up`"),
         ("SECRETS__KEK", base64.b64encode(bytes(32)).decode(), "S13", "all bytes are equal"),
         ("KAFKA__SECURITY", "SASL_PLAINTEXT", "S7", "not encrypted"),
-        ("EGRESS__DENIED_CIDRS", "10.20.0.6/32", "S8", "db.example.com of the platform"),
-        ("EGRESS__DENIED_CIDRS", "10.20.0.5/32", "S8", "kafka.example.com of the platform"),
+        ("EGRESS__DENIED_CIDRS", "10.20.0.6/31", "S8", "db.example.com of the platform"),
+        (
+            "EGRESS__DENIED_CIDRS",
+            "10.20.0.5/32,10.20.0.7/32",
+            "S8",
+            "kafka.example.com of the platform",
+        ),
+        ("EGRESS__DENIED_CIDRS", "10.20.0.4/31,10.20.0.6/32", "S8", "store.example.com of the"),
+        ("BLOB__ENDPOINT", "https://10.77.20.1:9000", "S8", "10.77.20.1 of the platform"),
         ("FILES__ROOTS", "lake", "S9", "lake of DATARECS_FILES__ROOTS can be written"),
         ("SIDE__HOST", "8.8.8.8", "S12", "public address 8.8.8.8"),
         ("KAFKA__PASSWORD", "changeme", "S13", "KAFKA__PASSWORD is a password of examples"),
         ("KAFKA__RELAY__PASSWORD", "Secret", "S13", "KAFKA__RELAY__PASSWORD is a password"),
         ("MAIL__PASSWORD", "password", "S13", "MAIL__PASSWORD is a password of examples"),
+        ("LINKS__KEY", KEK, "S13", "DATARECS_LINKS__KEY equals the key-encryption key"),
         ("LINKS__KEY", "k" * 32, "S13", "DATARECS_LINKS__KEY is not random"),
         (
             "DATABASE__URL",
@@ -161,13 +182,20 @@ def test_a_broken_rule_is_named_with_its_fix(
 @pytest.mark.case("X91")
 def test_all_faults_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SAFE:
-        if name not in {"DATARECS_MAIL__HOST", "DATARECS_MAIL__FROM"}:
+        if "_MAIL__" not in name and name != "DATARECS_BLOB__URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("DATARECS_DATABASE__URL", "postgresql://a:admin@db.example.com/x")
     monkeypatch.setenv("DATARECS_KAFKA__BOOTSTRAP", "kafka.example.com:9092")
     monkeypatch.setenv("DATARECS_KAFKA__SECURITY", "SASL_PLAINTEXT")
     rules = [fault.partition(":")[0] for fault in faults()]
     assert rules == ["S2", "S3", "S6", "S7", "S8", "S8", "S13", "S14"]
+
+
+def test_the_public_address_of_a_provider_is_shared_with_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATARECS_BLOB__ENDPOINT", "https://8.8.8.8")
+    assert faults() == []
 
 
 def test_profile_local_has_none_of_these_rules(monkeypatch: pytest.MonkeyPatch) -> None:

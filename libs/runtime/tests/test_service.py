@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from datarecs_core.errors.process import SettingsError
 from datarecs_core.errors.storage import BlobStoreUnavailableError
 from datarecs_runtime.process import Process
 from datarecs_runtime.sections import Queue
@@ -73,6 +74,19 @@ def test_a_refusal_while_wiring_is_one_log_line_with_its_code(
     assert run_service("worker", Settings, refuse, arguments=[]) == 70
     line = json.loads(out.getvalue())
     assert (line["event"], line["code"], line["service"]) == ("start_refused", "DR5825", "worker")
+
+
+def test_settings_that_the_wiring_refuses_are_one_log_line_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_settings: Settings) -> Process:
+        raise SettingsError(("DATARECS_API__HOST is not a loopback address",))
+
+    assert run_service("core-api", Settings, refuse, arguments=[]) == 78
+    record = json.loads(capsys.readouterr().out)
+    assert (record["event"], record["code"]) == ("start_refused", "DR5841")
+    assert "DATARECS_API__HOST is not a loopback address" in record["message"]
+    assert "exception" not in record
 
 
 def test_unsafe_settings_are_one_log_line_and_nothing_is_built(

@@ -7,8 +7,8 @@ import pytest
 
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import ProcessCode, SettingsError
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import (
-    Blob,
     Database,
     Egress,
     Kafka,

@@ -381,6 +381,15 @@ def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None
                 ({"url": "gs://lake", "region": "eu"}, ["DR1009 /config/region"]),
                 ({**STORE, "endpoint": "http://minio.example.com"}, ["DR1017 /config/endpoint"]),
                 ({**STORE, "endpoint": "https://127.0.0.1"}, ["DR1017 /config/endpoint"]),
+                *(
+                    ({**STORE, "endpoint": endpoint}, ["DR1017 /config/endpoint"])
+                    for endpoint in (
+                        "https://minio.example.com:9000/lake/..",
+                        "https://minio.example.com:9000/artefacts",
+                        "https://minio.example.com:9000/.",
+                        "https://artefacts.s3.eu-central-1.amazonaws.com",
+                    )
+                ),
                 ({**STORE, "ca": "x"}, ["DR1015 /config/ca"]),
                 ({**STORE, "secret_access_key": "x"}, ["DR1019 /config/secret_access_key"]),
             )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -12,8 +13,10 @@ from datarecs_core.errors.storage import BlobStoreUnavailableError
 from datarecs_storage.opening import open_blob_stores
 from datarecs_testing import azure_store
 from datarecs_testing.azure_store import AzureServer
+from datarecs_testing.certificates import an_authority
 from datarecs_testing.conformance.blob_store import KEY, OTHER, ROOT, TENANT, BlobStoreConformance
 from datarecs_testing.object_store import ADMIN, READER, ObjectServer
+from datarecs_testing.scripted_store import BUCKET, scripted_store
 
 pytestmark = pytest.mark.integration
 SECRET = "s3cret"
@@ -70,11 +73,13 @@ def test_a_store_that_ignores_the_condition_is_refused() -> None:
             stores.check_create_only()
 
 
-def test_a_store_that_cannot_be_reached_is_not_ready_and_not_judged() -> None:
+def test_a_worker_waits_for_a_store_that_cannot_be_reached() -> None:
     stores = open_blob_stores(
         "s3://bucket/x", endpoint="http://127.0.0.1:1", region="us-east-1", credentials=ADMIN
     )
-    stores.check_create_only()
+    with pytest.raises(BlobStoreUnavailableError, match="it cannot be reached") as caught:
+        stores.check_create_only()
+    assert caught.value.retryable
     assert stores.ready() == "it cannot be reached"
     with pytest.raises(BlobStoreUnavailableError, match="s3://bucket/x cannot be used"):
         stores.of(TENANT).get(KEY)
@@ -86,6 +91,45 @@ def test_a_failing_store_is_named_with_its_status() -> None:
             "s3://bucket/x", endpoint=endpoint, region="us-east-1", credentials=ADMIN
         )
         assert stores.ready() == "it answers with status 503"
+
+
+def test_a_store_behind_a_private_authority_is_verified_by_its_file(tmp_path: Path) -> None:
+    authority, ca_file = an_authority(), tmp_path / "ca.crt"
+    with scripted_store(authority.server(tmp_path, host="localhost")) as store:
+        store.objects = {KEY: b"x"}
+
+        def opened(pem: str | None) -> BlobStores:
+            ca_file.write_text(pem or "")
+            return open_blob_stores(
+                f"s3://{BUCKET}",
+                endpoint=store.url,
+                credentials=ADMIN,
+                ca_file=None if pem is None else str(ca_file),
+            )
+
+        assert opened(authority.pem).ready() is None
+        assert opened(authority.pem).of(TENANT).get(KEY) == b"x"
+        for pem in (None, an_authority().pem):
+            strange = opened(pem)
+            assert "unknown certificate authority; set DATARECS_BLOB__CA_FILE" in (
+                strange.ready() or ""
+            )
+            with pytest.raises(BlobStoreUnavailableError, match="unknown certificate authority"):
+                strange.check_create_only()
+        with pytest.raises(BlobStoreUnavailableError, match="contains no certificate"):
+            opened("no certificate")
+    with pytest.raises(BlobStoreUnavailableError, match="cannot be read: No such file"):
+        open_blob_stores("s3://bucket", credentials=ADMIN, ca_file=str(tmp_path / "missing"))
+
+
+def test_a_certificate_for_another_host_is_named(tmp_path: Path) -> None:
+    authority, ca_file = an_authority(), tmp_path / "ca.crt"
+    ca_file.write_text(authority.pem)
+    with scripted_store(authority.server(tmp_path)) as store:
+        stores = open_blob_stores(
+            f"s3://{BUCKET}", endpoint=store.url, credentials=ADMIN, ca_file=str(ca_file)
+        )
+        assert "is for another host" in (stores.ready() or "")
 
 
 @pytest.mark.parametrize("credentials", ["admin-key:wrong-s3cret", "nobody:x", READER])

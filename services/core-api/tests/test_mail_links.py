@@ -148,6 +148,11 @@ class TestReport:
         )
         assert reader.client.get(reader.report()).status_code == 404
 
+    def test_a_report_that_the_store_has_lost_is_named(self, finished: Reader) -> None:
+        finished.house.blobs.of(A_TENANT).delete(run_document(A_TENANT, finished.run_id))
+        answer = finished.client.get(finished.report())
+        assert (answer.status_code, answer.json()["code"]) == (404, "DR4025")
+
     def test_who_tries_many_links_is_made_to_wait(self, finished: Reader) -> None:
         client = finished.client
         statuses = {

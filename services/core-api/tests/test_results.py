@@ -113,6 +113,18 @@ class TestStages:
         assert (answer.status_code, answer.json()["code"]) == (404, "DR4004")
 
 
+@pytest.mark.parametrize("what", ["stages", "mismatches", "report", "report?format=json"])
+def test_a_result_that_the_store_has_lost_is_named_with_its_fix(
+    finished: Finished, ana: TestClient, what: str
+) -> None:
+    finished.house.blobs.of(A_TENANT).delete(run_document(A_TENANT, finished.run_id))
+    answer = ana.get(f"{finished.run}/{what}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "DR4025")
+    assert answer.json()["detail"] == (
+        "the result of this run is missing in the store of artefacts; restore it from a backup"
+    )
+
+
 def test_a_document_of_another_form_is_our_fault(finished: Finished, ana: TestClient) -> None:
     blobs = finished.house.blobs.of(A_TENANT)
     blobs.put(run_document(A_TENANT, finished.run_id), b"[]")

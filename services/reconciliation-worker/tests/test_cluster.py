@@ -10,7 +10,8 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_reconciliation_worker.child import spark_settings_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import hello_frame
-from datarecs_runtime.sections import Blob, Spark
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.sections import Spark
 from datarecs_spark.cluster import Cluster
 
 MASTER = "spark://one:7077,two:7077"

@@ -8,7 +8,8 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_reconciliation_worker.child import egress_policy_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import egress_policy, hello_frame
-from datarecs_runtime.sections import AllowedCidrs, Blob, Egress
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.sections import AllowedCidrs, Egress
 
 
 def test_the_child_dials_what_its_supervisor_may_dial_and_no_more(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from datarecs_core.values import TenantId
 from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import hello_frame
-from datarecs_runtime.sections import Blob, Files, Secrets, Worker
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.sections import Files, Secrets, Worker
 
 A, B = TenantId(UUID(int=1)), TenantId(UUID(int=2))
 

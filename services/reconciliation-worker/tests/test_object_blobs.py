@@ -8,12 +8,14 @@ from pydantic import SecretStr, ValidationError
 
 from datarecs_application.child_frames import Reader
 from datarecs_core.egress.addresses import Profile
+from datarecs_core.resources.store_servers import BucketAddress
 from datarecs_core.values import TenantId
 from datarecs_reconciliation_worker import wiring
 from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import child_environment, hello_frame, private_places
-from datarecs_runtime.sections import Blob, Files, Secrets, Worker
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.sections import Files, Secrets, Worker
 
 TENANT_A = TenantId(UUID(int=1))
 
@@ -42,11 +44,21 @@ def test_the_bucket_of_artefacts_is_closed_to_sources(tmp_path: Path) -> None:
     frame = hello(tmp_path, Blob(url="s3://artefacts/x", region="eu-west-1"))
     bucket = surroundings_of(frame, TENANT_A).platform_bucket
     assert bucket is not None
-    assert (bucket.host, bucket.bucket) == ("amazonaws.com", "artefacts")
-    in_azure = hello(tmp_path, Blob(url="az://artefacts/x"))
-    assert surroundings_of(in_azure, TENANT_A).platform_bucket is None
+    assert (bucket.host, bucket.bucket) == ("s3.eu-west-1.amazonaws.com", "artefacts")
+    in_azure = surroundings_of(hello(tmp_path, Blob(url="az://artefacts/x")), TENANT_A)
+    assert in_azure.platform_bucket == BucketAddress(host=None, bucket="artefacts")
     in_a_folder = hello(tmp_path, Blob(url=tmp_path.as_uri()))
     assert surroundings_of(in_a_folder, TENANT_A).platform_bucket is None
+
+
+def test_the_server_of_the_bucket_may_be_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"AWS_ENDPOINT_URL": "https://minio:9000"}
+    monkeypatch.setattr(wiring, "process_environment", lambda: environment)
+    frame = hello(tmp_path, Blob(url="s3://artefacts/x"))
+    bucket = surroundings_of(frame, TENANT_A).platform_bucket
+    assert bucket == BucketAddress(host="minio", bucket="artefacts")
 
 
 def test_a_bucket_is_no_folder_that_is_closed_to_sources(tmp_path: Path) -> None:
@@ -69,6 +81,8 @@ def test_the_child_does_not_inherit_the_identity_of_the_machine(
         {"url": "ftp://host/x"},
         {"url": "s3://bucket", "endpoint": "https://user:password@host"},
         {"url": "s3://bucket", "endpoint": "minio:9000"},
+        {"url": "s3://bucket", "endpoint": "https://minio:9000/artefacts"},
+        {"url": "s3://prod", "endpoint": "https://artefacts.s3.eu-west-1.amazonaws.com"},
         {"url": "s3://bucket", "region": "EU West"},
     ],
 )

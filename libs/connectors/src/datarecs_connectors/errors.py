@@ -82,8 +82,10 @@ class SourceUnsupportedError(SourceError):
 class NoFilesError(SourceError):
     code = RunDetail.NO_FILES
 
-    def __init__(self, source: str, path: str) -> None:
-        super().__init__(source, f"no file matches {path!r}; check the path and its folder")
+    def __init__(self, source: str, path: str, *, place: str = "") -> None:
+        """`place` is the store and its server, for objects."""
+        where = f" in {place}" if place else ""
+        super().__init__(source, f"no file matches {path!r}{where}; check the path and its folder")
         self.path = path
 
 

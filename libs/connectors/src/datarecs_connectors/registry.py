@@ -34,7 +34,8 @@ from datarecs_core.resources.connection import (
     ObjectStoreConfig,
     PostgresConfig,
 )
-from datarecs_core.resources.object_urls import BucketAddress, ObjectUrl, is_object_url
+from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
+from datarecs_core.resources.store_servers import BucketAddress
 
 if TYPE_CHECKING:
     from datarecs_connectors.object_stores.tree import ObjectTree

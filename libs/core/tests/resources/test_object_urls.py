@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datarecs_core.resources.object_urls import (
-    BucketAddress,
     ObjectUrl,
     StoreKind,
     azure_account,
@@ -146,18 +145,3 @@ def test_credentials_of_another_form_are_refused_without_repeating_them(
     with pytest.raises(ValueError, match="credentials of") as caught:
         store_credentials(StoreKind(kind), text)
     assert text not in str(caught.value).replace("key id", "")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("https://s3.eu-west-1.amazonaws.com", "https://s3.amazonaws.com", True),
-        ("https://minio:9000", "http://MINIO.:9001", True),
-        ("https://minio", "https://other", False),
-        ("http://127.0.0.1:10000/one", "http://127.0.0.1:10000/two", False),
-    ],
-)
-def test_the_same_bucket_is_recognised(one: str, other: str, *, same: bool) -> None:
-    url = ObjectUrl.parse("s3://lake/x")
-    addresses = {BucketAddress.of(url, one), BucketAddress.of(url, other)}
-    assert (len(addresses) == 1) is same

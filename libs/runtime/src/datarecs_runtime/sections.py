@@ -99,29 +99,6 @@ class Kafka(Section):
         return self.security or local
 
 
-class Blob(Section):
-    url: str = Field(pattern=r"^(file|s3|gs|az)://")
-    """Place of the artefacts of runs: `file:///folder`, `s3://bucket/prefix`, `gs://bucket/prefix`
-    or `az://container/prefix`. No default, because services with different places could not read
-    each other's artefacts."""
-    endpoint: str | None = Field(default=None, pattern=r"^https?://[^/@?#]+(/[A-Za-z0-9-]+)?$")
-    """Address of the object store. Not set: the provider's."""
-    region: str | None = Field(default=None, pattern=r"^[a-z0-9-]{1,64}$")
-    """Region of an S3 bucket. Not set: that of AWS_REGION, or us-east-1."""
-    credentials: SecretStr | None = None
-    """S3: `<access key id>:<secret access key>`; Google: the JSON key of a service account; Azure:
-    the account key or a SAS token. Not set: the identity of the machine or its environment."""
-
-    def store_options(self) -> dict[str, str | None]:
-        """The settings beside the address, as arguments; the secret is plain text."""
-        secret = self.credentials
-        return {
-            "endpoint": self.endpoint,
-            "region": self.region,
-            "credentials": secret.get_secret_value() if secret else None,
-        }
-
-
 class Secrets(Section):
     kek: SecretStr | None = None
     """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.

@@ -8,7 +8,7 @@ database are in `datarecs_postgres.server_checks`.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from datarecs_core.egress.addresses import AddressClass, Policy, Profile, Purpose, judge
 from datarecs_core.errors.process import InsecureStartError, RuleFault, SettingsError
 from datarecs_runtime.api_sections import Api
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.certificates import certificate_fault
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.platform_addresses import addresses_of, database_clients
@@ -54,6 +55,9 @@ EXAMPLES = frozenset(
     }
 )
 """Passwords of examples and of images."""
+MOST_TRUSTED = 0.5
+"""Share of the addresses of a family that no operator's proxies have."""
+PUBLIC_V6 = IPv6Network("2000::/3")
 FEWEST_CHARACTERS = 8
 """Different ones in a random key of 32 characters or more."""
 
@@ -113,18 +117,35 @@ def _encryption(checked: Checked) -> Faults:
             "set DATARECS_API__TLS_CERT_FILE and __TLS_KEY_FILE, or the networks of the proxy in"
             " DATARECS_API__TRUSTED_PROXIES",
         )
-    for network in api.trusted_proxies:
-        if network.prefixlen == 0:
+    v4 = [one for one in api.trusted_proxies if isinstance(one, IPv4Network)]
+    v6 = [one for one in api.trusted_proxies if isinstance(one, IPv6Network)]
+    for networks, share in ((v4, _share_of_v4(v4)), (v6, _share_of_v6(v6))):
+        if share >= MOST_TRUSTED:
             yield RuleFault(
                 "S2",
-                f"DATARECS_API__TRUSTED_PROXIES contains {network}, so every client can choose its"
-                " address",
+                f"DATARECS_API__TRUSTED_PROXIES contains {', '.join(map(str, networks))}, so every"
+                " client can choose its address",
                 "name only the networks of the proxy",
             )
     if api.tls_cert_file is not None and api.tls_key_file is not None:
         fault = certificate_fault(api.tls_cert_file, api.tls_key_file, now=SystemClock().now())
         if fault is not None:
             yield RuleFault("S2", fault, "correct DATARECS_API__TLS_CERT_FILE and __TLS_KEY_FILE")
+
+
+def _share_of_v4(networks: Sequence[IPv4Network]) -> float:
+    return sum(2.0**-network.prefixlen for network in collapse_addresses(networks))
+
+
+def _share_of_v6(networks: Sequence[IPv6Network]) -> float:
+    """Of 2000::/3, which contains all public addresses."""
+    public = [
+        one if one.subnet_of(PUBLIC_V6) else PUBLIC_V6
+        for one in networks
+        if one.overlaps(PUBLIC_V6)
+    ]
+    whole = PUBLIC_V6.prefixlen
+    return sum(2.0 ** (whole - network.prefixlen) for network in collapse_addresses(public))
 
 
 def _base_url(checked: Checked) -> Faults:
@@ -181,7 +202,7 @@ def _broker(checked: Checked) -> Faults:
 
 
 def _platform_addresses(checked: Checked) -> Faults:
-    """A tenant must not reach database and broker of the platform as a source or a receiver."""
+    """A tenant must not reach servers of the platform as a source or a receiver."""
     egress, database = checked.section(Egress), checked.section(Database)
     if egress is None:
         return
@@ -189,6 +210,7 @@ def _platform_addresses(checked: Checked) -> Faults:
     kafka = checked.section(Kafka)
     brokers = kafka.bootstrap if kafka else ()
     hosts += [broker.rpartition(":")[0].strip("[]") for broker in brokers]
+    hosts += _store_host(checked.section(Blob))
     for host in dict.fromkeys(hosts):
         for address in addresses_of(host):
             if any(judge(address, policy).allowed for policy in _policies(egress)):
@@ -197,6 +219,18 @@ def _platform_addresses(checked: Checked) -> Faults:
                     f"{host} of the platform has the address {address}, which a source could name",
                     "add its network to DATARECS_EGRESS__DENIED_CIDRS",
                 )
+
+
+def _store_host(blob: Blob | None) -> list[str]:
+    """Of a store of the operator; at a provider, sources share the public addresses with it."""
+    host = urlsplit(blob.endpoint).hostname if blob and blob.endpoint else None
+    if host is None:
+        return []
+    classes = (
+        judge(address, Policy(purpose=Purpose.CONNECTION)).address_class
+        for address in addresses_of(host)
+    )
+    return [] if AddressClass.GLOBAL in classes else [host]
 
 
 def _policies(egress: Egress) -> Iterator[Policy]:
@@ -239,9 +273,16 @@ def _passwords(checked: Checked) -> Faults:
     for name, value in _secret_values(checked):
         if value.lower() in EXAMPLES:
             yield RuleFault("S13", f"{name} is a password of examples", "set a random password")
-    links = checked.section(Links)
+    links, secrets = checked.section(Links), checked.section(Secrets)
+    keks = {getattr(secrets, name, None) for name in ("kek", "previous_kek")} - {None}
     for name in ("key", "previous_key"):
         secret = getattr(links, name, None)
+        if secret is not None and secret in keks:
+            yield RuleFault(
+                "S13",
+                f"DATARECS_LINKS__{name.upper()} equals the key-encryption key",
+                "set a key of its own: openssl rand -hex 32",
+            )
         if secret is not None and len(set(secret.get_secret_value())) < FEWEST_CHARACTERS:
             yield RuleFault(
                 "S13",

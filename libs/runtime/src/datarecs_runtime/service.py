@@ -60,7 +60,7 @@ def run_service(
         if command is not None:
             return command(settings, argv[1:])
         process = build(settings)
-    except InsecureStartError as refusal:
+    except (InsecureStartError, SettingsError) as refusal:
         structlog.get_logger().error(
             "start_refused", code=refusal.code.docs_id, message=str(refusal)
         )

@@ -23,7 +23,7 @@ from pydantic_settings import (
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.faults import nearest
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime import api_sections, sections
+from datarecs_runtime import api_sections, blob_section, sections
 from datarecs_runtime.sections import Log, Otel, Side
 
 PREFIX = "DATARECS_"
@@ -38,7 +38,7 @@ EXEMPT_NAMES = frozenset({f"{PREFIX}API_KEY", SECRETS_DIR})
 SECTIONS: Mapping[str, type[sections.Section]] = {
     "database": sections.Database,
     "kafka": sections.Kafka,
-    "blob": sections.Blob,
+    "blob": blob_section.Blob,
     "secrets": sections.Secrets,
     "egress": sections.Egress,
     "files": sections.Files,

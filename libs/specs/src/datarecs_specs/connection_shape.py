@@ -28,6 +28,7 @@ from datarecs_core.resources.connection import (
     secret_uses,
 )
 from datarecs_core.resources.object_urls import ObjectUrl, StoreKind
+from datarecs_core.resources.store_servers import endpoint_fault
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record, Tagged, tagged
@@ -185,10 +186,16 @@ def _catalogs() -> Tagged:
 
 
 def _check_store(values: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Azure needs its endpoint, and only S3 has a region."""
+    """Azure needs its endpoint, only S3 has a region; of a stored endpoint the opening judges."""
     if not isinstance(values.get("url"), str):
         return
-    kind = ObjectUrl.parse(str(values["url"])).kind
+    kind, endpoint = ObjectUrl.parse(str(values["url"])).kind, values.get("endpoint")
+    if isinstance(endpoint, str) and not reading.surroundings.is_stored:
+        problem = endpoint_fault(kind, endpoint)
+        if problem is not None:
+            message, _, hint = problem.partition("; ")
+            place = (*at, "endpoint")
+            reading.fault(Fault(code=SpecCode.BAD_URL, path=place, message=message, hint=hint))
     if kind is StoreKind.AZ and "endpoint" not in values:
         reading.fault(
             Fault(

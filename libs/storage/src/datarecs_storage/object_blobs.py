@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import obstore
@@ -34,6 +34,7 @@ from datarecs_core.errors.storage import (
     BlobStoreUnavailableError,
 )
 from datarecs_core.resources.object_urls import ObjectUrl, StoreKind, store_config
+from datarecs_core.resources.store_servers import certificate_fault
 from datarecs_core.values import TenantId
 
 if TYPE_CHECKING:
@@ -55,11 +56,26 @@ _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 R = TypeVar("R")
 
 
+class _Patience(NamedTuple):
+    timeout: timedelta
+    retries: int
+
+
+_OF_WORK = _Patience(timedelta(minutes=2), 4)
+_OF_PROBES = _Patience(timedelta(seconds=3), 0)
+
+
 class ObjectBlobStores:
     """The BlobStores below one address."""
 
     def __init__(
-        self, url: str, *, endpoint: str | None, region: str | None, credentials: str | None
+        self,
+        url: str,
+        *,
+        endpoint: str | None,
+        region: str | None,
+        authorities: str | None,
+        credentials: str | None,
     ) -> None:
         """Nothing is requested yet.
 
@@ -70,13 +86,14 @@ class ObjectBlobStores:
         try:
             parsed = ObjectUrl.parse(url)
             config = store_config(parsed, endpoint=endpoint, region=region, credentials=credentials)
-            self._store = _open_store(parsed, config, timeout=timedelta(minutes=2), retries=4)
-            self._probe = _open_store(parsed, config, timeout=timedelta(seconds=3), retries=0)
+            client = {} if authorities is None else {"root_certificate": authorities}
+            self._store = _open_store(parsed, config, client, _OF_WORK)
+            self._probe = _open_store(parsed, config, client, _OF_PROBES)
         except ValueError as refused:
             raise BlobStoreUnavailableError(where=url, cause=str(refused)) from None
         except BaseError:
             # The library's text may quote a setting.
-            cause = "endpoint, region or credentials are not valid"
+            cause = "endpoint, region, certificate authority or credentials are not valid"
             raise BlobStoreUnavailableError(where=url, cause=cause) from None
 
     def of(self, tenant: UUID) -> "ObjectBlobStore":
@@ -97,15 +114,17 @@ class ObjectBlobStores:
         """Refuse a store that replaces an object although `If-None-Match: *` forbids it.
 
         Raises:
-            BlobStoreUnavailableError: it does. A store that does not answer is not judged.
+            BlobStoreUnavailableError: it does, or the store does not answer.
         """
         try:
             with _translated(self._url):
                 with suppress(AlreadyExistsError):
                     obstore.put(self._probe, _PROBE, b"one", mode="create")
                 obstore.put(self._probe, _PROBE, b"other", mode="create")
-        except (AlreadyExistsError, FileNotFoundError, BlobStoreUnavailableError):
+        except AlreadyExistsError:
             return
+        except FileNotFoundError:
+            raise BlobStoreUnavailableError(where=self._url, cause=_NO_BUCKET) from None
         raise BlobStoreUnavailableError(
             where=self._url,
             cause="it ignores If-None-Match, so two writers can replace each other's result; use "
@@ -240,18 +259,20 @@ def _info(meta: "ObjectMeta") -> BlobInfo:
 
 
 def _open_store(
-    url: ObjectUrl, config: dict[str, str], *, timeout: timedelta, retries: int
+    url: ObjectUrl, config: dict[str, str], client: dict[str, str], patience: _Patience
 ) -> "ObjectStore":
     """Raises BaseError or ValueError for settings that the library refuses."""
+    timeout = patience.timeout
     options: dict[str, Any] = {
         "prefix": url.prefix or None,
         "config": config,
         "client_options": {
+            **client,
             "timeout": timeout,
             "connect_timeout": min(timeout, _CONNECT_TIMEOUT),
             "allow_http": config.get("endpoint", "").startswith("http://"),
         },
-        "retry_config": {"max_retries": retries, "retry_timeout": timeout},
+        "retry_config": {"max_retries": patience.retries, "retry_timeout": timeout},
     }
     match url.kind:
         case StoreKind.S3:
@@ -272,8 +293,14 @@ def _translated(where: str) -> Iterator[None]:
     except (PermissionDeniedError, UnauthenticatedError):
         raise BlobStoreUnavailableError(where=where, cause=_REFUSED) from None
     except (BaseError, OSError) as failure:
-        status = _STATUS.search(str(failure))
-        cause = "it cannot be reached"
-        if status:
-            cause = _CAUSES.get(status[1], f"it answers with status {status[1]}")
-        raise BlobStoreUnavailableError(where=where, cause=cause) from None
+        raise BlobStoreUnavailableError(where=where, cause=_cause_of(str(failure))) from None
+
+
+def _cause_of(text: str) -> str:
+    fault = certificate_fault(text)
+    if fault is not None:
+        return f"{fault}; set DATARECS_BLOB__CA_FILE to the certificates of its authority"
+    status = _STATUS.search(text)
+    if status is None:
+        return "it cannot be reached"
+    return _CAUSES.get(status[1], f"it answers with status {status[1]}")

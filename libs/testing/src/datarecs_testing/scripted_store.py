@@ -23,6 +23,8 @@ class ScriptedStore:
     objects: dict[str, bytes] = field(default_factory=dict)
     location: str | None = None
     """Every request is redirected there."""
+    missing: bytes | None = None
+    """Every request is answered with this body and status 404."""
     has_etags: bool = True
     checks_conditions: bool = True
     etags: dict[str, str] = field(default_factory=dict)
@@ -59,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         _, _, name = unquote(parts.path).lstrip("/").partition("/")
         if self.store.location is not None:
             self._reply(307, b"", {"Location": self.store.location})
+        elif self.store.missing is not None:
+            self._reply(404, self.store.missing, {})
         elif not name:
             prefix = parse_qs(parts.query).get("prefix", [""])[0]
             self._reply(200, self.store.listing(prefix), {})

@@ -22,6 +22,7 @@ STATUS: Mapping[ErrorCode, int] = {
     SecurityCode.UNAUTHENTICATED: 401,
     SecurityCode.FORBIDDEN: 403,
     ApiCode.NOT_FOUND: 404,
+    ApiCode.RESULT_LOST: 404,
     ApiCode.METHOD_NOT_ALLOWED: 405,
     ApiCode.NOT_ACCEPTABLE: 406,
     ApiCode.ALREADY_EXISTS: 409,
@@ -89,6 +90,15 @@ class ProblemError(DatarecsError):
 def not_found(what: str) -> ProblemError:
     """The same body for an unknown name and for another tenant's."""
     return ProblemError(code=ApiCode.NOT_FOUND, detail=f"there is no such {what}")
+
+
+def result_lost() -> ProblemError:
+    """The database has the result of a run, and the store of artefacts does not."""
+    return ProblemError(
+        code=ApiCode.RESULT_LOST,
+        detail="the result of this run is missing in the store of artefacts; restore it from a "
+        "backup",
+    )
 
 
 def invalid(detail: str, *faults: Fault) -> ProblemError:

@@ -1,8 +1,8 @@
 """Settings of core-api: its address, its database login, the place of artefacts."""
 
 from datarecs_runtime.api_sections import Api, Limits, MailReports
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import (
-    Blob,
     Database,
     Egress,
     Launcher,

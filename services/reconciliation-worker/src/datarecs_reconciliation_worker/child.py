@@ -30,12 +30,12 @@ from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.object_urls import (
-    BucketAddress,
     ObjectUrl,
     StoreKind,
     endpoint_of,
     is_object_url,
 )
+from datarecs_core.resources.store_servers import BucketAddress
 from datarecs_core.values import TenantId
 from datarecs_events.catalogue import Service
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
@@ -203,7 +203,7 @@ def _platform_bucket(hello: Reader) -> BucketAddress | None:
         return None
     url, endpoint = ObjectUrl.parse(text), hello.maybe("blob_endpoint", str)
     if endpoint is None and url.kind is StoreKind.AZ:
-        return None  # the environment names the account
+        return BucketAddress.of(url, None)
     return BucketAddress.of(url, endpoint_of(url, endpoint, hello.maybe("blob_region", str)))
 
 

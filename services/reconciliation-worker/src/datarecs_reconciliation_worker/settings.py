@@ -1,7 +1,7 @@
 """Settings of the reconciliation-worker: its database login, its intervals, its child."""
 
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import (
-    Blob,
     Database,
     Egress,
     Files,

@@ -52,6 +52,7 @@ from datarecs_storage.opening import open_blob_stores
 CHILD = "datarecs_reconciliation_worker.child"
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 """The environment of the child: nothing of the platform."""
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 class StoredSpecs:
@@ -271,10 +272,18 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
         # To keep sources out of it; the child has no credentials of the store.
         "blob_url": settings.blob.url,
-        "blob_endpoint": settings.blob.endpoint,
+        "blob_endpoint": _store_endpoint(settings),
         "blob_region": settings.blob.region,
         "otel_endpoint": settings.otel.endpoint,
     }
+
+
+def _store_endpoint(settings: Settings) -> str | None:
+    """The server of artefacts in S3; the library also reads it from the environment."""
+    if settings.blob.endpoint is not None or not settings.blob.url.startswith("s3:"):
+        return settings.blob.endpoint
+    variables = process_environment()
+    return next((variables[name] for name in ENDPOINT_VARIABLES if variables.get(name)), None)
 
 
 def _cluster(spark: Spark) -> dict[str, JsonValue] | None:

@@ -7,7 +7,8 @@ secrets may be in files, and `datarecs.toml` is read. The result is passed on as
 import json
 from collections.abc import Mapping
 
-from datarecs_runtime.sections import Blob, Database, Jars, Java, Kafka, Secrets, Up
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.sections import Database, Jars, Java, Kafka, Secrets, Up
 from datarecs_runtime.settings import ServiceSettings, load
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import obstore
 from obstore.exceptions import (
@@ -28,6 +28,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.errors import PermissionDeniedError as SourcePermissionError
+from datarecs_core.resources.store_servers import certificate_fault
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -37,6 +38,7 @@ _PAGE = 1000
 _TAIL_BYTES = 64 * 1024
 """The end of a file, which contains most Parquet footers."""
 _TAILS = 256
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist")
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 
 
@@ -50,6 +52,25 @@ class StoredObject:
     etag: str
 
 
+class StoreAddress(NamedTuple):
+    """Where a bucket is."""
+
+    bucket: str
+    server: str
+
+    def not_listed(self, text: str) -> str:
+        """Why a listing has status 404, from the text of the library."""
+        if _NO_BUCKET.search(text):
+            return (
+                f"bucket {self.bucket} does not exist at {self.server}; check the name of the "
+                "bucket, and the endpoint"
+            )
+        return (
+            f"{self.server} answers a listing of bucket {self.bucket} with status 404; check that "
+            "the endpoint is the address of an object store"
+        )
+
+
 class Bucket:
     """Objects below the root of a source."""
 
@@ -58,6 +79,7 @@ class Bucket:
         source: str,
         store: "ObjectStore",
         *,
+        address: StoreAddress,
         refusal: Callable[[], str | None] = lambda: None,
         close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -66,10 +88,12 @@ class Bucket:
         Args:
             source: for errors.
             store: bound to the root.
+            address: for errors.
             refusal: why the last connection was refused, if it was.
             close: releases what the store uses.
         """
         self.source, self.close = source, close
+        self.address = address
         self._store, self._refusal = store, refusal
         self._tail = lru_cache(maxsize=_TAILS)(self._read_tail)
 
@@ -82,10 +106,19 @@ class Bucket:
             return None
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Objects below a folder, "" for all; raises FileNotFoundError without the bucket."""
-        with self._translated(prefix):
-            for page in obstore.list(self._store, prefix or None, chunk_size=_PAGE):
-                yield from map(self._object, page)
+        """Objects below a folder, "" for all.
+
+        Raises:
+            ConnectionFailedError: there is no such bucket, or the server is no object store.
+        """
+        try:
+            with self._translated(prefix):
+                for page in obstore.list(self._store, prefix or None, chunk_size=_PAGE):
+                    yield from map(self._object, page)
+        except FileNotFoundError as missing:
+            raise ConnectionFailedError(
+                self.source, self.address.not_listed(str(missing))
+            ) from None
 
     def read(self, item: StoredObject, start: int, end: int) -> bytes:
         """Bytes of exactly this version, half-open.
@@ -142,9 +175,9 @@ class Bucket:
         except (InvalidPathError, ValueError):
             raise PathRefusedError(self.source, "it is not the name of an object") from None
         except (BaseError, OSError) as failure:
-            raise self._error(name, failure) from None
+            raise self._error(failure) from None
 
-    def _error(self, name: str, failure: Exception) -> Exception:
+    def _error(self, failure: Exception) -> Exception:
         refused = self._refusal()
         if refused is not None:
             return ConnectionFailedError(self.source, refused)
@@ -158,9 +191,12 @@ class Bucket:
                 "read the bucket",
             )
         if status == "404":
-            return FileNotFoundError(name)
+            return FileNotFoundError(str(failure))
         if status is not None:
             message = f"the store answers with status {status}; check endpoint, region and bucket"
             return ConnectionFailedError(self.source, message)
-        message = "the store cannot be reached; check its endpoint and certificate"
-        return ConnectionFailedError(self.source, message)
+        fault = certificate_fault(str(failure))
+        if fault is not None:
+            message = f"the store cannot be reached: {fault}; check `endpoint`, and set `ca`"
+            return ConnectionFailedError(self.source, message)
+        return ConnectionFailedError(self.source, "the store cannot be reached; check its endpoint")

@@ -16,8 +16,9 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from datarecs_connectors.errors import ConnectionFailedError, PathRefusedError
 from datarecs_connectors.file_search import is_wild
-from datarecs_connectors.object_stores.bucket import Bucket
+from datarecs_connectors.object_stores.bucket import Bucket, StoreAddress
 from datarecs_connectors.object_stores.proxy import (
+    OF_PLATFORM,
     GuardedProxy,
     RefusedError,
     Server,
@@ -29,12 +30,12 @@ from datarecs_core.errors.security import UrlRefusedError
 from datarecs_core.resources.connection import ObjectStoreConfig
 from datarecs_core.resources.object_urls import (
     DEFAULT_REGION,
-    BucketAddress,
     ObjectUrl,
     StoreKind,
     store_config,
     store_credentials,
 )
+from datarecs_core.resources.store_servers import BucketAddress, endpoint_fault
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -65,22 +66,33 @@ def open_connected(
         PathRefusedError: the bucket is the platform's.
     """
     url, endpoint = ObjectUrl.parse(config.url), config.server
-    if BucketAddress.of(url, endpoint) == rules.platform_bucket:
-        raise PathRefusedError(source, "the bucket belongs to the platform")
+    fault = endpoint_fault(url.kind, endpoint)
+    if fault is not None:
+        raise ConnectionFailedError(source, fault)
+    platform = rules.platform_bucket
+    if platform is not None and platform.is_named_by(url, endpoint):
+        raise PathRefusedError(source, OF_PLATFORM)
     settings = _settings(source, url, config, secrets.get("credentials"))
     client: dict[str, Any] = {**_CLIENT, "allow_http": endpoint.startswith("http://")}
     if config.ca is not None:
         client["root_certificate"] = config.ca
     if not rules.is_guarded:
-        return Bucket(source, _built(source, url, {**settings, "client_options": client}))
-    proxy = _proxy(source, url, endpoint, rules.policy)
+        store = _built(source, url, {**settings, "client_options": client})
+        return Bucket(source, store, address=StoreAddress(url.bucket, endpoint))
+    proxy = _proxy(source, url, endpoint, rules)
     client["proxy_url"] = proxy.url
     try:
         store = _built(source, url, {**settings, "client_options": client})
     except ConnectionFailedError:
         proxy.close()
         raise
-    return Bucket(source, store, refusal=lambda: proxy.refusal, close=proxy.close)
+    return Bucket(
+        source,
+        store,
+        address=StoreAddress(url.bucket, endpoint),
+        refusal=lambda: proxy.refusal,
+        close=proxy.close,
+    )
 
 
 def open_ambient(source: str, path: str) -> tuple[ObjectUrl, Bucket]:
@@ -98,7 +110,9 @@ def open_ambient(source: str, path: str) -> tuple[ObjectUrl, Bucket]:
     fixed = next((at for at, part in enumerate(parts) if is_wild(part) or "=" in part), -1)
     root = ObjectUrl(kind=url.kind, bucket=url.bucket, prefix="/".join(parts[:fixed]))
     options = {"config": store_config(root), "client_options": {**_CLIENT, "allow_http": True}}
-    return root, Bucket(source, _built(source, root, options))
+    store = _built(source, root, options)
+    address = StoreAddress(root.bucket, "the server of your environment")
+    return root, Bucket(source, store, address=address)
 
 
 def _settings(
@@ -150,20 +164,22 @@ def _built(source: str, url: ObjectUrl, options: dict[str, Any]) -> "ObjectStore
         ) from None
 
 
-def _proxy(source: str, url: ObjectUrl, endpoint: str, policy: Policy) -> GuardedProxy:
+def _proxy(source: str, url: ObjectUrl, endpoint: str, rules: StoreRules) -> GuardedProxy:
     """Started only if the server may be reached at all, so that a refusal is immediate."""
-    parts = urlsplit(endpoint)
+    parts, policy, platform = urlsplit(endpoint), rules.policy, rules.platform_bucket
+    is_same_name = platform is not None and platform.shares_name(url, endpoint)
+    closed_host = platform.host if platform is not None and is_same_name else None
     if parts.scheme != "https" and policy.profile is not Profile.LOCAL:
         raise ConnectionFailedError(source, "the endpoint of a store must be https")
     server: Server = ((parts.hostname or "").lower(), parts.port or _PORTS[parts.scheme])
     try:
         if parts.port is not None:
             check_source_port(parts.port)
-        checked_address(server, policy)
+        checked_address(server, policy, closed_host)
     except (UrlRefusedError, RefusedError) as refused:
         raise ConnectionFailedError(source, str(refused)) from None
     tokens = (_GOOGLE_TOKENS,) if url.kind is StoreKind.GS else ()
-    return GuardedProxy(frozenset({server, *tokens}), policy)
+    return GuardedProxy(frozenset({server, *tokens}), policy, closed_host)
 
 
 _PORTS = {"https": 443, "http": 80}

@@ -10,15 +10,17 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address
 from threading import Thread
 from urllib.parse import urlsplit
 
-from datarecs_core.egress.addresses import Policy, admit
+from datarecs_core.egress.addresses import Address, Policy, admit
 from datarecs_core.errors.security import AddressBlockedError
 
 _CONNECT_TIMEOUT_S, _IDLE_S = 5, 120
 _HEAD_BYTES, _CHUNK_BYTES = 64 * 1024, 256 * 1024
 _END = b"\r\n\r\n"
+OF_PLATFORM = "the bucket belongs to the platform; no source reads it"
 Server = tuple[str, int]
 """Host in lower case, and port."""
 
@@ -27,22 +29,55 @@ class RefusedError(Exception):
     """The server may not be reached; the text is for people and names no address."""
 
 
-def checked_address(server: Server, policy: Policy) -> str:
+def checked_address(server: Server, policy: Policy, closed_host: str | None = None) -> str:
     """The address to connect to.
+
+    Args:
+        server: to connect to.
+        policy: addresses that are allowed.
+        closed_host: a server that may not be reached under any name.
 
     Raises:
         RefusedError: the name has no address, or one that is not allowed.
     """
     host, _ = server
     try:
-        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return str(admit([str(answer[4][0]) for answer in answers], policy)[0])
+        address = admit(_addresses_of(host), policy)[0]
     except OSError:
         raise RefusedError(f"{host}: the name has no address") from None
     except AddressBlockedError as cause:
         raise RefusedError(
             f"{host}: it has an address of class {cause.address_class}: not allowed"
         ) from None
+    if closed_host is not None and _is_at(address, closed_host):
+        raise RefusedError(OF_PLATFORM)
+    return str(address)
+
+
+def _addresses_of(host: str) -> list[str]:
+    answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(answer[4][0]) for answer in answers]
+
+
+def _is_at(address: Address, host: str) -> bool:
+    """Whether a host has an address; this machine has several. True if it cannot be resolved."""
+    try:
+        others = [ip_address(other) for other in _addresses_of(host)]
+    except OSError:
+        return True
+    return address in others or (_is_this_machine(address) and any(map(_is_this_machine, others)))
+
+
+def _is_this_machine(address: Address) -> bool:
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +93,10 @@ class _Request:
 class GuardedProxy:
     """Serves one source until it is closed."""
 
-    def __init__(self, allowed: frozenset[Server], policy: Policy) -> None:
-        self._allowed, self._policy = allowed, policy
+    def __init__(
+        self, allowed: frozenset[Server], policy: Policy, closed_host: str | None = None
+    ) -> None:
+        self._allowed, self._policy, self._closed_host = allowed, policy, closed_host
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.refusal: str | None = None
         """Why the last connection was refused."""
@@ -106,7 +143,7 @@ class GuardedProxy:
         server = _server_of(request)
         if server not in self._allowed:
             raise RefusedError("the store leads to another server, which is not allowed")
-        address = checked_address(server, self._policy)
+        address = checked_address(server, self._policy, self._closed_host)
         with socket.create_connection((address, server[1]), _CONNECT_TIMEOUT_S) as opened:
             opened.settimeout(_IDLE_S)
             yield opened

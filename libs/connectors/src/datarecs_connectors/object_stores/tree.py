@@ -4,7 +4,7 @@ The counterpart of `file_tree`. Nothing is copied and nothing is held: reads nam
 and the pin is checked again after the last read.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -67,10 +67,7 @@ class ObjectTree:
         return PinnedObjects(tree=self, path=path, pin=pin)
 
     def check_root(self) -> str:
-        try:
-            objects = len(list(islice(self.bucket.list(""), 1)))
-        except FileNotFoundError:
-            raise NoFilesError(self.source, str(self.root)) from None
+        objects = len(list(islice(self.bucket.list(""), 1)))
         return "the bucket can be listed" if objects else "the bucket has no object here"
 
     def close(self) -> None:
@@ -91,14 +88,15 @@ class ObjectTree:
                 return [item]
         items = sorted(self._listed(pattern), key=lambda item: item.name)
         if not items:
-            raise NoFilesError(self.source, path)
+            place = f"{self.root} at {self.bucket.address.server}"
+            raise NoFilesError(self.source, path, place=place)
         return items
 
     def _listed(self, pattern: Pattern) -> list[StoredObject]:
         """Matching objects; one that marks a folder is no file."""
         items: dict[str, StoredObject] = {}
         folders = set[str]()
-        for number, item in enumerate(self._all_below(pattern.prefix)):
+        for number, item in enumerate(self.bucket.list(pattern.prefix)):
             if number >= MAX_OBJECTS:
                 where = pattern.prefix or str(self.root)
                 message = f"more than {MAX_OBJECTS} objects are below {where!r}; narrow the path"
@@ -110,12 +108,6 @@ class ObjectTree:
             if pattern.matches(item.name):
                 items[item.name] = item
         return [item for name, item in items.items() if name not in folders]
-
-    def _all_below(self, prefix: str) -> Iterator[StoredObject]:
-        try:
-            yield from self.bucket.list(prefix)
-        except FileNotFoundError:
-            return  # no such bucket
 
     def below(self, path: str) -> str:
         """The path relative to the root."""

@@ -156,6 +156,14 @@ class ApiCode(ErrorCode):
         causes="An empty key, more than 255 characters, characters that are not printable ASCII.",
         remedy="Use 1 to 255 printable ASCII characters, for instance a UUID.",
     )
+    RESULT_LOST = Entry(
+        docs_id="DR4025",
+        meaning="The run has ended with a result, but the store of artefacts no longer has it.",
+        causes="The objects of the run were deleted, or core-api uses another store than the "
+        "worker that wrote them.",
+        remedy="Restore the objects of the run from a backup of the store, then repeat the "
+        "request; `datarecs admin recover --dry-run` lists missing results.",
+    )
     INTERNAL_ERROR = Entry(
         docs_id="DR4090",
         meaning="The server failed unexpectedly.",

@@ -12,12 +12,9 @@ from enum import StrEnum
 from typing import assert_never
 from urllib.parse import urlsplit
 
-from datarecs_core.access.references import normal_host
-
 DEFAULT_REGION = "us-east-1"
 _FORM = re.compile(r"(?P<kind>s3|gs|az)://(?P<bucket>[^/]*)(?:/(?P<prefix>.*))?", re.DOTALL)
 _BUCKET = re.compile(r"[a-z0-9$][a-z0-9._-]{1,220}[a-z0-9]")
-_AMAZON = re.compile(r".+\.amazonaws\.com(\.cn)?")
 _KEY_PARTS = range(2, 4)
 """Parts of the credentials of an S3 store."""
 
@@ -167,20 +164,3 @@ def store_config(
             assert_never(never)
     set_places = {name: value for name, value in places.items() if value is not None}
     return {**named, **set_places, **secrets}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketAddress:
-    """What makes two addresses the same bucket, however they are written."""
-
-    kind: StoreKind
-    host: str
-    bucket: str
-
-    @classmethod
-    def of(cls, url: ObjectUrl, endpoint: str) -> "BucketAddress":
-        """Every endpoint of Amazon leads to the same buckets."""
-        parts = urlsplit(endpoint)
-        host = normal_host(parts.hostname or "")
-        host = "amazonaws.com" if _AMAZON.fullmatch(host) else host
-        return cls(kind=url.kind, host=f"{host}{parts.path.rstrip('/')}", bucket=url.bucket)

@@ -28,7 +28,7 @@ from datarecs_core_api.audit import address_of
 from datarecs_core_api.auth import authenticator
 from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import PublicRoute
-from datarecs_core_api.problems import ProblemError, not_found
+from datarecs_core_api.problems import ProblemError, not_found, result_lost
 from datarecs_core_api.routes.results import PAGE_POLICY
 from datarecs_core_api.views import run_view
 from datarecs_reports.html import error_report, run_report
@@ -76,7 +76,7 @@ def _page(use: Ports, run: Run) -> bytes:
     try:
         data = use.blobs.of(run.tenant_id).get(run_document(run.tenant_id, run.run_id))
     except BlobNotFoundError as cause:
-        raise not_found("report: the run has no report") from cause
+        raise result_lost() from cause
     document = json.loads(data)
     if not isinstance(document, Mapping):
         raise TypeError("run.json is an object")

@@ -23,7 +23,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.outputs import JsonObject, Page
 from datarecs_core_api.pagination import DEFAULT_LIMIT
-from datarecs_core_api.problems import not_found
+from datarecs_core_api.problems import not_found, result_lost
 from datarecs_core_api.published_types import NameOut, RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
@@ -45,6 +45,8 @@ def _document(blobs: BlobStore, run: Run) -> Mapping[str, object]:
     try:
         data = blobs.get(run_document(run.tenant_id, run.run_id))
     except BlobNotFoundError as cause:
+        if run.result is not None:
+            raise result_lost() from cause
         raise not_found("document: the run has no result document") from cause
     document = json.loads(data)
     if not isinstance(document, dict):

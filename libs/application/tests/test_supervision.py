@@ -99,6 +99,18 @@ def test_a_child_that_never_becomes_ready_ends_the_run_clearly_after_its_attempt
     assert here.event_names(run).count("attempt_lost") == ATTEMPTS - 1
 
 
+def test_no_credentials_are_written_before_a_child_is_ready(made: Made, tmp_path: Path) -> None:
+    seen = []
+
+    def slow(_hello: Mapping[str, object], _side: ChildSide) -> int:
+        seen.append(list(tmp_path.rglob("credentials.json")))
+        return 1
+
+    supervised(made(slow), attempts=ATTEMPTS)
+    assert len(seen) >= ATTEMPTS
+    assert not any(seen)
+
+
 def test_a_cancel_between_children_that_do_not_start_ends_the_run(made: Made) -> None:
     here = made(dies_at_once)
     run = here.trigger()

@@ -32,6 +32,7 @@ class WarmChild:
     """One child at a time; not shared between slots."""
 
     make: Callable[[], ChildProcess]
+    """Prepares the place of a child; called when no other child of the slot runs."""
     hello: bytes
     """The first frame: how the session is to be set up."""
     clock: Clock
@@ -63,8 +64,8 @@ class WarmChild:
             self._hold_back()
         if now < self._not_before:
             return
-        child = self.make()
         try:
+            child = self.make()
             child.start(self.hello)
         except ChildStartError:
             self._hold_back()

@@ -22,6 +22,7 @@ from datarecs_application.tracing import Tracing
 from datarecs_application.warm_child import WarmChild
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.resources.connection import Connection
@@ -34,7 +35,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_reconciliation_worker.scratch import LocalScratch
+from datarecs_reconciliation_worker.scratch import LocalScratch, ScratchFolder, empty_folder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_runtime.child import SpawnedChild
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
@@ -50,8 +51,8 @@ from datarecs_specs.documents import decode_stored, job_of
 from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
-INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
-"""The environment of the child: nothing of the platform."""
+INHERITED = ("PATH", "HOME", "LANG", "TZ")
+"""Variables of this process that its child has, too: nothing of the platform."""
 
 
 class StoredSpecs:
@@ -87,13 +88,13 @@ def build(settings: Settings) -> Process:
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
     blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
-    children = [
-        warm_child(settings, clock, settings.worker.scratch_dir / f"child-{slot}") for slot in slots
-    ]
+    scratch = ScratchFolder(settings.worker.scratch_dir)
+    children = [warm_child(settings, clock, scratch.child(slot)) for slot in slots]
     shared = SlotParts(
         unit=unit,
         finder=PostgresWorkFinder(database, lease_ttl=ttl),
         blobs=blobs,
+        scratch=scratch,
         heartbeat=heartbeat,
         clock=clock,
         ids=ids,
@@ -111,11 +112,12 @@ def build(settings: Settings) -> Process:
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when=ready_when,
         start_checks=(
+            scratch.claim,
             *start_checks((database,), settings.profile, now=clock.now),
             blobs.check_create_only,
         ),
         wakes=[*wakes, beat_now],
-        closing=(database.close, pulse.close, tracing.close),
+        closing=(database.close, pulse.close, tracing.close, scratch.release),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
         metrics=metrics,
@@ -129,6 +131,7 @@ class SlotParts:
     unit: UnitOfWork
     finder: PostgresWorkFinder
     blobs: BlobStores
+    scratch: ScratchFolder
     heartbeat: Heartbeat
     clock: SystemClock
     ids: UuidV7Ids
@@ -150,7 +153,7 @@ def supervisor(
         blobs=shared.blobs,
         heartbeat=shared.heartbeat,
         preparing=_preparing(settings),
-        scratch=LocalScratch(settings.worker.scratch_dir / "runs"),
+        scratch=LocalScratch(shared.scratch.runs),
         child=child,
         clock=shared.clock,
         ids=shared.ids,
@@ -237,16 +240,25 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in (*named, *settings_files()))
 
 
-def child_environment() -> dict[str, str]:
-    """Variables that the child inherits."""
-    return {name: value for name, value in process_environment().items() if name in INHERITED}
+def child_environment(scratch: Path) -> dict[str, str]:
+    """Variables of the child: some of this process, and its folder for temporary files."""
+    inherited = {name: value for name, value in process_environment().items() if name in INHERITED}
+    return {**inherited, "TMPDIR": str(scratch)}
 
 
 def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
-    """The child of a slot; nothing is started yet."""
-    environment = child_environment()
+    """The child of a slot; nothing is started yet. Each child finds its folder empty."""
+    environment = child_environment(scratch)
+
+    def make() -> SpawnedChild:
+        try:
+            empty_folder(scratch)
+        except OSError as cause:
+            raise ChildStartError(program="the Spark child", cause=str(cause)) from cause
+        return SpawnedChild([sys.executable, "-m", CHILD], environment)
+
     return WarmChild(
-        make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
+        make=make,
         hello=canonical_json(hello_frame(settings, scratch)),
         clock=clock,
         recycle_after=settings.worker.recycle_after,

@@ -90,7 +90,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match="DATARECS_WORKER__SCRATCH_DIR: .*/file/scratch"):
+    with pytest.raises(SettingsError, match=r"DATARECS_WORKER__SCRATCH_DIR: .*/file/scratch"):
         ScratchFolder(tmp_path / "file/scratch").claim()
 
 

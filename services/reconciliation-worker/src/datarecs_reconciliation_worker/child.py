@@ -209,9 +209,15 @@ def _platform_bucket(hello: Reader) -> BucketAddress | None:
 
 def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
     return Tools(
-        connect=lambda tenant, source, connection, secrets: open_connector(
-            source, connection, secrets, surroundings=surroundings_of(hello, tenant, stop)
+        connect=lambda run, source, connection, secrets: open_connector(
+            source,
+            connection,
+            secrets,
+            surroundings=replace(
+                surroundings_of(hello, run.tenant_id, stop), spill_bytes=run.spill_bytes
+            ),
         ),
+        max_spill_bytes=hello.of("max_spill_bytes", int),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
         clock=SystemClock(),
         versions=spark.versions(),

@@ -275,6 +275,7 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "java_home": None if settings.java.home is None else str(settings.java.home),
         "java_options": settings.java.options,
         "scratch": str(scratch),
+        "max_spill_bytes": settings.worker.max_spill_mb * 1024 * 1024,
         "roots": [str(root) for root in _roots(settings)],
         "files_owner": None if settings.files.owner is None else str(settings.files.owner),
         "excluded": [str(path) for path in private_places(settings)],

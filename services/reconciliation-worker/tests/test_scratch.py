@@ -1,5 +1,6 @@
 """What a worker leaves in its scratch folder, and what the next one does with it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,15 @@ def test_a_folder_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"DATARECS_WORKER__SCRATCH_DIR: .*/file/scratch"):
         ScratchFolder(tmp_path / "file/scratch").claim()
+
+
+def test_a_child_of_a_user_without_a_name_has_a_home_and_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1_234_567)
+    environment = child_environment(tmp_path)
+    assert environment["HOME"] == environment["TMPDIR"] == str(tmp_path)
+    assert environment["HADOOP_USER_NAME"] == environment["SPARK_USER"] == "datarecs"
 
 
 def test_a_new_child_finds_its_folder_empty_and_keeps_temporary_files_there(

@@ -252,9 +252,8 @@ class Worker(Section):
     """Seconds that running runs have to end after SIGTERM, before they are stopped and released;
     most runs take less than ten minutes."""
     scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
-    """Folder for result files, extracts and spill; one worker owns it, and a second one waits. The
-    files of a run are removed at its end, those of a child when it is replaced, those of a killed
-    worker at the next start."""
+    """Folder for extracts and spill of one worker; a second worker waits. Files are removed at the
+    end of a run, with a replaced child, and, after a kill, at the next start."""
     child_memory_mb: int = Field(default=4096, ge=512)
     """Resident memory, in MiB, of a child and its processes; above it the run ends as
     OUT_OF_MEMORY. A child with a 2 GiB heap has needed nearly twice this size."""

@@ -1,6 +1,7 @@
 """The reconciliation-worker, joined top to bottom: heartbeat and one supervisor per slot."""
 
 import os
+import pwd
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,8 @@ from datarecs_specs.documents import decode_stored, job_of
 from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
+USER = "datarecs"
+"""The name of a user that the system does not know."""
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 """Variables of this process that its child has, too: nothing of the platform."""
 
@@ -241,9 +244,23 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
 
 
 def child_environment(scratch: Path) -> dict[str, str]:
-    """Variables of the child: some of this process, and its folder for temporary files."""
+    """Variables of the child: some of this process, and its folder for temporary files.
+
+    Java and Hadoop start for users with a name only, but a container may run as any number.
+    """
     inherited = {name: value for name, value in process_environment().items() if name in INHERITED}
-    return {**inherited, "TMPDIR": str(scratch)}
+    environment = {**inherited, "TMPDIR": str(scratch)}
+    if not _user_has_name():
+        environment |= {"HOME": str(scratch), "HADOOP_USER_NAME": USER, "SPARK_USER": USER}
+    return environment
+
+
+def _user_has_name() -> bool:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
 
 
 def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:

@@ -9,6 +9,7 @@ from tests.chart.rendering import (
     LONG_NAME,
     SERVICES,
     TENANT,
+    KubeObject,
     Values,
     example,
     matrix,
@@ -111,6 +112,9 @@ BAD: list[tuple[str, Any]] = [
     ("settings.LAUNCHER__BACKEND", "argo"),
     ("launcher.backend", "airflow"),
     ("launcher.namespace", "runs"),
+    ("podSecurityContext.runAsUser", 0),
+    ("podSecurityContext.fsGroup", "10001"),
+    ("podSecurityContext.privileged", True),
     ("migrations.mode", "always"),
     ("monitoring.podMonitor", "yes"),
     ("services.core-api.replicas", -1),
@@ -221,3 +225,35 @@ def test_notes_say_what_is_left_to_do() -> None:
     closed = {"network": {"to": {"sources": {"ports": [443], "peers": []}}}}
     assert "Runs reach no source" in notes(merge(complete, closed))
     assert "No address gets mails" in notes(example())
+
+
+def pod_specs(objects: list[KubeObject]) -> list[dict[str, Any]]:
+    """The pods of everything that starts some, those of workflows included."""
+    specs = []
+    for one in objects:
+        spec = one.get("spec", {})
+        if one["kind"] in {"Deployment", "Job"}:
+            specs.append(spec["template"]["spec"])
+        elif one["kind"] == "WorkflowTemplate":
+            specs.append(spec)
+    return specs
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ({}, {"runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001}),
+        (
+            {"runAsUser": 1_000_650_000, "runAsGroup": 0, "fsGroup": None},
+            {"runAsUser": 1_000_650_000, "runAsGroup": 0},
+        ),
+        ({"runAsUser": None, "runAsGroup": None, "fsGroup": None}, {}),
+    ],
+)
+def test_ids_of_pods_are_changed_or_left_to_the_cluster(
+    ids: Values, expected: dict[str, int]
+) -> None:
+    pods = pod_specs(render(merge(matrix()["all-on"][1], {"podSecurityContext": ids})))
+    always = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert len(pods) > len(SERVICES)
+    assert [pod["securityContext"] for pod in pods] == [{**always, **expected}] * len(pods)

@@ -171,6 +171,7 @@ def hello(place: Path, java: Java, *, owner: str) -> dict[str, JsonValue]:
         "java_home": str(java.home),
         "java_options": classes.of_spark(java, SHORT_LIVED),
         "scratch": str(place / "scratch"),
+        "max_spill_bytes": 2**30,
         "roots": [str(place)],
         "files_owner": owner,
         "profile": "local",

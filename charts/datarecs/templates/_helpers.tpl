@@ -133,9 +133,11 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $service.gracePeriodSeconds }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
+  {{- range $name, $id := $values.podSecurityContext }}
+  {{- if not (kindIs "invalid" $id) }}
+  {{ $name }}: {{ int64 $id }}
+  {{- end }}
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- with $values.image.pullSecrets }}
 imagePullSecrets:

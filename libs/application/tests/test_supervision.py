@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_application.child_frames import FINISHED, JAVA_ENDED, READY
+from datarecs_application.child_frames import FINISHED, JAVA_ENDED, NOT_STARTED, READY
 from datarecs_application.warm_child import WarmChild
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.process import ChildStartError
@@ -97,6 +97,50 @@ def test_a_child_that_never_becomes_ready_ends_the_run_clearly_after_its_attempt
     assert "did not start" in run.error.message
     assert "exit code 1" in run.error.message
     assert here.event_names(run).count("attempt_lost") == ATTEMPTS - 1
+
+
+def test_readiness_names_why_children_do_not_start(made: Made) -> None:
+    def has_no_java(_hello: Mapping[str, object], side: ChildSide) -> int:
+        side.send({"type": NOT_STARTED, "cause": "DR5551 no Java\n  at a.line"})
+        return 1
+
+    here = made(has_no_java)
+    slot = here.supervisor()
+    assert slot.child.ready() == "the child is being started"
+    for _ in range(ATTEMPTS):
+        with pytest.raises(ChildStartError):
+            slot.child.ready_within(60)
+        here.clock.advance(LONGEST_PAUSE)
+    reason = slot.child.ready()
+    assert reason is not None
+    assert reason.endswith("3 starts have failed; the last start failed: DR5551 no Java at a.line")
+
+
+def test_readiness_names_the_exit_of_children_that_report_nothing(made: Made) -> None:
+    here = made(dies_at_once, dies_at_once, matches)
+    slot = here.supervisor()
+    for _ in range(2):
+        slot.child.warm()
+        slot.child.await_end(timedelta(seconds=10))
+        here.clock.advance(LONGEST_PAUSE)
+    slot.child.warm()
+    assert "the last start failed: it ended with exit code 1" in (slot.child.ready() or "")
+    here.clock.advance(LONGEST_PAUSE)
+    slot.child.ready_within(60)
+    assert slot.child.ready() is None
+    slot.child.end()
+
+
+def test_no_credentials_are_written_before_a_child_is_ready(made: Made, tmp_path: Path) -> None:
+    seen = []
+
+    def slow(_hello: Mapping[str, object], _side: ChildSide) -> int:
+        seen.append(list(tmp_path.rglob("credentials.json")))
+        return 1
+
+    supervised(made(slow), attempts=ATTEMPTS)
+    assert len(seen) >= ATTEMPTS
+    assert not any(seen)
 
 
 def test_a_cancel_between_children_that_do_not_start_ends_the_run(made: Made) -> None:

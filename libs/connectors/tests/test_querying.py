@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Timer
+from time import monotonic
 
 import duckdb
 import pyarrow as pa
@@ -13,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_application.ports.comparing import Read
+from datarecs_application.stopping import StoppedError
 from datarecs_connectors import walled_query
 from datarecs_connectors.errors import (
     QueryFailedError,
+    QuerySpillError,
     SourceError,
     SourceUnsupportedError,
     StatementTimeoutError,
@@ -52,6 +56,7 @@ def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
         query: str,
         kind: SourceKind = SourceKind.PARQUET,
         table: pa.Table = TABLE,
+        surroundings: Surroundings = surroundings,
         **fields: object,
     ) -> list[dict[str, object]]:
         written(tmp_path / "data", kind, table)
@@ -195,6 +200,40 @@ def test_a_query_reads_its_table_its_parts_and_rows_of_arguments(
 def test_a_query_that_returns_an_odd_type_says_so(answer: Answer) -> None:
     with pytest.raises(SourceUnsupportedError, match=r"its query"):
         answer("select union_value(num := 2) k from lake")
+
+
+ENDLESS = (
+    "WITH RECURSIVE t AS (SELECT range AS n, sha256(range::text) AS w FROM lake, range(25000)"
+    " UNION ALL SELECT n + 1, sha256(w) FROM t) SELECT w, n FROM t ORDER BY w"
+)
+
+
+def test_an_endless_query_ends_at_once_when_its_run_is_stopped(
+    answer: Answer, surroundings: Surroundings
+) -> None:
+    timer = Timer(1.0, surroundings.stop.set)
+    timer.start()
+    began = monotonic()
+    with pytest.raises(StoppedError):
+        answer(ENDLESS)
+    assert monotonic() - began < 10
+
+
+def test_an_endless_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
+    with pytest.raises(StatementTimeoutError):
+        answer(ENDLESS, limits=Limits(statement_timeout=timedelta(seconds=1)))
+
+
+def test_an_endless_query_ends_when_it_needs_more_disk_than_its_run_may_use(
+    answer: Answer, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        walled_query, "SETTINGS", {**walled_query.SETTINGS, "memory_limit": "64MiB"}
+    )
+    limited = replace(surroundings, spill_bytes=64 * 2**20)
+    with pytest.raises(QuerySpillError, match="more than 67108864 bytes") as refused:
+        answer(ENDLESS, surroundings=limited, limits=Limits(statement_timeout=timedelta(minutes=2)))
+    assert "DATARECS_WORKER__MAX_SPILL_MB" in str(refused.value)
 
 
 def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:

@@ -68,11 +68,11 @@ def test_a_bucket_is_no_folder_that_is_closed_to_sources(tmp_path: Path) -> None
 
 
 def test_the_child_does_not_inherit_the_identity_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environment = {"PATH": "/bin", "AWS_ROLE_ARN": "arn", "DATARECS_SECRETS__KEK": "k", "OTHER": ""}
     monkeypatch.setattr(wiring, "process_environment", lambda: environment)
-    assert child_environment().keys() == {"PATH"}
+    assert child_environment(tmp_path).keys() == {"PATH", "TMPDIR"}
 
 
 @pytest.mark.parametrize(

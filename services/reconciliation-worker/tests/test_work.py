@@ -28,7 +28,7 @@ from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_core.values import RunId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.work import Assigned, Tools, read_assignment, work
+from datarecs_reconciliation_worker.work import Allowance, Assigned, Tools, read_assignment, work
 from datarecs_reports.digest_file import read_digests
 from datarecs_runtime.frames import SupervisorChannel
 from datarecs_specs.documents import job_of
@@ -144,6 +144,28 @@ def test_the_result_file_has_the_verdict_and_the_document_is_left_before_it(
     document = child.document()
     assert document["proof"]["result"] == verdict
     assert not (child.attempt / f"{NAME}.partial").exists()
+
+
+@pytest.mark.parametrize(("declared", "used"), [("1TiB", 2**30), ("1MiB", 2**20)])
+def test_a_run_has_the_smaller_limit_of_disk_of_its_job_and_of_the_worker(
+    child: Child, monkeypatch: pytest.MonkeyPatch, declared: str, used: int
+) -> None:
+    monkeypatch.setitem(SPEC, "execution", {"spill": declared})
+    child.exports("id,amount\n1,1.1\n2,2.20\n")
+    plans, allowances = [], []
+
+    def connect(run: Allowance, *source: Any) -> Connector:  # noqa: ANN401  passed on
+        allowances.append(run)
+        return child.connect(*source)
+
+    def engine(plan: ComparisonPlan, key: bytes, directory: Path) -> Engine:
+        plans.append(plan)
+        return child.engine(plan, key, directory)
+
+    tools = child.tools(max_spill_bytes=2**30, connect=connect, engine=engine)
+    assert child.work(tools)["result"] == "MATCHED"
+    assert {each.spill_bytes for each in allowances} == {used}
+    assert [stage.effort.spill for plan in plans for stage in plan.stages] == [used]
 
 
 @pytest.mark.case("F17")

@@ -37,7 +37,7 @@ from datarecs_core.runs.numbers import check_numbers
 from datarecs_core.runs.wording import storable_text
 
 READY, PING, PINNED, EVENT, FINISHED = "ready", "ping", "pinned", "event", "finished"
-JAVA_ENDED = "java_ended"
+JAVA_ENDED, NOT_STARTED = "java_ended", "not_started"
 """Types of the child's frames."""
 RUN, STOP = "run", "stop"
 """Types of the supervisor's frames."""

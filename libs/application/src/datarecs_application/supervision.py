@@ -264,8 +264,9 @@ class _Attempt:
         self.counted = WorkMetrics(prepared.job, self.worker.metrics, self.worker.clock)
         pins = preparing.pin(prepared, held)
         frame = preparing.frame(prepared, self.leased, pins, folder=folder)
-        path = scratch.write_secret(folder, preparing.credentials(prepared))
         child = self.worker.child.ready_within(self.deadline - self.worker.clock.monotonic())
+        # Not before: a worker that is killed while it waits for a child leaves no secrets.
+        path = scratch.write_secret(folder, preparing.credentials(prepared))
         self.last_sign = self.worker.clock.monotonic()
         child.send(canonical_json({**frame, "credentials_file": path, "traceparent": here}))
         self.worker.signals.reached("child.started")

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import structlog
 
-from datarecs_application.child_frames import JAVA_ENDED, READY, STOP
+from datarecs_application.child_frames import JAVA_ENDED, NOT_STARTED, READY, STOP
 from datarecs_application.ports.outside import Clock
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_core.errors.process import ChildStartError
@@ -25,6 +25,8 @@ START_LIMIT = timedelta(seconds=120)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=0.5), timedelta(seconds=30)
 """After children that ended before they were ready."""
 _PROGRAM = "the Spark child"
+_MOST_WORDS = 300
+"""Characters of a child's own words about its failed start."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class WarmChild:
     """One child at a time; not shared between slots."""
 
     make: Callable[[], ChildProcess]
+    """Prepares the place of a child; called when no other child of the slot runs."""
     hello: bytes
     """The first frame: how the session is to be set up."""
     clock: Clock
@@ -40,6 +43,10 @@ class WarmChild:
     _ready: bool = field(default=False, init=False)
     _uses: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
+    _last_failure: str = field(default="", init=False)
+    """Why the last child did not become ready, in one line; empty after one that did."""
+    _reported: str = field(default="", init=False)
+    """What the child itself reported about its failed start."""
     _not_before: float = field(default=0.0, init=False)
 
     def warm(self) -> None:
@@ -59,20 +66,21 @@ class WarmChild:
             return
         now = self.clock.monotonic()
         if self._child is not None and not self._ready:
+            self._await(self._child, 0.0)  # its last words
+            self._hold_back(_start_failure(self._child.ended(), 0))
             self._child = None
-            self._hold_back()
         if now < self._not_before:
             return
-        child = self.make()
         try:
+            child = self.make()
             child.start(self.hello)
-        except ChildStartError:
-            self._hold_back()
+        except ChildStartError as failed:
+            self._hold_back(failed.cause)
             raise
-        self._child, self._ready, self._uses = child, False, 0
+        self._child, self._ready, self._uses, self._reported = child, False, 0, ""
 
-    def _hold_back(self) -> None:
-        self._failures += 1
+    def _hold_back(self, why: str) -> None:
+        self._failures, self._last_failure = self._failures + 1, self._reported or why
         pause = min(FIRST_PAUSE * (1 << min(self._failures, 10)), LONGEST_PAUSE)
         self._not_before = self.clock.monotonic() + pause.total_seconds()
 
@@ -80,8 +88,14 @@ class WarmChild:
         """None once the session responds, else the reason; fits `Process.ready_when`."""
         child = self._child
         if child is None or child.ended() is not None:
-            return "the child is being started"
-        return None if self._ready else "the session is warming up"
+            return f"the child is being started{self._failed_before()}"
+        return None if self._ready else f"the session is warming up{self._failed_before()}"
+
+    def _failed_before(self) -> str:
+        if not self._last_failure:
+            return ""
+        many = f"; {self._failures} starts have failed" if self._failures > 1 else ""
+        return f"{many}; the last start failed: {self._last_failure}"
 
     def glance(self) -> None:
         """Read a READY frame that has arrived; called between runs."""
@@ -106,8 +120,9 @@ class WarmChild:
             end = child.ended()
             if not is_ready or end is not None:
                 self.kill()
-                self._hold_back()
-                raise ChildStartError(program=_PROGRAM, cause=_start_failure(end, limit))
+                why = _start_failure(end, limit)
+                self._hold_back(why)
+                raise ChildStartError(program=_PROGRAM, cause=why)
         self._uses += 1
         return child
 
@@ -166,9 +181,12 @@ class WarmChild:
         while True:
             frame = child.frames(GLANCE)
             if frame is not None and frame.get("type") == READY:
-                self._ready, self._failures = True, 0
+                self._ready, self._failures, self._last_failure = True, 0, ""
                 return True
-            if child.ended() is not None or self.clock.monotonic() >= ends:
+            if frame is not None and frame.get("type") == NOT_STARTED:
+                self._reported = " ".join(str(frame.get("cause")).split())[:_MOST_WORDS]
+            has_ended = frame is None and child.ended() is not None
+            if has_ended or self.clock.monotonic() >= ends:
                 return False
 
     def _ended_within(self, child: ChildProcess, limit: timedelta) -> bool:

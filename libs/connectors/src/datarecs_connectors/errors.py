@@ -75,6 +75,20 @@ class SourceLimitError(SourceError):
     code = RunDetail.SOURCE_LIMIT
 
 
+class QuerySpillError(SourceError):
+    """A query over files needs more disk for intermediate data than its run may use."""
+
+    code = RunDetail.SPILL_EXHAUSTED
+
+    def __init__(self, source: str, limit_bytes: int) -> None:
+        super().__init__(
+            source,
+            f"its query needs more than {limit_bytes} bytes of disk for intermediate data "
+            "(execution.spill; on a worker at most DATARECS_WORKER__MAX_SPILL_MB)",
+        )
+        self.limit_bytes = limit_bytes
+
+
 class SourceUnsupportedError(SourceError):
     code = RunDetail.SOURCE_UNSUPPORTED
 

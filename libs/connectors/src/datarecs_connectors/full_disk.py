@@ -8,8 +8,14 @@ from os import strerror
 
 import duckdb
 
-_SIGNS = ("No space left on device", "max_temp_directory_size")
-"""DuckDB reports the second if its spill would fill the disk; it checks before it writes."""
+_LIMIT = "max_temp_directory_size"
+"""DuckDB reports it if its spill would exceed a limit, which is the free disk if none is set."""
+_SIGNS = ("No space left on device", _LIMIT)
+
+
+def exceeds_limit(failure: duckdb.Error) -> bool:
+    """Whether a spill would exceed the limit of its database."""
+    return _LIMIT in str(failure)
 
 
 def check_disk(failure: duckdb.Error) -> None:

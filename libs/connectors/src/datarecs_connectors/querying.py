@@ -23,10 +23,10 @@ from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.joined_pins import JoinedPin, pin_of_table
 from datarecs_core.comparison.planning.computing import brings_computed
 from datarecs_core.comparison.planning.scan import Pin, Scan, ScanColumn, SourceSchema
-from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.definition import Limits, Source
 
 if TYPE_CHECKING:
-    from datarecs_connectors.walled_query import Table
+    from datarecs_connectors.walled_query import Table, WalledQuery
 
 
 class Readable(Connector, Protocol):
@@ -58,6 +58,8 @@ class QueriedFiles:
     """Signal that ends a query and the loading of its rows."""
     tables: Mapping[str, Readable] = field(default_factory=dict)
     """Further files of queries, by the name of their table."""
+    spill_bytes: int | None = None
+    """Most disk for intermediate data of a query; None: the free disk."""
     _schemas: dict[tuple[str | None, Pin], SourceSchema] = field(default_factory=dict)
     """Schemas by table and pin: some formats read every value to infer them."""
 
@@ -84,9 +86,7 @@ class QueriedFiles:
         """
         if source.query is None:
             return self._schema(source, pin)
-        from datarecs_connectors.walled_query import WalledQuery  # noqa: PLC0415 - as said above
-
-        query = WalledQuery(source.name, source.query, source.limits.statement_timeout, self.stop)
+        query = self._query(source.name, source.query, source.limits)
         tables = self._empty_tables(source, pin)
         with TemporaryDirectory() as scratch, query.database(scratch, tables) as database:
             columns = query.columns(database, tables)
@@ -166,12 +166,9 @@ class QueriedFiles:
         )
 
     def _answered(self, scan: Scan, scratch: str) -> Batches:
-        from datarecs_connectors.walled_query import (  # noqa: PLC0415 - as said above
-            WalledQuery,
-            plain_column,
-        )
+        from datarecs_connectors.walled_query import plain_column  # noqa: PLC0415 - as said above
 
-        query = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout, self.stop)
+        query = self._query(scan.source, scan.query or "", scan.limits)
         wanted = [column.physical or "" for column in scan.columns]
         labels = [column.name for column in scan.columns]
         tables = self._empty_tables(_source_of(scan), scan.pin)
@@ -186,6 +183,11 @@ class QueriedFiles:
             for batch in query.answers(database, tables):
                 columns = [plain_column(batch.column(name)) for name in wanted]
                 yield pa.RecordBatch.from_arrays(columns, names=labels), ()
+
+    def _query(self, source: str, text: str, limits: Limits) -> "WalledQuery":
+        from datarecs_connectors.walled_query import WalledQuery  # noqa: PLC0415 - as said above
+
+        return WalledQuery(source, text, limits.statement_timeout, self.stop, self.spill_bytes)
 
     def _loaded(
         self, loaded: "Loaded", name: str | None, schema: SourceSchema

@@ -60,6 +60,8 @@ class Surroundings:
     """The bucket of the platform's artefacts, which no source reads."""
     stop: Stopping = field(default_factory=Stopping)
     """Signal that ends reads in progress."""
+    spill_bytes: int | None = None
+    """Most disk for intermediate data of one query over files; None: the free disk."""
 
     @property
     def private_places(self) -> PrivatePlaces:
@@ -106,9 +108,13 @@ def open_connector(
                 return _reader(files, _tree(files, connection, secrets, surroundings))
 
             tables = {name: reader(table_source(source, name)) for name in source.tables}
-            return QueriedFiles(reader(source), stop, tables)
+            return QueriedFiles(reader(source), stop, tables, surroundings.spill_bytes)
         case SourceKind.ICEBERG:
-            return QueriedFiles(_iceberg(source, connection, secrets, surroundings), stop)
+            return QueriedFiles(
+                _iceberg(source, connection, secrets, surroundings),
+                stop,
+                spill_bytes=surroundings.spill_bytes,
+            )
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
 

@@ -20,10 +20,11 @@ from datarecs_application.stopping import StoppedError, Stopping
 from datarecs_connectors.arrow_types import canonical_type
 from datarecs_connectors.errors import (
     QueryFailedError,
+    QuerySpillError,
     SourceUnsupportedError,
     StatementTimeoutError,
 )
-from datarecs_connectors.full_disk import check_disk
+from datarecs_connectors.full_disk import check_disk, exceeds_limit
 from datarecs_connectors.query_tree import Node, Words, first_other_relation, tree_of
 from datarecs_connectors.typed_text import arrow_type
 from datarecs_core.comparison.planning.scan import SourceColumn, SourceSchema
@@ -67,6 +68,8 @@ class WalledQuery:
     text: str
     deadline: timedelta
     stop: Stopping = field(default_factory=Stopping)
+    spill_bytes: int | None = None
+    """Most disk for intermediate data; None: the free disk."""
 
     @contextmanager
     def database(
@@ -79,6 +82,10 @@ class WalledQuery:
             self._translate_errors(tables),
             self._timed(database),
         ):
+            if self.spill_bytes is not None:
+                # As a setting of a connection it would be displayed but have no effect.
+                room = max(self.spill_bytes // 2**20, 1)
+                database.execute(f"SET max_temp_directory_size = '{room}MiB'")
             for table in tables:
                 _load(database, table)
             for wall in WALLS:
@@ -142,7 +149,7 @@ class WalledQuery:
     @contextmanager
     def _timed(self, database: duckdb.DuckDBPyConnection) -> Iterator[None]:
         done = Event()
-        timer = Timer(self.deadline.total_seconds(), database.interrupt)
+        timer = Timer(self.deadline.total_seconds(), _interrupt, (database, done))
         timer.daemon = True
         timer.start()
         try:
@@ -167,7 +174,7 @@ class WalledQuery:
             why = str(cause).splitlines()[0][:200]
             raise QueryFailedError(self.source, f"its query is refused: {why}") from cause
         except duckdb.OutOfMemoryException as cause:
-            check_disk(cause)
+            self._check_room(cause)
             raise QueryFailedError(
                 self.source, "its query needs more memory than is available; group by fewer values"
             ) from cause
@@ -181,10 +188,16 @@ class WalledQuery:
                 "its query returns a type that cannot be compared; cast the column in the query",
             ) from cause
         except duckdb.Error as cause:
-            check_disk(cause)
+            self._check_room(cause)
             raise QueryFailedError(
                 self.source, f"its query failed for a row ({type(cause).__name__})"
             ) from None  # the cause quotes the value
+
+    def _check_room(self, failure: duckdb.Error) -> None:
+        """Raises QuerySpillError above the limit of the run, OSError if the disk is full."""
+        if self.spill_bytes is not None and exceeds_limit(failure):
+            raise QuerySpillError(self.source, self.spill_bytes) from failure
+        check_disk(failure)
 
     def _interrupted(self) -> StatementTimeoutError | StoppedError:
         if self.stop.is_set():

@@ -229,10 +229,15 @@ class Worker(Section):
     """Seconds that running runs have to end after SIGTERM, before they are stopped and released;
     most runs take less than ten minutes."""
     scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
-    """Folder for result files, extracts and spill of running runs; emptied after each run."""
+    """Folder for extracts and spill of one worker; a second worker waits. Files are removed at the
+    end of a run, with a replaced child, and, after a kill, at the next start."""
     child_memory_mb: int = Field(default=4096, ge=512)
     """Resident memory, in MiB, of a child and its processes; above it the run ends as
     OUT_OF_MEMORY. A child with a 2 GiB heap has needed nearly twice this size."""
+    max_spill_mb: int = Field(default=20_480, ge=1, le=1024 * 1024)
+    """Most disk, in MiB, for intermediate data of a run: a job that declares more as
+    `execution.spill` gets this. 20 GiB, as jobs have by default; keep it below the free disk of
+    `worker.scratch_dir` divided by `max_parallelism`."""
     recycle_after: int = Field(default=50, ge=1, le=10_000)
     """Runs after which a child is replaced, so that small leaks of the engine never add up."""
 

@@ -178,7 +178,10 @@ class SparkEngine:
         Local data of executors on other machines is not measured.
         """
         limit = plan.effort.spill
-        message = f"intermediate data use more than {limit} bytes of disk (execution.spill)"
+        message = (
+            f"intermediate data use more than {limit} bytes of disk (execution.spill; on a worker "
+            "at most DATARECS_WORKER__MAX_SPILL_MB)"
+        )
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, message)
         folders = [self._run.spilled]
         if on_one_executor(self._session):

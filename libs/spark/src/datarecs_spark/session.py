@@ -254,7 +254,11 @@ def _configuration(settings: SparkSettings) -> Mapping[str, str]:
         " -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     )
-    here = f'"-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'
+    # Ivy writes to the user's home, and a user without a name has none.
+    here = (
+        f'"-Djava.io.tmpdir={settings.scratch}" "-Duser.home={settings.scratch}"'
+        f" {settings.java_options}"
+    )
     options = {
         **_SETTINGS,
         "spark.master": settings.master,

@@ -305,7 +305,11 @@ EXECUTION = Record(
             shape=Size(least=LEAST_MEMORY, most=MOST_MEMORY),
             doc="memory of a local run; workers have a setting",
         ),
-        Field(name="spill", shape=Size(least=_MIB, most=_TIB), doc="disk of the run"),
+        Field(
+            name="spill",
+            shape=Size(least=_MIB, most=_TIB),
+            doc="disk of the run; at most `max_spill_mb` of the worker",
+        ),
         Field(
             name="partitions",
             shape=Whole(least=1, most=10_000, word="auto"),

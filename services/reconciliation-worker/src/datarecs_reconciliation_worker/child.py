@@ -19,6 +19,7 @@ from uuid import UUID
 from datarecs_application.child_frames import (
     FINISHED,
     JAVA_ENDED,
+    NOT_STARTED,
     PING,
     READY,
     RUN,
@@ -29,6 +30,7 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources.object_urls import (
     ObjectUrl,
     StoreKind,
@@ -59,7 +61,7 @@ def main() -> int:
     hello = channel.receive()
     if hello is None:
         return 0
-    spark = SparkRuntime.start(spark_settings_of(Reader(hello)))
+    spark = _started(channel, Reader(hello))
     java = _JavaNeed(channel)
     spark.java.watch(java.ended)
     stopped = Stopping()
@@ -79,6 +81,16 @@ def main() -> int:
     spark.close()
     tracing.close()
     return EXIT_STOPPED if inbox.stopped.is_set() else 0
+
+
+def _started(channel: SupervisorChannel, hello: Reader) -> SparkRuntime:
+    """The session; a failure is reported before this process ends by it."""
+    try:
+        return SparkRuntime.start(spark_settings_of(hello))
+    except DatarecsError as cause:
+        with suppress(OSError):  # the supervisor has ended, too
+            channel.send({"type": NOT_STARTED, "cause": f"{cause.code.docs_id} {cause}"})
+        raise
 
 
 class _Inbox:
@@ -209,9 +221,15 @@ def _platform_bucket(hello: Reader) -> BucketAddress | None:
 
 def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
     return Tools(
-        connect=lambda tenant, source, connection, secrets: open_connector(
-            source, connection, secrets, surroundings=surroundings_of(hello, tenant, stop)
+        connect=lambda run, source, connection, secrets: open_connector(
+            source,
+            connection,
+            secrets,
+            surroundings=replace(
+                surroundings_of(hello, run.tenant_id, stop), spill_bytes=run.spill_bytes
+            ),
         ),
+        max_spill_bytes=hello.of("max_spill_bytes", int),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
         clock=SystemClock(),
         versions=spark.versions(),

@@ -1,6 +1,7 @@
 """The reconciliation-worker, joined top to bottom: heartbeat and one supervisor per slot."""
 
 import os
+import pwd
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from datarecs_application.tracing import Tracing
 from datarecs_application.warm_child import WarmChild
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.resources.connection import Connection
@@ -34,7 +36,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_reconciliation_worker.scratch import LocalScratch
+from datarecs_reconciliation_worker.scratch import LocalScratch, ScratchFolder, empty_folder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_runtime.child import SpawnedChild
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
@@ -50,8 +52,10 @@ from datarecs_specs.documents import decode_stored, job_of
 from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
-INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
-"""The environment of the child: nothing of the platform."""
+USER = "datarecs"
+"""The name of a user that the system does not know."""
+INHERITED = ("PATH", "HOME", "LANG", "TZ")
+"""Variables of this process that its child has, too: nothing of the platform."""
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -88,13 +92,13 @@ def build(settings: Settings) -> Process:
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
     blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
-    children = [
-        warm_child(settings, clock, settings.worker.scratch_dir / f"child-{slot}") for slot in slots
-    ]
+    scratch = ScratchFolder(settings.worker.scratch_dir)
+    children = [warm_child(settings, clock, scratch.child(slot)) for slot in slots]
     shared = SlotParts(
         unit=unit,
         finder=PostgresWorkFinder(database, lease_ttl=ttl),
         blobs=blobs,
+        scratch=scratch,
         heartbeat=heartbeat,
         clock=clock,
         ids=ids,
@@ -112,11 +116,12 @@ def build(settings: Settings) -> Process:
         loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when=ready_when,
         start_checks=(
+            scratch.claim,
             *start_checks((database,), settings.profile, now=clock.now),
             blobs.check_create_only,
         ),
         wakes=[*wakes, beat_now],
-        closing=(database.close, pulse.close, tracing.close),
+        closing=(database.close, pulse.close, tracing.close, scratch.release),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
         metrics=metrics,
@@ -130,6 +135,7 @@ class SlotParts:
     unit: UnitOfWork
     finder: PostgresWorkFinder
     blobs: BlobStores
+    scratch: ScratchFolder
     heartbeat: Heartbeat
     clock: SystemClock
     ids: UuidV7Ids
@@ -151,7 +157,7 @@ def supervisor(
         blobs=shared.blobs,
         heartbeat=shared.heartbeat,
         preparing=_preparing(settings),
-        scratch=LocalScratch(settings.worker.scratch_dir / "runs"),
+        scratch=LocalScratch(shared.scratch.runs),
         child=child,
         clock=shared.clock,
         ids=shared.ids,
@@ -238,16 +244,39 @@ def private_places(settings: Settings) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in (*named, *settings_files()))
 
 
-def child_environment() -> dict[str, str]:
-    """Variables that the child inherits."""
-    return {name: value for name, value in process_environment().items() if name in INHERITED}
+def child_environment(scratch: Path) -> dict[str, str]:
+    """Variables of the child: some of this process, and its folder for temporary files.
+
+    Java and Hadoop start for users with a name only, but a container may run as any number.
+    """
+    inherited = {name: value for name, value in process_environment().items() if name in INHERITED}
+    environment = {**inherited, "TMPDIR": str(scratch)}
+    if not _user_has_name():
+        environment |= {"HOME": str(scratch), "HADOOP_USER_NAME": USER, "SPARK_USER": USER}
+    return environment
+
+
+def _user_has_name() -> bool:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
 
 
 def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
-    """The child of a slot; nothing is started yet."""
-    environment = child_environment()
+    """The child of a slot; nothing is started yet. Each child finds its folder empty."""
+    environment = child_environment(scratch)
+
+    def make() -> SpawnedChild:
+        try:
+            empty_folder(scratch)
+        except OSError as cause:
+            raise ChildStartError(program="the Spark child", cause=str(cause)) from cause
+        return SpawnedChild([sys.executable, "-m", CHILD], environment)
+
     return WarmChild(
-        make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
+        make=make,
         hello=canonical_json(hello_frame(settings, scratch)),
         clock=clock,
         recycle_after=settings.worker.recycle_after,
@@ -264,6 +293,7 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "java_home": None if settings.java.home is None else str(settings.java.home),
         "java_options": settings.java.options,
         "scratch": str(scratch),
+        "max_spill_bytes": settings.worker.max_spill_mb * 1024 * 1024,
         "roots": [str(root) for root in _roots(settings)],
         "files_owner": None if settings.files.owner is None else str(settings.files.owner),
         "excluded": [str(path) for path in private_places(settings)],

@@ -44,8 +44,19 @@ EXTRACTS, DIFFERENCES = "extract", "differences"
 """Folders of an attempt."""
 EngineOf = Callable[[ComparisonPlan, bytes, Path], Engine]
 """The engine of one run: plan, key of break ids, directory for differences."""
-Connect = Callable[[TenantId, Source, Connection | None, Mapping[str, str]], Connector]
-"""Opens a source of a tenant over its connection with the resolved secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What the sources of one run may use."""
+
+    tenant_id: TenantId
+    spill_bytes: int
+    """Disk for intermediate data of one query over files."""
+
+
+Connect = Callable[[Allowance, Source, Connection | None, Mapping[str, str]], Connector]
+"""Opens a source of a run over its connection with the resolved secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +69,8 @@ class Tools:
     versions: Mapping[str, str]
     stop: Wake | None = None
     """Set when the supervisor requests a stop."""
+    max_spill_bytes: int | None = None
+    """Most disk for intermediate data of a run, whatever its job declares."""
     java_exit: Callable[[], int | None] = lambda: None
     """Exit code of Spark's Java process; None while it runs, and without one."""
     needs_no_java: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -126,6 +139,8 @@ def work(assigned: Assigned, tools: Tools, reporter: FrameReporter) -> None:
     """Do the run and leave its result file; failures are in the file, not raised."""
     if assigned.started_at is None:  # the platform has not seen any progress yet
         assigned = replace(assigned, started_at=tools.clock.now())
+    if tools.max_spill_bytes is not None:
+        assigned = _with_less_spill(assigned, tools.max_spill_bytes)
     try:
         comparison = answer(assigned.question, _means(assigned, tools), reporter)
         with tools.needs_no_java():
@@ -138,8 +153,19 @@ def work(assigned: Assigned, tools: Tools, reporter: FrameReporter) -> None:
         _fail(assigned, tools, "comparison", error)
 
 
+def _with_less_spill(assigned: Assigned, most: int) -> Assigned:
+    """The smaller of the limits of job and worker; no field of `execution` changes a number."""
+    question = assigned.question
+    execution = question.job.execution
+    execution = replace(execution, spill=min(execution.spill, most))
+    job = replace(question.job, execution=execution)
+    return replace(assigned, question=replace(question, job=job))
+
+
 def _means(assigned: Assigned, tools: Tools) -> Means:
     key = bytes.fromhex(assigned.secrets["break_key"])
+    spill_bytes = assigned.question.job.execution.spill
+    allowance = Allowance(tenant_id=assigned.tenant_id, spill_bytes=spill_bytes)
 
     def connect(source: Source) -> Connector:
         prefix = f"{source.connection}/"
@@ -149,7 +175,7 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
             if name.startswith(prefix)
         }
         connection = assigned.connections.get(source.connection or "")
-        return tools.connect(assigned.tenant_id, source, connection, secrets)
+        return tools.connect(allowance, source, connection, secrets)
 
     return Means(
         connect=connect,

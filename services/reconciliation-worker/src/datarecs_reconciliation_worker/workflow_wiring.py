@@ -31,7 +31,7 @@ from datarecs_application.workflow_runs import (
     report_workflow_end,
 )
 from datarecs_core.catalog.layout import result_file
-from datarecs_core.errors.process import SettingsError
+from datarecs_core.errors.process import ScratchInUseError, SettingsError
 from datarecs_core.errors.storage import BlobNotFoundError, BlobStoreUnavailableError
 from datarecs_core.runs.events import RunCompleted
 from datarecs_core.runs.result_file import MAX_BYTES
@@ -40,6 +40,7 @@ from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_reconciliation_worker.scratch import ScratchFolder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import SlotParts, supervisor, warm_child
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
@@ -56,6 +57,12 @@ STATUS, FAILURES = "WORKFLOW_STATUS", "WORKFLOW_FAILURES"
 """Variables that the template fills with `{{workflow.status}}` and `{{workflow.failures}}`."""
 MOST_ATTEMPTS = 2**31 - 1
 
+_MAY_PASS = (
+    StoreUnavailableError,
+    StoreBusyError,
+    BlobStoreUnavailableError,
+    ScratchInUseError,
+)
 T = TypeVar("T")
 
 
@@ -159,6 +166,8 @@ class _Execution:
         patiently(self._clock, self._database.refuse_unsafe_login)
         self._pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
         self._beat_now = Latch()
+        self._scratch = ScratchFolder(settings.worker.scratch_dir)
+        patiently(self._clock, self._scratch.claim)
 
     def run(self, stop: Latch) -> Exit:
         settings, ids = self._settings, UuidV7Ids()
@@ -175,6 +184,7 @@ class _Execution:
             ),
             finder=PostgresWorkFinder(self._database, lease_ttl=UNLIMITED),
             blobs=blobs,
+            scratch=self._scratch,
             heartbeat=heartbeat,
             clock=self._clock,
             ids=ids,
@@ -193,7 +203,8 @@ class _Execution:
             ended.set()
             self._beat_now.set()
             beating.join()
-            for close in (self._database.close, self._pulse.close, tracing.close):
+            databases = self._database.close, self._pulse.close
+            for close in (*databases, tracing.close, self._scratch.release):
                 close()
         if upload.reported is None:
             return Exit.REFUSED
@@ -210,8 +221,7 @@ class _Execution:
         if leased is None:
             log.warning("claim_refused", lease_epoch=self._assignment.lease_epoch)
             return
-        scratch = self._settings.worker.scratch_dir
-        child = warm_child(self._settings, self._clock, scratch / "child")
+        child = warm_child(self._settings, self._clock, self._scratch.child(0))
         try:
             slot = supervisor(self._settings, shared, slot=0, child=child, wake=Latch())
             slot.supervise(leased, stop)
@@ -260,12 +270,12 @@ def _uploaded(settings: Settings, assignment: Assignment) -> bytes | None:
 
 
 def patiently(clock: SystemClock, act: Callable[[], T]) -> T:
-    """Repeat while the database or the blob store is away, at most for `PATIENCE`."""
+    """Repeat while database, blob store or scratch folder are away, at most for `PATIENCE`."""
     ends = clock.monotonic() + PATIENCE.total_seconds()
     while True:
         try:
             return act()
-        except (StoreUnavailableError, StoreBusyError, BlobStoreUnavailableError) as cause:
+        except _MAY_PASS as cause:
             if clock.monotonic() >= ends:
                 raise
             log.warning("store_waits", code=cause.code.name)

@@ -36,6 +36,7 @@ class LocalSources:
             policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
             now=self._clock.now,
             any_path=True,
+            spill_bytes=self._prepared.question.job.execution.spill,
         )
         secrets = self._prepared.secrets.get(source.connection or "")
         if secrets is None:

@@ -35,6 +35,14 @@ class ProcessCode(ErrorCode):
         remedy="Correct every line of the message; `datarecs doctor --security SERVICE` checks the "
         "same rules without a start, and docs/howto/hardening.md explains each of them.",
     )
+    SCRATCH_IN_USE = Entry(
+        docs_id="DR5844",
+        meaning="The scratch folder of a worker belongs to another worker; this one waits.",
+        causes="Two workers with the same `worker.scratch_dir`, or a worker that is still ending.",
+        remedy="Set another `DATARECS_WORKER__SCRATCH_DIR` for each worker, or stop the other "
+        "worker.",
+        retryable=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +87,16 @@ class ChildStartError(DatarecsError):
     def __init__(self, *, program: str, cause: str) -> None:
         super().__init__(f"{program} cannot be started: {cause}")
         self.program, self.cause = program, cause
+
+
+class ScratchInUseError(DatarecsError):
+    """A live worker holds the lock of the scratch folder; nothing in it was removed."""
+
+    code = ProcessCode.SCRATCH_IN_USE
+
+    def __init__(self, *, folder: str, holder: str) -> None:
+        super().__init__(
+            f"the scratch folder {folder} belongs to another worker ({holder or 'unknown'}); set "
+            "another DATARECS_WORKER__SCRATCH_DIR for each worker, or stop the other one"
+        )
+        self.folder, self.holder = folder, holder

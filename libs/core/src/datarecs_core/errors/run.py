@@ -249,8 +249,8 @@ class RunDetail(ErrorCode):
         meaning="The run needed more disk for intermediate data than is free, or than its limit.",
         causes="Very many groups, a small or full disk, or a folder for temporary files that "
         "cannot be written.",
-        remedy="Free disk where the comparison runs, raise `execution.spill`, or set TMPDIR to "
-        "another disk.",
+        remedy="Free disk where the comparison runs, raise `execution.spill` (on a worker at most "
+        "`DATARECS_WORKER__MAX_SPILL_MB`), or set TMPDIR to another disk.",
         run_code=RunErrorCode.UNKNOWN,
     )
     RESULT_STORE_FAILED = Entry(

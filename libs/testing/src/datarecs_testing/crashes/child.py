@@ -21,11 +21,10 @@ from datarecs_core import crashing
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
-from datarecs_core.values import TenantId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.work import Tools, read_assignment, work
+from datarecs_reconciliation_worker.work import Allowance, Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
 from datarecs_testing.crashes import killing
@@ -58,12 +57,12 @@ class Bench:
 
     def _connect(
         self,
-        tenant: TenantId,
+        run: Allowance,
         source: Source,
         connection: Connection | None,
         secrets: Mapping[str, str],
     ) -> Connector:
-        surroundings = surroundings_of(self.hello, tenant)
+        surroundings = surroundings_of(self.hello, run.tenant_id)
         made = open_connector(source, connection, secrets, surroundings=surroundings)
         self._connectors[source.name] = made
         return made

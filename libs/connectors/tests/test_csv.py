@@ -119,6 +119,23 @@ def test_a_folder_named_like_a_partition_adds_no_column(open_files: Open, tmp_pa
     assert open_files(CSV, "day=1/a.csv").rows() == [(7,)]
 
 
+@pytest.mark.parametrize("mib", [17, 80])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n2,y\n"])
+def test_a_line_too_long_is_named_whatever_its_length(
+    open_files: Open, tmp_path: Path, mib: int, end: bytes
+) -> None:
+    line = b"1," + b"x" * (mib * 1024 * 1024)
+    (tmp_path / "a.csv").write_bytes(b"a,b\n0,z\n" + line + end)
+    with pytest.raises(SourceLimitError, match="a.csv line 3: the line has more than 16777216"):
+        open_files(CSV, "a.csv").rows()
+
+
+def test_long_lines_within_the_limit_are_read(open_files: Open, tmp_path: Path) -> None:
+    values = ["x" * (15 * 1024 * 1024), "y", "z" * (15 * 1024 * 1024)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b", *(f"1,{each}" for each in values)]))
+    assert [row[1] for row in open_files(CSV, "a.csv").rows()] == values
+
+
 def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
     open_files: Open, tmp_path: Path
 ) -> None:

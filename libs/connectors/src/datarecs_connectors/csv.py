@@ -196,7 +196,7 @@ class CsvConnector:
         some; a byte order mark would be part of the first field. A descriptor refers to exactly the
         file that was checked.
         """
-        marks = TextMarks(self.options.quote.encode())
+        marks = TextMarks(self.options.quote.encode(), MAX_LINE_BYTES)
         header = reading.text.odd_headers.get(file.path, ())
         with reading.text.opened(file, reading.unpacked) as text:
             is_plain = text.seekable() and not header
@@ -227,10 +227,17 @@ class CsvConnector:
                 yield f"/dev/fd/{copy.fileno()}", "utf-8"
 
     def _check_marks(self, file: PinnedFile, marks: TextMarks, reading: CsvReading) -> None:
-        """Refuse an odd number of quotes: DuckDB silently drops a last row with an open quote."""
+        """Refuse what DuckDB does not name: NUL bytes, lines far too long, an odd quote.
+
+        It takes a line longer than its buffer for rows with too few fields, and silently drops a
+        last row with an open quote.
+        """
         if marks.nul is not None:
             line = reading.text.line(file, marks.nul)
             raise nul_error(self.tree.source, f"{file.path} line {line}")
+        if marks.too_long is not None:
+            line = reading.text.line(file, marks.too_long)
+            raise self._too_long(f"{file.path} line {line}")
         if marks.quotes % 2 and self.options.escape == self.options.quote:
             raise CorruptSourceError(
                 self.tree.source,
@@ -260,9 +267,7 @@ class CsvConnector:
             below = max(0, len(reading.text.odd_headers.get(file.path, ())) - 1)
             place = f"{place} line {reading.text.line(file, int(line[1]) + below)}"
         if "maximum line size" in text.lower():
-            return SourceLimitError(
-                self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
-            )
+            return self._too_long(place)
         if "number of columns" in text.lower():
             fault = (
                 "the row has more or fewer fields than the header; if it is a footer, or lines "
@@ -278,6 +283,11 @@ class CsvConnector:
         else:
             fault = "the file cannot be read as CSV"
         return CorruptSourceError(self.tree.source, f"{place}: {fault}")
+
+    def _too_long(self, place: str) -> SourceLimitError:
+        return SourceLimitError(
+            self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
+        )
 
     def _null_words(self) -> list[str]:
         """Words that mean NULL when they are not quoted."""

@@ -1,6 +1,7 @@
 """CSV: nothing is guessed, nothing is lost, and a broken file is named with its line."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -375,3 +377,31 @@ def test_ten_thousand_files_are_one_source(open_files: Open, tmp_path: Path) -> 
     held = found.connector.pin(many)
     assert len(held.pin.files) == 10_000
     held.check()
+
+
+def test_files_of_one_size_and_time_are_each_read(open_files: Open, tmp_path: Path) -> None:
+    for number in range(20):
+        file = tmp_path / f"{number:02}.csv"
+        file.write_text(f"a,b\n{number:02},x\n")
+        os.utime(file, (1, 1))
+    found = open_files(CSV, "*.csv")
+    assert [row[0] for row in found.rows()] == [f"{number:02}" for number in range(20)]
+
+
+def test_one_reading_of_many_files_opens_one_parser(
+    open_files: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.csv").write_text(f"a,b\n{number},x\n")
+    opened: list[object] = []
+    connect = duckdb.connect
+
+    def counted(*, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        opened.append(config)
+        return connect(config=config)
+
+    monkeypatch.setattr("datarecs_connectors.csv.duckdb.connect", counted)
+    found = open_files(CSV, "*.csv")
+    described = len(opened)
+    assert len(found.rows()) == 9
+    assert (described, len(opened)) == (1, 2)

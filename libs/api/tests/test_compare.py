@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -348,7 +349,7 @@ def test_half_precision_numbers_are_compared_by_their_values() -> None:
 
 @pytest.mark.parametrize("arguments", [{"key": "at"}, {"key": "id"}, {"measures": "at"}])
 def test_a_time_without_zone_against_an_instant_has_a_way_out_in_python(
-    arguments: dict[str, str],
+    arguments: dict[str, Any],
 ) -> None:
     naive = pd.DataFrame({"id": [1], "at": [pd.Timestamp("2026-01-31 12:00")]})
     aware = naive.assign(at=naive["at"].dt.tz_localize("UTC"))

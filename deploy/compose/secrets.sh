@@ -1,6 +1,7 @@
 #!/bin/sh
 # Writes random passwords, keys and certificates for docker-compose.yml into .secrets/.
-# What exists stays as it is, because the servers store these passwords at their first start.
+# Passwords stay as they are, because the servers store them at their first start. Certificates that
+# end within 30 days are renewed.
 set -eu
 cd "$(dirname "$0")/../.."
 # Containers read the files as other users; the folder keeps other users of this machine out.
@@ -26,8 +27,15 @@ key() { # FILE: an elliptic key, PKCS #8
   openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt > "$1"
 }
 
+lasts() { # CERTIFICATE: it exists and ends in more than 30 days
+  [ -s "$1" ] || return 1
+  openssl x509 -in "$1" -noout -checkend 2592000 > /dev/null && return
+  echo "renewed $1; restart with: docker compose up -d --force-recreate"
+  return 1
+}
+
 certificate() { # SERVER: its key and certificate, for its name in the network
-  [ -s "$1.crt" ] && return
+  lasts "$1.crt" && return
   key "$1.key"
   printf '%s\n' "subjectAltName=DNS:$1,DNS:localhost,IP:127.0.0.1" "basicConstraints=critical,CA:FALSE" \
     "keyUsage=critical,digitalSignature" "extendedKeyUsage=serverAuth" \
@@ -38,8 +46,9 @@ certificate() { # SERVER: its key and certificate, for its name in the network
   rm "$1.ext"
 }
 
-if [ ! -s ca.crt ]; then
-  key ca.key
+if ! lasts ca.crt; then
+  # With the same key, the certificates of the servers stay valid.
+  [ -s ca.key ] || key ca.key
   chmod 600 ca.key
   printf '%s\n' "[req]" "distinguished_name=name" "prompt=no" "x509_extensions=ca" "[name]" \
     "CN=datarecs compose" "[ca]" "basicConstraints=critical,CA:TRUE,pathlen:0" \

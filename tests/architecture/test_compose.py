@@ -166,3 +166,29 @@ def test_the_secrets_are_written_once(tmp_path: Path) -> None:
     for server in ("postgres", "kafka", "mail", "core-api"):
         check = ["openssl", "verify", "-x509_strict", "-CAfile", "ca.crt", f"{server}.crt"]
         subprocess.run(check, cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(("days", "is_renewed"), [(29, True), (31, False)])
+@pytest.mark.parametrize("name", ["postgres", "core-api", "ca"])
+def test_certificates_that_end_soon_are_renewed_and_others_stay(
+    tmp_path: Path, name: str, days: int, is_renewed: bool
+) -> None:
+    write_secrets(tmp_path)
+    folder = tmp_path / ".secrets"
+    request = ["openssl", "req", "-x509", "-new", "-key", f"{name}.key", "-subj", f"/CN={name}"]
+    request += ["-days", str(days), "-out", f"{name}.crt"]
+    subprocess.run(request, check=True, capture_output=True, cwd=folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    write_secrets(tmp_path)
+    changed = {file for file, content in before.items() if (folder / file).read_bytes() != content}
+    renewed = {f"{name}.crt"} if name == "ca" else {f"{name}.crt", f"{name}.key"}
+    assert changed - {"ca.srl"} == (renewed if is_renewed else set())
+
+
+def test_a_renewed_authority_still_signs_the_certificates_of_the_servers(tmp_path: Path) -> None:
+    write_secrets(tmp_path)
+    folder = tmp_path / ".secrets"
+    (folder / "ca.crt").unlink()
+    write_secrets(tmp_path)
+    check = ["openssl", "verify", "-CAfile", "ca.crt", "postgres.crt", "core-api.crt"]
+    subprocess.run(check, check=True, capture_output=True, cwd=folder)

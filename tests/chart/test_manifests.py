@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 
 import jsonschema
@@ -127,6 +128,18 @@ def test_the_example_uses_the_secrets_and_topics_of_the_other_examples() -> None
     assert values["kafka"]["caSecret"] == "datarecs-cluster-ca-cert"
     assert values["database"]["caSecret"] == "datarecs-db-ca"
     assert values["topics"]["mode"] == "none"
+
+
+@pytest.mark.parametrize("network", example()["settings"]["API__TRUSTED_PROXIES"])
+def test_the_example_trusts_no_network_of_pods_as_a_proxy(network: str) -> None:
+    assert ip_network(network).num_addresses == 1
+
+
+def test_the_page_makes_the_namespace_first_and_takes_roles_from_the_secret_last() -> None:
+    page = (ROOT / "docs/howto/kubernetes.md").read_text(encoding="utf-8")
+    assert page.index("kubectl create namespace datarecs\n") < page.index("kubectl -n datarecs")
+    removed, tenant = page.index("remove the folders"), page.index("admin tenant create")
+    assert removed < page.index("jsonpath='{.data.datarecs_migrate}'") < tenant
 
 
 def test_helm_lint_finds_nothing() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -298,3 +299,95 @@ def test_a_second_thread_can_compare() -> None:
     thread.start()
     thread.join()
     assert verdicts == ["UNMATCHED"]
+
+
+@pytest.mark.parametrize("way", ["folder", "below a file", "number"])
+def test_a_report_that_cannot_be_written_is_an_error_of_the_package(
+    tmp_path: Path, way: str
+) -> None:
+    comparison = datarecs.compare(LEDGER, LEDGER, key="id")
+    (tmp_path / "file").write_text("x")
+    places: dict[str, object] = {
+        "folder": tmp_path,
+        "below a file": tmp_path / "file" / "report.html",
+        "number": 3,
+    }
+    with pytest.raises(datarecs.DatarecsError) as caught:
+        comparison.report(places[way])  # type: ignore[arg-type]  # a wrong argument
+    assert caught.value.fix
+    assert "--" not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (f"{2**127 - 1}::HUGEINT", "column v has a number with more than 38 digits"),
+        ("INTERVAL 1 MONTH", "column v has intervals of months, days and time"),
+    ],
+)
+def test_a_type_of_a_relation_that_cannot_be_compared_is_named_with_the_way_out(
+    value: str, words: str
+) -> None:
+    relation = duckdb.connect().sql(f"SELECT 1 AS id, {value} AS v")  # noqa: S608  values above
+    with pytest.raises(datarecs.ArgumentError, match=words) as caught:
+        datarecs.compare(relation, LEDGER, key="id")
+    assert "convert" in str(caught.value)
+    assert str(2**127 - 1) not in str(caught.value)
+
+
+def test_a_huge_integer_with_few_digits_is_compared() -> None:
+    relation = duckdb.connect().sql(f"SELECT 1 AS id, {10**37}::HUGEINT AS v")  # noqa: S608  a number
+    assert datarecs.compare(relation, relation, key="id").is_matched
+
+
+def test_half_precision_numbers_are_compared_by_their_values() -> None:
+    half = pa.table({"id": [1, 2, 3], "v": pa.array([1.5, None, -0.1], pa.float16())})
+    other = half.set_column(1, "v", pa.array([1.5, None, -0.2], pa.float16()))
+    assert datarecs.compare(half, half.to_pandas().astype({"v": "float16"}), key="id").is_matched
+    assert by_measure(datarecs.compare(half, other, key="id")) == {("3", "v"): "OUTSIDE"}
+
+
+@pytest.mark.parametrize("arguments", [{"key": "at"}, {"key": "id"}, {"measures": "at"}])
+def test_a_time_without_zone_against_an_instant_has_a_way_out_in_python(
+    arguments: dict[str, Any],
+) -> None:
+    naive = pd.DataFrame({"id": [1], "at": [pd.Timestamp("2026-01-31 12:00")]})
+    aware = naive.assign(at=naive["at"].dt.tz_localize("UTC"))
+    with pytest.raises(datarecs.DatarecsError) as caught:
+        datarecs.compare(aware, naive, **{"key": "id", **arguments})
+    assert "dt.tz_localize('UTC') of pandas" in str(caught.value.fix)
+    fixed = naive.assign(at=naive["at"].dt.tz_localize("UTC"))
+    assert datarecs.compare(aware, fixed, **{"key": "id", **arguments}).is_matched
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (pd.DataFrame({"id": [1]}), "column t is absent in source-2"),
+        (pd.DataFrame({"id": [1], "t": [pd.Timedelta("1s")]}), "has the type duration"),
+        (pd.DataFrame({"id": [1], "t": ["x"]}), "column t has "),
+    ],
+)
+def test_a_column_that_is_not_comparable_has_a_line_that_says_why(
+    other: pd.DataFrame, why: str
+) -> None:
+    frame = pd.DataFrame({"id": [1], "t": [pd.Timedelta("1s")]})
+    comparison = datarecs.compare(frame, other, key="id")
+    for shown in (str(comparison), comparison._repr_html_()):
+        assert "warning: SCHEMA_DIFFERS: column t " in shown
+        assert why in shown
+        assert "so every group differs in it until it is left out" in shown
+    assert datarecs.compare(frame, other, key="id", exclude="t").is_matched
+
+
+def test_many_warnings_are_counted() -> None:
+    wide = pa.table({"id": [1], **{f"c{number}": [1] for number in range(9)}})
+    shown = str(datarecs.compare(wide, wide.select(["id"]), key="id"))
+    assert shown.count("warning: ") == 5
+    assert shown.endswith("4 more warnings: comparison.warnings")
+
+
+def test_too_little_memory_does_not_speak_of_java() -> None:
+    with pytest.raises(datarecs.ArgumentError, match="1MiB: write a size from 1GiB") as caught:
+        datarecs.compare(LEDGER, EXPORTS, key="id", memory="1MiB")
+    assert "Java" not in str(caught.value)

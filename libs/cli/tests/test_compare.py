@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_cli import parts
+from datarecs_cli import parts, service_commands
 from datarecs_cli.local.engines import EngineChoice, cells_of, decide, heap_of
 from datarecs_cli.main import run
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
@@ -228,7 +228,10 @@ def test_each_measure_has_its_own_limit(folder: Path, capsys: Shown) -> None:
 def test_a_column_that_only_one_file_has_does_not_pass(folder: Path, capsys: Shown) -> None:
     arguments = [*two_csv(folder, "id,v,extra\n1,a,b\n", "id,v\n1,a\n"), "--key", "id"]
     assert run(arguments) == 1
-    assert "SCHEMA_DIFFERS column extra is absent in a source" in told(capsys)
+    shown = told(capsys)
+    assert "SCHEMA_DIFFERS column extra is absent in two, so every group differs in it" in shown
+    assert "extra EXACT 0 within · 1 outside" in shown
+    assert "not compared" not in shown
     assert run([*arguments, "--except", "extra"]) == 0
     assert "not compared extra" in told(capsys)
 
@@ -641,7 +644,7 @@ def test_without_spark_the_kernel_compares_in_this_process(capsys: Shown) -> Non
     [
         (["compare", "a.csv", "b.csv", "--engine", "spark"], "--engine spark needs", "spark"),
         (["up", "--detach"], "datarecs up needs", "local"),
-        (["demo"], "datarecs demo needs", "local"),
+        (["demo"], "datarecs demo needs", "all"),
         (["admin", "migrate"], "datarecs admin needs", "server"),
     ],
 )
@@ -680,3 +683,71 @@ def test_cells_are_counted_where_every_source_says_its_rows() -> None:
 )
 def test_java_gets_half_of_a_runs_memory(memory_gib: float, heap: str) -> None:
     assert heap_of(int(memory_gib * 2**30)) == heap
+
+
+@pytest.mark.parametrize("command", ["compare", "plan"])
+@pytest.mark.parametrize(
+    ("source", "extra"),
+    [
+        ("{name: a, kind: parquet, path: s3://lake/a.parquet}", "stores"),
+        ("{name: a, kind: iceberg, connection: lake, relation: db.t}", "iceberg"),
+    ],
+)
+def test_a_source_without_its_part_is_a_usage_fault_that_names_the_extra(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Shown,
+    command: str,
+    source: str,
+    extra: str,
+) -> None:
+    monkeypatch.setattr("datarecs_connectors.registry.find_spec", lambda _: None)
+    (folder / "b.csv").write_text("id,v\n1,2\n")
+    (folder / "parts.yaml").write_text(
+        f"""\
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {{name: lake}}
+spec:
+  type: iceberg
+  config: {{catalog: {{type: sql, name: lake, sqlite: catalog.db}}}}
+---
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {{name: parts}}
+spec:
+  sources:
+    - {source}
+    - {{name: b, kind: csv, path: b.csv}}
+  stages: [{{name: rows, type: row, dimensions: [id], measures: "*"}}]
+"""
+    )
+    assert run([command, "parts.yaml"]) == 2
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert f"pip install 'datarecs[{extra}]'" in text
+    assert "leave the column out" not in text
+
+
+def test_a_folder_in_a_store_needs_the_part_that_lists_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.setattr(parts, "find_spec", lambda _: None)
+    assert run(["compare", "s3://lake/many/", "s3://lake/b.csv", "--key", "id"]) == 2
+    assert "pip install 'datarecs[stores]'" in capsys.readouterr().err
+
+
+def test_a_worker_without_its_parts_names_all_its_extras(
+    monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.setattr(parts, "find_spec", lambda _: None)
+    assert service_commands.reconciliation_worker() == 2
+    assert "pip install 'datarecs[server,spark,iceberg]'" in capsys.readouterr().err
+
+
+def test_a_time_without_zone_against_an_instant_says_where_a_zone_is_declared(
+    folder: Path, capsys: Shown
+) -> None:
+    rows = ("id,at\n1,2026-01-31T12:00:00\n", "id,at\n1,2026-01-31T12:00:00Z\n")
+    assert run([*two_csv(folder, *rows), "--key", "id"]) == 2
+    assert "declare `timezone` of source one in a job, which `datarecs init` writes" in told(capsys)

@@ -49,6 +49,22 @@ def test_an_object_is_compared_with_a_file(bucket: str, engine: str, second: str
     assert "s3cret" not in Path("out/run.json").read_text()
 
 
+@pytest.mark.parametrize("place", ["s3://{}/many", "s3://{}/many/"])
+def test_a_folder_of_objects_is_compared_like_a_local_one(
+    bucket: str, object_server: ObjectServer, place: str, capsys: Shown
+) -> None:
+    client = object_server.client(bucket)
+    client.put("many/_SUCCESS", b"")
+    client.put("many/1.csv", b"id,amount\n1,10\n2,20\n")
+    client.put("many/2.csv", b"id,amount\n3,31\n")
+    client.put("none/notes.txt", b"x")
+    assert run(["compare", place.format(bucket), "b.csv", "--key", "id", "--out", "out"]) == 0
+    assert run(["compare", f"s3://{bucket}/none/", "b.csv", "--key", "id"]) == 2
+    assert "the folder has no file ending in .parquet" in capsys.readouterr().err
+    assert run(["compare", f"s3://{bucket}/absent/", "b.csv", "--key", "id"]) == 3
+    assert "no file matches" in capsys.readouterr().err
+
+
 def test_equal_objects_match(bucket: str) -> None:
     place = f"s3://{bucket}/exports/a.parquet"
     assert run(["compare", place, "a.parquet", "--key", "id", "--out", "out"]) == 0
@@ -108,7 +124,7 @@ def test_a_job_is_drafted_from_objects(bucket: str) -> None:
     ("place", "words"),
     [
         ("s3://{}/none.parquet", "no file matches"),
-        ("s3://{}/exports", "declare its `kind` in a job"),
+        ("s3://{}/exports", "b.csv is not a readable Parquet file"),
         ("s3://{}/../x.csv", "no part `.` or `..`"),
         (
             "s3://none-at-all/x.csv",

@@ -95,4 +95,43 @@ def test_a_folder_without_runs_and_forms_that_it_has_not_are_usage_faults(
     assert run(["report", "empty"]) == 2
     assert "the folder has no runs" in capsys.readouterr().err
     assert run(["report", "results", "--format", "md"]) == 2
+    assert "remove --format md, or name the folder of one run" in capsys.readouterr().err
     assert run(["report", "results", "--out", "x.html"]) == 2
+    assert "remove --out, or name the folder of one run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["results/monday", "results/monday/run.json"])
+@pytest.mark.parametrize(
+    ("form", "name", "text"),
+    [
+        ("md", "report.md", "UNMATCHED"),
+        ("junit", "report.xml", "<failure"),
+        ("html", "report.html", "<!DOCTYPE html>"),
+        ("json", "run.json", '"UNMATCHED"'),
+    ],
+)
+def test_a_result_on_this_machine_is_reported_in_every_form(
+    results: Path, place: str, form: str, name: str, text: str, capsys: Shown
+) -> None:
+    assert run(["report", place, "--format", form]) == 0
+    assert capsys.readouterr().out.strip() == f"results/monday/{name}"
+    assert text in (results / "monday" / name).read_text()
+    assert run(["report", place, "--format", form, "--out", "copies/one"]) == 0
+    assert Path("copies/one").read_bytes() == (results / "monday" / name).read_bytes()
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", "{}"])
+@pytest.mark.parametrize("form", ["md", "junit"])
+def test_a_file_that_is_no_result_has_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, form: str, capsys: Shown
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.json").write_text(text)
+    assert run(["report", "run.json", "--format", form]) == 2
+    assert "run.json: " in capsys.readouterr().err
+
+
+def test_a_result_without_its_page_says_so(results: Path, capsys: Shown) -> None:
+    (results / "monday" / "report.html").unlink()
+    assert run(["report", "results/monday"]) == 2
+    assert "results/monday/report.html: No such file" in capsys.readouterr().err

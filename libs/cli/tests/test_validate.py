@@ -10,6 +10,7 @@ from datarecs_cli.declared_files import check_files, in_apply_order
 from datarecs_cli.main import run
 from datarecs_core.resources.resource import Kind
 
+Shown = pytest.CaptureFixture[str]
 JOB = """\
 apiVersion: datarecs.io/v1
 kind: ReconciliationJob
@@ -217,3 +218,25 @@ def test_an_unknown_kind_or_field_is_usage(
 ) -> None:
     assert run(["schema", word]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.CSV", "a.csv.gz", "a.parquet", "a.ndjson", "a.tsv"])
+@pytest.mark.parametrize("command", ["validate", "apply"])
+def test_a_file_of_data_is_no_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown, name: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("a,b\n" + "1,2\n" * 90_000)
+    assert run([command, name] if command == "validate" else [command, "-f", name]) == 2
+    assert f"{name} is a file of data, not a declaration" in capsys.readouterr().err
+
+
+def test_a_file_too_large_for_declarations_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text("[" + "1," * 200_000 + "1]")
+    assert run(["validate", "a.json"]) == 2
+    shown = capsys.readouterr().out
+    assert "the file has more than 256 KiB, the most for declarations" in shown
+    assert "split the file, or name a file of declarations" in shown

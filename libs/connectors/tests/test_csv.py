@@ -1,6 +1,7 @@
 """CSV: nothing is guessed, nothing is lost, and a broken file is named with its line."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -117,6 +119,23 @@ def test_a_folder_named_like_a_partition_adds_no_column(open_files: Open, tmp_pa
     (tmp_path / "day=1").mkdir()
     (tmp_path / "day=1" / "a.csv").write_text("id\n7\n")
     assert open_files(CSV, "day=1/a.csv").rows() == [(7,)]
+
+
+@pytest.mark.parametrize("mib", [17, 80])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n2,y\n"])
+def test_a_line_too_long_is_named_whatever_its_length(
+    open_files: Open, tmp_path: Path, mib: int, end: bytes
+) -> None:
+    line = b"1," + b"x" * (mib * 1024 * 1024)
+    (tmp_path / "a.csv").write_bytes(b"a,b\n0,z\n" + line + end)
+    with pytest.raises(SourceLimitError, match="a.csv line 3: the line has more than 16777216"):
+        open_files(CSV, "a.csv").rows()
+
+
+def test_long_lines_within_the_limit_are_read(open_files: Open, tmp_path: Path) -> None:
+    values = ["x" * (15 * 1024 * 1024), "y", "z" * (15 * 1024 * 1024)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b", *(f"1,{each}" for each in values)]))
+    assert [row[1] for row in open_files(CSV, "a.csv").rows()] == values
 
 
 def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
@@ -358,3 +377,31 @@ def test_ten_thousand_files_are_one_source(open_files: Open, tmp_path: Path) -> 
     held = found.connector.pin(many)
     assert len(held.pin.files) == 10_000
     held.check()
+
+
+def test_files_of_one_size_and_time_are_each_read(open_files: Open, tmp_path: Path) -> None:
+    for number in range(20):
+        file = tmp_path / f"{number:02}.csv"
+        file.write_text(f"a,b\n{number:02},x\n")
+        os.utime(file, (1, 1))
+    found = open_files(CSV, "*.csv")
+    assert [row[0] for row in found.rows()] == [f"{number:02}" for number in range(20)]
+
+
+def test_one_reading_of_many_files_opens_one_parser(
+    open_files: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.csv").write_text(f"a,b\n{number},x\n")
+    opened: list[object] = []
+    connect = duckdb.connect
+
+    def counted(*, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        opened.append(config)
+        return connect(config=config)
+
+    monkeypatch.setattr("datarecs_connectors.csv.duckdb.connect", counted)
+    found = open_files(CSV, "*.csv")
+    described = len(opened)
+    assert len(found.rows()) == 9
+    assert (described, len(opened)) == (1, 2)

@@ -56,7 +56,7 @@ def store_batches(
         stored = pa.schema([_stored_field(schema.field(at)) for at in columns])
         with pq.ParquetWriter(target, stored) as writer:
             for batch in batches:
-                arrays = [_stored_array(batch.column(at)) for at in columns]
+                arrays = [_stored_array(batch.column(at), schema.names[at], name) for at in columns]
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=stored))
 
 
@@ -108,19 +108,42 @@ def _is_view(kind: pa.DataType) -> bool:
 
 
 def _stored_field(field: pa.Field) -> pa.Field:
+    if pa.types.is_float16(field.type):
+        return field.with_type(pa.float32())  # the same numbers
     return field.with_type(pa.large_string()) if _is_view(field.type) else field
 
 
-def _stored_array(array: pa.Array) -> pa.Array:
+def _stored_array(array: pa.Array, column: str, name: str) -> pa.Array:
+    if pa.types.is_float16(array.type):
+        return array.cast(pa.float32())
+    if pa.types.is_decimal(array.type):
+        _check_digits(array, column, name)
     if not _is_view(array.type):
         return array
     return array.dictionary.cast(pa.large_string()).take(array.indices)
 
 
+def _check_digits(array: pa.Array, column: str, name: str) -> None:
+    """Refuse numbers with more digits than their type, as DuckDB delivers a HUGEINT."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise ArgumentError(
+            f"{name}: column {column} has a number with more than {array.type.precision} digits, "
+            "which cannot be compared; convert the column to text, such as CAST(… AS VARCHAR) in "
+            "SQL, or leave it out of the table"
+        ) from None  # Arrow's message has the value
+
+
 def _check_types(schema: pa.Schema, columns: Iterable[int], name: str) -> None:
-    """Refuse periods and intervals of pandas: Arrow has only their numbers, without a unit."""
+    """Refuse periods and intervals: of pandas without a unit, of SQL without a fixed length."""
     for at in columns:
         kind = schema.field(at).type
+        if pa.types.is_interval(kind):
+            raise ArgumentError(
+                f"{name}: column {schema.names[at]} has intervals of months, days and time, which "
+                "cannot be compared; convert it to a number, such as epoch(…) in DuckDB, or to text"
+            )
         if getattr(kind, "extension_name", "").startswith("pandas."):
             raise ArgumentError(
                 f"{name}: column {schema.names[at]} has a {kind.extension_name.partition('.')[2]} "

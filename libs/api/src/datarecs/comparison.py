@@ -10,10 +10,11 @@ from typing import Literal, cast
 
 import pyarrow as pa
 
-from datarecs.errors import Unmatched, explained
+from datarecs.errors import ArgumentError, Unmatched, explained
 from datarecs.summary import summary_html, summary_text
 from datarecs_cli.exporting import arrow_table, stored
 from datarecs_cli.local.folder import OutFolder
+from datarecs_cli.saving import save
 from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.first_screen import first_screen
@@ -100,12 +101,16 @@ class Comparison:
         """The report as one HTML page without outside parts; with `path` also written there.
 
         Raises:
-            OSError: the file cannot be written.
+            ArgumentError: `path` is no path.
+            DatarecsError: the file cannot be written.
         """
-        page = self._files.report.read_text(encoding="utf-8")
-        if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
-        return page
+        page = self._files.report.read_bytes()
+        with explained():
+            if isinstance(path, str | PathLike):
+                save(Path(path), page)
+            elif path is not None:
+                raise ArgumentError(f"path is a {type(path).__name__}; write the path of a file")
+        return page.decode()
 
     def assert_matched(self) -> None:
         """Check the verdict in a test.
@@ -119,7 +124,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """The first screen as text."""
-        return summary_text(self._screen, self._facts.source_names)
+        return summary_text(self._screen, self._facts.source_names, self.warnings)
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -129,4 +134,4 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The first screen in a notebook."""
-        return summary_html(self._screen, self._facts.source_names)
+        return summary_html(self._screen, self._facts.source_names, self.warnings)

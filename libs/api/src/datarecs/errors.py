@@ -42,7 +42,7 @@ def explained() -> Iterator[None]:
 
 def _with_notes(error: DatarecsError) -> DatarecsError:
     hint = error.faults[0].hint if isinstance(error, QuestionRefusedError) else ""
-    error.fix = hint or fix_of(error)
+    error.fix = (hint or fix_of(error)).replace("--", "")  # flags are arguments here
     docs_id = error.code.docs_id
     error.add_note(f"  fix   {error.fix}")
     error.add_note(f"  docs  {docs_id} {error.code.name}, datarecs errors {docs_id}")

@@ -173,7 +173,7 @@ def _is_in_memory(one: TableSource) -> bool:
 
 def _store(table: TableSource, target: Path, name: str) -> None:
     if is_spark_frame(table):
-        require(Extra.SPARK, "a DataFrame of Spark")
+        require("a DataFrame of Spark", Extra.SPARK)
         from datarecs_spark.frames import frame_batches  # noqa: PLC0415 - an extra
 
         schema, batches = frame_batches(table, name)  # type: ignore[arg-type]  # the class was checked

@@ -7,19 +7,22 @@ from datarecs_reports.figures import count
 from datarecs_reports.first_page import FirstPage, first_page
 from datarecs_reports.first_screen import FirstScreen
 
+_MOST_WARNINGS = 5
 
-def summary_text(screen: FirstScreen, sources: tuple[str, ...]) -> str:
-    """How many, how much, and the largest differences; lines without a line end at the end."""
+
+def summary_text(screen: FirstScreen, sources: tuple[str, ...], warnings: Sequence[str]) -> str:
+    """How many, how much, the largest differences, and warnings; no line end at the end."""
     page = first_page(screen, sources)
     lines = [f"{screen.result}: {_counts(screen)}", *(f"  {line}" for line in _sizes(page))]
     if page.largest:
         lines += ["largest differences", *(f"  {line}" for line in _aligned(_cells(page, sources)))]
     if page.cause:
         lines.append(f"likely cause: {page.cause}")
+    lines += _warnings(warnings)
     return "\n".join(lines)
 
 
-def summary_html(screen: FirstScreen, sources: tuple[str, ...]) -> str:
+def summary_html(screen: FirstScreen, sources: tuple[str, ...], warnings: Sequence[str]) -> str:
     """The same as HTML; texts of sources are escaped."""
     page = first_page(screen, sources)
     parts = [f"<p><b>{escape(screen.result)}</b>: {escape(_counts(screen))}</p>"]
@@ -31,6 +34,7 @@ def summary_html(screen: FirstScreen, sources: tuple[str, ...]) -> str:
         parts.append("</tbody></table>")
     if page.cause:
         parts.append(f"<p>likely cause: {escape(page.cause)}</p>")
+    parts += [f"<p>{escape(line)}</p>" for line in _warnings(warnings)]
     return "".join(parts)
 
 
@@ -41,6 +45,12 @@ def _counts(screen: FirstScreen) -> str:
     if screen.unmatched:
         parts.append(f"{count(screen.unmatched)} missing in a source")
     return ", ".join(parts)
+
+
+def _warnings(warnings: Sequence[str]) -> Iterator[str]:
+    yield from (f"warning: {each}" for each in warnings[:_MOST_WARNINGS])
+    if len(warnings) > _MOST_WARNINGS:
+        yield f"{len(warnings) - _MOST_WARNINGS} more warnings: comparison.warnings"
 
 
 def _sizes(page: FirstPage) -> Iterator[str]:

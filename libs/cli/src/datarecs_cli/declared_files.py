@@ -4,6 +4,7 @@ One module, so that all of them refuse the same documents with the same messages
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from datarecs_specs.together import ConnectionKey, judged_together, undeclared_c
 
 STDIN = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_DATA = re.compile(r"\.(csv|tsv|parquet|pq|jsonl|ndjson|xlsx?)(\.(gz|zst|zstd))?$", re.IGNORECASE)
 SCHEMA = "datarecs.cli.validate/1"
 
 
@@ -125,6 +127,11 @@ def _bytes(name: str) -> bytes:
 
     if name == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
+    if _DATA.search(name):
+        raise UsageFault(
+            f"{name} is a file of data, not a declaration; name a job in .yaml, .yml or .json, or"
+            " compare the file itself with: datarecs compare"
+        )
     try:
         with Path(name).open("rb") as file:
             return file.read(MAX_BYTES + 1)

@@ -53,11 +53,14 @@ def exit_code_of(error: DatarecsError) -> ExitCode:
     """The code of a command that ends with this error.
 
     An error may have an attribute `exit_code` that overrides the code of its family: errors of the
-    REST client, because the HTTP status decides, and a refused flag of the stack.
+    REST client, because the HTTP status decides, and a refused flag of the stack. A part that is
+    not installed is the same error for a source as for a flag.
     """
     code = getattr(error, "exit_code", None)
     if isinstance(code, ExitCode):
         return code
+    if getattr(error, "missing_extra", None) is not None:
+        return ExitCode.USAGE
     if error.code.docs_id == _INVALID_INPUT:
         return ExitCode.USAGE
     return _BY_FAMILY[error.code.docs_id[:3]]

@@ -39,7 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("status", "datarecs_cli.commands.up:status", "show which parts run and answer"),
     Command(
         *("demo", "datarecs_cli.commands.demo:demo", "run a demo with two comparisons"),
-        needs=Extra.LOCAL,
+        needs=Extra.ALL,
     ),
     Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
@@ -169,7 +169,7 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
     program = program_of(command)
     try:
         if command.needs is not None and not _HELP_FLAGS.intersection(arguments):
-            require(command.needs, f"datarecs {command.name}")
+            require(f"datarecs {command.name}", command.needs)
         ended = program.main(
             args=list(arguments), prog_name=f"datarecs {command.name}", standalone_mode=False
         )

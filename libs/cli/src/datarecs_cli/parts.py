@@ -14,15 +14,21 @@ from datarecs_cli.invocation import UsageFault
 class Extra(StrEnum):
     """The name of an extra, as in `pip install 'datarecs[spark]'`."""
 
+    ALL = "all"
+    ICEBERG = "iceberg"
     SPARK = "spark"
     SERVER = "server"
     LOCAL = "local"
+    STORES = "stores"
 
 
 _PACKAGES: Mapping[Extra, tuple[str, ...]] = {
+    Extra.ALL: ("fastapi", "kafka", "pyspark", "sqlalchemy"),
+    Extra.ICEBERG: ("pyiceberg",),
     Extra.SPARK: ("pyspark",),
     Extra.SERVER: ("fastapi", "kafka", "sqlalchemy"),
     Extra.LOCAL: ("fastapi", "kafka", "pyspark", "sqlalchemy"),
+    Extra.STORES: ("obstore",),
 }
 """Packages that show that an extra is installed; the local stack can use any PostgreSQL."""
 
@@ -32,21 +38,21 @@ def is_installed(extra: Extra) -> bool:
     return not _missing(extra)
 
 
-def require(extra: Extra, what: str) -> None:
-    """Check that an extra is installed.
+def require(what: str, *extras: Extra) -> None:
+    """Check that all extras are installed.
 
     Args:
-        extra: the extra with the parts.
         what: the command or option that needs them, as typed.
+        extras: the extras with its parts; a missing part is named with all of them.
 
     Raises:
         UsageFault: a part is not installed.
     """
-    missing = _missing(extra)
+    missing = [name for extra in extras for name in _missing(extra)]
     if missing:
         raise UsageFault(
             f"{what} needs parts that are not installed ({', '.join(missing)}); "
-            f"install them with: pip install 'datarecs[{extra}]'"
+            f"install them with: pip install 'datarecs[{','.join(extras)}]'"
         )
 
 

@@ -23,8 +23,8 @@ def email_notifier() -> int:
 
 
 def reconciliation_worker() -> int:
-    """`datarecs-reconciliation-worker`; it also starts Spark."""
-    return _start("reconciliation-worker", Extra.SERVER, Extra.SPARK)
+    """`datarecs-reconciliation-worker`; it also starts Spark and reads Iceberg tables."""
+    return _start("reconciliation-worker", Extra.SERVER, Extra.SPARK, Extra.ICEBERG)
 
 
 def resource_controller() -> int:
@@ -45,8 +45,7 @@ def webhook_service() -> int:
 def _start(name: str, *extras: Extra) -> int:
     command = f"datarecs-{name}"
     try:
-        for extra in extras:
-            require(extra, command)
+        require(command, *extras)
     except UsageFault as fault:
         print(fault, file=sys.stderr)
         return ExitCode.USAGE

@@ -7,7 +7,7 @@ is not UTF-8 is INVALID, never replaced. The readers of Spark and pyarrow do nei
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from tempfile import NamedTemporaryFile
@@ -71,6 +71,15 @@ SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quo
 """
 
 
+def _parser() -> closing[duckdb.DuckDBPyConnection]:
+    """DuckDB for all files of one reading: opening it takes longer than reading a small file.
+
+    It keeps nothing of a file: the next one may have the same descriptor, so the same path.
+    """
+    config = {"threads": "1", "memory_limit": _MEMORY, "enable_external_file_cache": "false"}
+    return closing(duckdb.connect(config=config))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvConnector:
     """Port Connector over a folder of CSV files."""
@@ -93,13 +102,14 @@ class CsvConnector:
         }
         starts = []
         rows = 0
-        for file in reading.files:
-            starts.append(rows)
-            header = self._header(reading, file)
-            for batch in self._batches(file, header, reading):
-                for name, column in zip(header, batch.columns, strict=True):
-                    see_values(columns[name], column, rows)
-                rows += batch.num_rows
+        with _parser() as parser:
+            for file in reading.files:
+                starts.append(rows)
+                header = self._header(reading, file)
+                for batch in self._batches(file, header, reading, parser):
+                    for name, column in zip(header, batch.columns, strict=True):
+                        see_values(columns[name], column, rows)
+                    rows += batch.num_rows
         return SourceSchema(
             columns=tuple(columns[name].column() for name in reading.names),
             estimated_rows=rows,
@@ -113,17 +123,15 @@ class CsvConnector:
         read = _values_of(scan, self.options)
         names = [column.physical or "" for column in scan.columns]
         reading = self._reading(scan.pin, scan.limits.max_bytes)
-        for file in reading.files:
-            header = self._header(reading, file)
-            for batch in self._batches(file, header, reading):
-                columns = {
-                    name: _plain(batch.column(header.index(name)), read[name])
-                    for name in {*names, *wanted.columns}
-                }
-                for position in range(batch.num_rows):
-                    row = {name: values[position] for name, values in columns.items()}
-                    if wanted.matches(row):
-                        yield tuple(row[name] for name in names)
+        for header, batch in self._all_batches(reading):
+            columns = {
+                name: _plain(batch.column(header.index(name)), read[name])
+                for name in {*names, *wanted.columns}
+            }
+            for position in range(batch.num_rows):
+                row = {name: values[position] for name, values in columns.items()}
+                if wanted.matches(row):
+                    yield tuple(row[name] for name in names)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         return write_extract(scan, self.batches(scan), directory, progress)
@@ -156,15 +164,26 @@ class CsvConnector:
         _check_columns(self.tree.source, paths, reading.names, header)
         return header
 
+    def _all_batches(self, reading: CsvReading) -> Iterator[tuple[list[str], pa.RecordBatch]]:
+        """The batches of all files, each with the column names of its file."""
+        with _parser() as parser:
+            for file in reading.files:
+                header = self._header(reading, file)
+                for batch in self._batches(file, header, reading, parser):
+                    yield header, batch
+
     def _batches(
-        self, file: PinnedFile, names: Sequence[str], reading: CsvReading
+        self,
+        file: PinnedFile,
+        names: Sequence[str],
+        reading: CsvReading,
+        parser: duckdb.DuckDBPyConnection,
     ) -> Iterator[pa.RecordBatch]:
         """Every field as text in Latin-1 letters, one per byte; NULL where unquoted and empty."""
         columns = {f"c{number}": "VARCHAR" for number in range(len(names))}
-        connection = duckdb.connect(config={"threads": "1", "memory_limit": _MEMORY})
         try:
             with self._as_letters(file, reading) as (place, encoding):
-                relation = connection.sql(
+                relation = parser.sql(
                     _READ,
                     params={
                         "path": place,
@@ -185,8 +204,6 @@ class CsvConnector:
         except duckdb.Error as failure:
             # DuckDB's text quotes the line, so it must not reach a log as the cause.
             raise self._failure(file, failure, reading) from None
-        finally:
-            connection.close()
 
     @contextmanager
     def _as_letters(self, file: PinnedFile, reading: CsvReading) -> Iterator[tuple[str, str]]:
@@ -196,7 +213,7 @@ class CsvConnector:
         some; a byte order mark would be part of the first field. A descriptor refers to exactly the
         file that was checked.
         """
-        marks = TextMarks(self.options.quote.encode())
+        marks = TextMarks(self.options.quote.encode(), MAX_LINE_BYTES)
         header = reading.text.odd_headers.get(file.path, ())
         with reading.text.opened(file, reading.unpacked) as text:
             is_plain = text.seekable() and not header
@@ -227,10 +244,17 @@ class CsvConnector:
                 yield f"/dev/fd/{copy.fileno()}", "utf-8"
 
     def _check_marks(self, file: PinnedFile, marks: TextMarks, reading: CsvReading) -> None:
-        """Refuse an odd number of quotes: DuckDB silently drops a last row with an open quote."""
+        """Refuse what DuckDB does not name: NUL bytes, lines far too long, an odd quote.
+
+        It takes a line longer than its buffer for rows with too few fields, and silently drops a
+        last row with an open quote.
+        """
         if marks.nul is not None:
             line = reading.text.line(file, marks.nul)
             raise nul_error(self.tree.source, f"{file.path} line {line}")
+        if marks.too_long is not None:
+            line = reading.text.line(file, marks.too_long)
+            raise self._too_long(f"{file.path} line {line}")
         if marks.quotes % 2 and self.options.escape == self.options.quote:
             raise CorruptSourceError(
                 self.tree.source,
@@ -260,9 +284,7 @@ class CsvConnector:
             below = max(0, len(reading.text.odd_headers.get(file.path, ())) - 1)
             place = f"{place} line {reading.text.line(file, int(line[1]) + below)}"
         if "maximum line size" in text.lower():
-            return SourceLimitError(
-                self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
-            )
+            return self._too_long(place)
         if "number of columns" in text.lower():
             fault = (
                 "the row has more or fewer fields than the header; if it is a footer, or lines "
@@ -279,6 +301,11 @@ class CsvConnector:
             fault = "the file cannot be read as CSV"
         return CorruptSourceError(self.tree.source, f"{place}: {fault}")
 
+    def _too_long(self, place: str) -> SourceLimitError:
+        return SourceLimitError(
+            self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
+        )
+
     def _null_words(self) -> list[str]:
         """Words that mean NULL when they are not quoted."""
         return list(dict.fromkeys((self.options.null, *self.options.null_words)))
@@ -287,11 +314,9 @@ class CsvConnector:
         wanted = filter_of(scan)
         empty = True
         reading = self._reading(scan.pin, scan.limits.max_bytes)
-        for file in reading.files:
-            header = self._header(reading, file)
-            for batch in self._batches(file, header, reading):
-                empty = False
-                yield self._typed(scan, batch, header, wanted)
+        for header, batch in self._all_batches(reading):
+            empty = False
+            yield self._typed(scan, batch, header, wanted)
         if empty:
             yield self._typed(scan, None, [], wanted)
 

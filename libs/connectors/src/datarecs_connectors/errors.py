@@ -93,6 +93,20 @@ class SourceUnsupportedError(SourceError):
     code = RunDetail.SOURCE_UNSUPPORTED
 
 
+class PartMissingError(SourceUnsupportedError):
+    """The source needs an extra of the distribution that is not installed."""
+
+    fix = "install the extra that the message names, where the comparison runs"
+
+    def __init__(self, source: str, what: str, extra: str) -> None:
+        super().__init__(
+            source,
+            f"{what} need parts that are not installed; install them with: "
+            f"pip install 'datarecs[{extra}]'",
+        )
+        self.missing_extra = extra
+
+
 class NoFilesError(SourceError):
     code = RunDetail.NO_FILES
 

@@ -17,7 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.stopping import Stopping
-from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    PartMissingError,
+    SourceUnsupportedError,
+)
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
 from datarecs_connectors.private_places import PrivatePlaces
@@ -172,11 +176,7 @@ def _iceberg(
     if connection is None or not isinstance(connection.config, IcebergConfig):
         raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
     if find_spec("pyiceberg") is None:
-        raise SourceUnsupportedError(
-            source.name,
-            "Iceberg tables need a part that is not installed; install it with: "
-            "pip install 'datarecs[iceberg]'",
-        )
+        raise PartMissingError(source.name, "Iceberg tables", "iceberg")
     # Half a second of imports, and pyiceberg reads the environment while it is imported.
     from datarecs_connectors.iceberg.connector import iceberg_connector
 
@@ -225,11 +225,7 @@ def _objects(
     around: Surroundings,
 ) -> "ObjectTree":
     if find_spec("obstore") is None:
-        raise SourceUnsupportedError(
-            source.name,
-            "object stores need a part that is not installed; install it with: "
-            "pip install 'datarecs[stores]'",
-        )
+        raise PartMissingError(source.name, "object stores", "stores")
     from datarecs_connectors.object_stores.opening import StoreRules, open_ambient, open_connected
     from datarecs_connectors.object_stores.tree import ObjectTree
 

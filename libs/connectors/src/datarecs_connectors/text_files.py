@@ -68,9 +68,13 @@ class UnpackedBytes:
 
 @dataclass(slots=True)
 class TextMarks:
-    """Counts lines and quotes of a stream, and finds its first NUL byte."""
+    """Counts lines and quotes of a stream; finds its first NUL byte and its first line too long.
+
+    A chunk is shorter than the longest line allowed, so a line too long covers whole chunks.
+    """
 
     quote: bytes = b""
+    max_line_bytes: int | None = None
     lines: int = 0
     """Line ends so far."""
     quotes: int = 0
@@ -78,6 +82,10 @@ class TextMarks:
     """Line of the last quote, from 1."""
     nul: int | None = None
     """Line of the first NUL byte, from 1."""
+    too_long: int | None = None
+    """First line with more than `max_line_bytes`, from 1."""
+    _line_bytes: int = 0
+    """Bytes of the line that is not ended yet."""
 
     def add(self, chunk: bytes) -> None:
         if self.nul is None and (at := chunk.find(b"\0")) >= 0:
@@ -85,7 +93,16 @@ class TextMarks:
         if self.quote and (count := chunk.count(self.quote)):
             self.quotes += count
             self.last_quote = self._line(chunk, chunk.rfind(self.quote))
+        if self.max_line_bytes is not None:
+            self._check_length(chunk, self.max_line_bytes)
         self.lines += chunk.count(b"\n")
+
+    def _check_length(self, chunk: bytes, limit: int) -> None:
+        end = chunk.find(b"\n")
+        size = self._line_bytes + (len(chunk) if end < 0 else end)
+        if self.too_long is None and size > limit:
+            self.too_long = self.lines + 1
+        self._line_bytes = size if end < 0 else len(chunk) - chunk.rfind(b"\n") - 1
 
     def _line(self, chunk: bytes, at: int) -> int:
         return self.lines + chunk.count(b"\n", 0, at) + 1

@@ -83,7 +83,12 @@ def _refuse(code: SpecCode, mark: Mark, message: str, hint: str = "") -> NoRetur
 
 def _decoded(data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        _refuse(SpecCode.UNSAFE_YAML, START, f"{len(data)} bytes; a file has at most 256 KiB")
+        _refuse(
+            SpecCode.UNSAFE_YAML,
+            START,
+            f"the file has more than {MAX_BYTES // 1024} KiB, the most for declarations",
+            "split the file, or name a file of declarations if this one has data",
+        )
     if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         _refuse(SpecCode.YAML_SYNTAX, START, "a byte order mark", "save the file as plain UTF-8")
     try:

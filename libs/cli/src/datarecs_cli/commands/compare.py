@@ -216,7 +216,7 @@ def _engine(name: str) -> "EngineChoice":
     except ValueError:
         raise UsageFault(f"--engine {name}: unknown engine; known: {ENGINES}") from None
     if engine is EngineChoice.SPARK:
-        require(Extra.SPARK, "--engine spark")
+        require("--engine spark", Extra.SPARK)
     return engine
 
 

@@ -86,7 +86,7 @@ def _platform_rows(data_dir: Path) -> "list[Json]":
     from datarecs_cli.platform_check import platform_steps
     from datarecs_cli.stack.layout import layout_of
 
-    require(Extra.SERVER, "doctor --platform")
+    require("doctor --platform", Extra.SERVER)
     return list(check_rows(platform_steps(layout_of(data_dir))))
 
 
@@ -94,7 +94,7 @@ def _security_rows(service: str | None) -> "list[Json]":
     """The environment is that of the service."""
     from datarecs_cli.parts import Extra, require
 
-    require(Extra.SERVER, "doctor --security")
+    require("doctor --security", Extra.SERVER)
     from datarecs_cli.check_steps import check_rows
     from datarecs_cli.security_check import security_steps, service_names, settings_class_of
     from datarecs_runtime.settings import load

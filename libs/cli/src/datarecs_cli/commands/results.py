@@ -190,11 +190,15 @@ def _report_count(run_id: str, rows: int, *, limit: int) -> None:
 def report(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder of runs for an index page"),
+        typer.Argument(
+            metavar="RUN|FOLDER",
+            help="a run, a result folder of `compare`, or a folder of runs for an index page",
+        ),
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="file to write; default report-<run>.<format>")
+        Path | None,
+        typer.Option(help="file to write; default report-<run>.<format>, or beside the result"),
     ] = None,
     form: Annotated[
         Form, typer.Option("--format", help="html, md, junit, or run.json as json")
@@ -202,10 +206,14 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> ExitCode:
     """Save the report of a run as one file, or an index page for a folder of runs."""
+    from datarecs_cli.stored_report import is_result, save_stored_report
+
     invocation = current()
     if invocation.output in (Output.CSV, Output.MD, Output.YAML):
         raise UsageFault(f"-o {invocation.output} is not a format of this command; use --format")
-    if Path(run).is_dir():
+    if is_result(Path(run)):
+        target = save_stored_report(Path(run), out, form, form.suffix)
+    elif Path(run).is_dir():
         target = _save_index(Path(run), out, form)
     else:
         target = _save_report(run, out, form)
@@ -223,11 +231,16 @@ def report(
 
 def _save_index(folder: Path, out: Path | None, form: Form) -> Path:
     """Write the index page into the folder of the runs, because its links are relative."""
+    from datarecs_cli.evidence import RUN_JSON
     from datarecs_cli.run_index import INDEX, run_index
     from datarecs_cli.saving import save
 
-    if out is not None or form is not Form.HTML:
-        raise UsageFault(f"{folder} is a folder: its page is always {folder / INDEX}; remove --out")
+    for flag, is_set in ((f"--format {form}", form is not Form.HTML), ("--out", out is not None)):
+        if is_set:
+            raise UsageFault(
+                f"{folder} has no {RUN_JSON}, so its index page {folder / INDEX} is written; "
+                f"remove {flag}, or name the folder of one run in it"
+            )
     page, runs = run_index(folder)
     save(folder / INDEX, page)
     current().say(f"{runs:,} run{'' if runs == 1 else 's'}")

@@ -58,7 +58,7 @@ class OutNotWritableError(DatarecsError):
     """The results cannot be written to their folder."""
 
     code = RunDetail.RESULT_STORE_FAILED
-    fix = "name another folder with --out, or free space on this disk"
+    fix = "write to another folder (--out), or free space on this disk"
 
     def __init__(self, folder: Path, reason: str) -> None:
         super().__init__(f"{folder}: the results cannot be stored: {reason}")

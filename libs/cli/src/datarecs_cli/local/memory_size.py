@@ -19,7 +19,7 @@ def memory_bytes(text: str, argument: str) -> int:
     if size is None or not LEAST_MEMORY <= size <= MOST_MEMORY:
         allowed = f"{size_text(LEAST_MEMORY)} to {size_text(MOST_MEMORY)}"
         raise UsageFault(
-            f"{argument} {text}: write a size from {allowed}, such as 4GiB; less is not enough for "
-            "Java and the join"
+            f"{argument} {text}: write a size from {allowed}, such as 4GiB; less is not enough "
+            "for a comparison"
         )
     return size

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
+from datarecs_cli.parts import Extra, require
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.object_urls import is_object_url, object_url_fault
+from datarecs_runtime.clock import SystemClock
 
 KINDS = {
     ".parquet": SourceKind.PARQUET,
@@ -64,10 +66,11 @@ def located_together(paths: Sequence[str], base: Path) -> tuple[Path, list[str]]
 
 
 def kind_of(path: str) -> SourceKind:
-    """The kind by the name's ending; for a folder by its files.
+    """The kind by the name's ending; for a folder by its files, on this machine or in a store.
 
     Raises:
         UsageFault: no such file, files of an unsupported kind, or an unsupported address.
+        DatarecsError: the folder of a store cannot be listed.
     """
     _check_scheme(path)
     suffix = _suffix(path)
@@ -100,15 +103,36 @@ def is_tab_separated(path: str) -> bool:
 
 
 def _suffix(path: str) -> str:
-    if _WILD.search(path) or is_object_url(path):
+    if is_object_url(path):
+        ending = _ending(Path(path))
+        return ending if ending in KINDS or _WILD.search(path) else _of_objects(path)
+    if _WILD.search(path):
         return _ending(Path(path))
     place = Path(path)
     if not place.exists():
         raise UsageFault(f"{path}: no such file; check the path, it is relative to {Path.cwd()}")
     if not place.is_dir():
         return _ending(place)
-    inside = (one for one in sorted(place.rglob("*")) if _ending(one) in KINDS)
-    first = next(inside, None)
+    return _of_files(path, sorted(place.rglob("*")))
+
+
+def _of_objects(path: str) -> str:
+    """The ending of an object, or of those in a folder, which only the store knows."""
+    require(path, Extra.STORES)
+    from datarecs_connectors.object_stores.opening import open_ambient
+    from datarecs_connectors.object_stores.tree import ObjectTree
+
+    root, bucket = open_ambient(path, path)
+    tree = ObjectTree(bucket=bucket, root=root, now=SystemClock().now)
+    try:
+        return _of_files(path, [Path(name) for name in tree.find(path)])
+    finally:
+        tree.close()
+
+
+def _of_files(path: str, files: Sequence[Path]) -> str:
+    """The ending of the first file that can be compared."""
+    first = next((one for one in files if _ending(one) in KINDS), None)
     if first is None:
         raise UsageFault(f"{path}: the folder has no file ending in {', '.join(KINDS)}")
     return _ending(first)

@@ -23,6 +23,7 @@ from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRe
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, located_together, names_of
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, dotted, pointer
+from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.literals import parameters_written_in
@@ -38,6 +39,10 @@ STAGE = "rows"
 _DURATION, _PERCENT = "P", "%"
 _ARGUMENTS = {"measure": "measures", "except": "exclude"}
 """Arguments of a call with another name than their flag."""
+_ZONE_IN_TABLE = (
+    "give the column of the table a zone, such as dt.tz_localize('UTC') of pandas or "
+    "dt.replace_time_zone('UTC') of Polars"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +133,18 @@ class PreparedQuestion:
             return JobRefusedError(replace(self.file, documents=documents))
         return QuestionRefusedError(
             [
-                QuestionFault(fault.code, self.where(fault), fault.message, fault.hint)
+                QuestionFault(fault.code, self.where(fault), fault.message, self._hint(fault))
                 for fault in faults
             ]
         )
+
+    def _hint(self, fault: Fault) -> str:
+        """The fix without a job file, which alone declares zones."""
+        if fault.code is not SpecCode.ZONE_REQUIRED:
+            return fault.hint
+        in_job = "in a job, which `datarecs init` writes, and compare with it"
+        declared = f"{fault.hint} {in_job}"
+        return f"{_ZONE_IN_TABLE}; for a file {declared}" if self.flags.call else declared
 
     def where(self, fault: Fault) -> str:
         """A fault's place as a flag of the command line, or as a path of the job file."""

@@ -75,6 +75,10 @@ class TerminalReporter:
         self._promised = tuple(map(rows_of, plan.scans))
         self._stages_with_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
         read = {name for scan in plan.scans for each in scan.columns for name in columns_in(each)}
+        # A column that cannot be compared counts as a difference in every group.
+        read |= {
+            each.name for stage in plan.stages for each in stage.measures if not each.comparable
+        }
         there = {column.name: None for scan in plan.scans for column in scan.schema.columns}
         self.not_compared = tuple(name for name in there if name not in read)
 

@@ -203,18 +203,18 @@ class StageDraft:
         plans: list[MeasurePlan] = []
         for column in self._star_columns():
             absent = [
-                source
+                source.name
                 for source in self.sources
                 if column not in source.columns and column not in source.undelivered
             ]
             if absent and column in self.job.schema.ignore:
                 continue
-            plans.append(self._star_measure(column, len(plans), absent=bool(absent)))
+            plans.append(self._star_measure(column, len(plans), absent=absent))
         return tuple(plans)
 
-    def _star_measure(self, column: str, index: int, *, absent: bool) -> MeasurePlan:
+    def _star_measure(self, column: str, index: int, *, absent: Sequence[str]) -> MeasurePlan:
         if absent:
-            self._differs(column, "is absent in a source")
+            self._differs(column, f"is absent in {', '.join(absent)}")
             return self._not_comparable(column, index)
         path = (*self.path, "measures")
         alignment = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
@@ -281,7 +281,8 @@ class StageDraft:
             self._warn("PRECISION_REDUCED", f"{column}: a declared rule drops digits", column)
 
     def _differs(self, column: str, why: str) -> None:
-        self._warn("SCHEMA_DIFFERS", f"column {column} {why}", column)
+        counts = "so every group differs in it until it is left out"
+        self._warn("SCHEMA_DIFFERS", f"column {column} {why}, {counts}", column)
 
     def _warn(self, code: str, message: str, column: str) -> None:
         warning = Warn(code=code, message=message, stage=self.stage.name, column=column)

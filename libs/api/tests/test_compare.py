@@ -328,7 +328,7 @@ def test_a_report_that_cannot_be_written_is_an_error_of_the_package(
 def test_a_type_of_a_relation_that_cannot_be_compared_is_named_with_the_way_out(
     value: str, words: str
 ) -> None:
-    relation = duckdb.connect().sql(f"SELECT 1 AS id, {value} AS v")  # noqa: S608  values above
+    relation = duckdb.connect().sql(f"SELECT 1 AS id, {value} AS v")
     with pytest.raises(datarecs.ArgumentError, match=words) as caught:
         datarecs.compare(relation, LEDGER, key="id")
     assert "convert" in str(caught.value)
@@ -336,7 +336,7 @@ def test_a_type_of_a_relation_that_cannot_be_compared_is_named_with_the_way_out(
 
 
 def test_a_huge_integer_with_few_digits_is_compared() -> None:
-    relation = duckdb.connect().sql(f"SELECT 1 AS id, {10**37}::HUGEINT AS v")  # noqa: S608  a number
+    relation = duckdb.connect().sql(f"SELECT 1 AS id, {10**37}::HUGEINT AS v")
     assert datarecs.compare(relation, relation, key="id").is_matched
 
 

@@ -685,6 +685,7 @@ def test_java_gets_half_of_a_runs_memory(memory_gib: float, heap: str) -> None:
     assert heap_of(int(memory_gib * 2**30)) == heap
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", ["compare", "plan"])
 @pytest.mark.parametrize(
     ("source", "extra"),
@@ -694,14 +695,10 @@ def test_java_gets_half_of_a_runs_memory(memory_gib: float, heap: str) -> None:
     ],
 )
 def test_a_source_without_its_part_is_a_usage_fault_that_names_the_extra(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Shown,
-    command: str,
-    source: str,
-    extra: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: Shown, command: str, source: str, extra: str
 ) -> None:
     monkeypatch.setattr("datarecs_connectors.registry.find_spec", lambda _: None)
+    folder = Path.cwd()
     (folder / "b.csv").write_text("id,v\n1,2\n")
     (folder / "parts.yaml").write_text(
         f"""\

@@ -100,6 +100,7 @@ def test_a_folder_without_runs_and_forms_that_it_has_not_are_usage_faults(
     assert "remove --out, or name the folder of one run" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("results")
 @pytest.mark.parametrize("place", ["results/monday", "results/monday/run.json"])
 @pytest.mark.parametrize(
     ("form", "name", "text"),
@@ -111,13 +112,14 @@ def test_a_folder_without_runs_and_forms_that_it_has_not_are_usage_faults(
     ],
 )
 def test_a_result_on_this_machine_is_reported_in_every_form(
-    results: Path, place: str, form: str, name: str, text: str, capsys: Shown
+    place: str, form: str, name: str, text: str, capsys: Shown
 ) -> None:
+    written = Path("results/monday") / name
     assert run(["report", place, "--format", form]) == 0
     assert capsys.readouterr().out.strip() == f"results/monday/{name}"
-    assert text in (results / "monday" / name).read_text()
+    assert text in written.read_text()
     assert run(["report", place, "--format", form, "--out", "copies/one"]) == 0
-    assert Path("copies/one").read_bytes() == (results / "monday" / name).read_bytes()
+    assert Path("copies/one").read_bytes() == written.read_bytes()
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", "{}"])

@@ -76,8 +76,11 @@ def _parser() -> closing[duckdb.DuckDBPyConnection]:
 
     It keeps nothing of a file: the next one may have the same descriptor, so the same path.
     """
-    config = {"threads": "1", "memory_limit": _MEMORY, "enable_external_file_cache": "false"}
-    return closing(duckdb.connect(config=config))
+    return closing(
+        duckdb.connect(
+            config={"threads": "1", "memory_limit": _MEMORY, "enable_external_file_cache": False}
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -648,7 +648,10 @@ def test_counts_of_rows_are_compared_as_the_stage_declares(stage: Any) -> None: 
     ("columns", "told"),
     [
         ("k int, v int, v int", "column v stands more than once in a source"),
-        ("k int, w int", "column v is absent in one, so every group differs in it until it is left out"),
+        (
+            "k int, w int",
+            "column v is absent in one, so every group differs in it until it is left out",
+        ),
         ("k int, v text", "column v has types that do not compare: v is text in one, int in two"),
     ],
 )

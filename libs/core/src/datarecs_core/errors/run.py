@@ -97,8 +97,8 @@ class RunDetail(ErrorCode):
         meaning="A source uses a type, version or feature that the connector cannot read.",
         causes="A column type that cannot be compared, an archive such as zip or tar, a format "
         "other than the one declared, an encrypted file, a pipe or device, a server that is too "
-        "old, a filter or query that the connector does not support, a part of datarecs that is not "
-        "installed.",
+        "old, a filter or query that the connector does not support, a part of datarecs that is "
+        "not installed.",
         remedy="Follow the message: leave the column out, cast it in the source, unpack or convert "
         "the file, or install the part.",
         run_code=RunErrorCode.QUERY_FAILED,

@@ -20,10 +20,12 @@ from datarecs_runtime.sections import (
 )
 from datarecs_runtime.settings import (
     SECTIONS,
+    USER_FILE,
     ServiceSettings,
     describe,
     known_names,
     load,
+    settings_files,
 )
 
 URL = "postgresql://api:s3cr3t-word@db/datarecs"
@@ -157,6 +159,19 @@ def test_flag_environment_project_file_user_file_and_default_come_in_this_order(
     set_all(monkeypatch, DATABASE__POOL_SIZE="5")
     assert load(Settings).database.pool_size == 5
     assert load(Settings, database={"pool_size": 6}).database.pool_size == 6
+
+
+def test_a_user_without_home_and_name_has_no_file_of_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert USER_FILE in settings_files()
+    set_all(monkeypatch, DATABASE__URL=URL)
+    assert load(Settings).queue == Queue()
 
 
 def test_every_fault_is_told_at_once_and_no_value_is_repeated(

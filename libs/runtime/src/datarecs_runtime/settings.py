@@ -209,7 +209,15 @@ def settings_files() -> tuple[Path, ...]:
         if name.startswith(PREFIX) and name.endswith("_FILE") and value
     ]
     folder = Path(os.environ.get(SECRETS_DIR) or DEFAULT_SECRETS_DIR)
-    return (*named, folder, PROJECT_FILE.absolute(), USER_FILE.expanduser())
+    return (*named, folder, PROJECT_FILE.absolute(), _expanded(USER_FILE))
+
+
+def _expanded(path: Path) -> Path:
+    """With the user's home; unchanged for a user without one, such as any id in a container."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 def secret_file(name: str) -> Path | None:
@@ -235,7 +243,7 @@ def _put(values: dict[str, Any], path: list[str], value: str) -> None:
 
 def _from_toml(path: Path, settings_cls: type[BaseSettings]) -> dict[str, Any]:
     """The tables of a file for the sections of this service; others are of other programs."""
-    place = path.expanduser()
+    place = _expanded(path)
     if not place.is_file():
         return {}
     tables = tomllib.loads(place.read_text())

@@ -13,8 +13,8 @@ from datarecs_core.errors.process import ScratchInUseError, SettingsError
 from datarecs_reconciliation_worker.scratch import ScratchFolder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import child_environment, warm_child
-from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.sections import Worker
 
 WORKER = """

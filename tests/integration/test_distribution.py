@@ -102,7 +102,7 @@ def test_jobs_are_validated_planned_compared_and_reported(
     [
         (["compare", "ours.csv", "theirs.csv", "--key", "id", "--engine", "spark"], "spark"),
         (["up", "--detach"], "local"),
-        (["demo"], "local"),
+        (["demo"], "all"),
         (["admin", "migrate"], "server"),
         (["doctor", "--platform"], "server"),
     ],
@@ -132,4 +132,5 @@ def test_a_service_without_its_parts_names_the_command_that_installs_them(
     ended = installed.run(command=f"datarecs-{service}", cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"datarecs-{service} needs parts that are not installed (")
-    assert ended.stderr.endswith("pip install 'datarecs[server]'\n")
+    extras = "server,spark,iceberg" if service == "reconciliation-worker" else "server"
+    assert ended.stderr.endswith(f"pip install 'datarecs[{extras}]'\n")

@@ -1,5 +1,7 @@
 """The port that Triggers call: what it answers, and that it stops in order."""
 
+import select
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -85,3 +87,13 @@ def test_what_is_no_event_reaches_no_handler(client: httpx.Client, taken: Taken)
     assert client.post("/ce", content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
     assert client.post("/ce", content=iter([b"{}"])).status_code == 411
     assert taken.events == []
+
+
+def test_a_peer_that_is_still_sending_gets_the_refusal(client: httpx.Client) -> None:
+    size = MAX_BODY_BYTES + 1
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as peer:
+        peer.sendall(f"POST /ce HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
+        select.select([peer], [], [], 10)  # it is refused already
+        for _ in range(4):
+            peer.sendall(b"x" * (size // 4))
+        assert peer.recv(100).startswith(b"HTTP/1.1 413 ")

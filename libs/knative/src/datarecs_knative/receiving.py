@@ -4,8 +4,10 @@ The answer tells the Broker what to do: 204, the event is done; 400, it can neve
 goes to the dead-letter sink; 503, send it again. The inbox makes repetitions harmless.
 """
 
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol, TypeVar, cast
 
@@ -21,6 +23,8 @@ PATH = "/ce"
 MAX_BODY_BYTES = 256 * 1024
 AT_ONCE = 8
 """Events handled at the same time; below the connections of the database's pool."""
+DISCARDING_S = 2.0
+"""How long a refused body is still read."""
 NOT_LISTENING = "the port of events is not open yet"
 Headers = tuple[tuple[str, bytes | None], ...]
 Take = Callable[[bytes, Headers], Delivery]
@@ -114,6 +118,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text.encode())
+        self._discard_body()
+
+    def _discard_body(self) -> None:
+        """A peer that is still sending would lose the answer to a reset of its connection."""
+        left = 4 * MAX_BODY_BYTES
+        with suppress(OSError):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(DISCARDING_S)
+            while left > 0 and (chunk := self.connection.recv(MAX_BODY_BYTES)):
+                left -= len(chunk)
 
     def log_message(self, *_: object) -> None:
         """The handling of an event logs what matters."""

@@ -24,7 +24,7 @@ HOSTS = {
 }
 """The real ones: identifiers of standards, the licence, linked pages, stores of objects."""
 RESERVED = re.compile(
-    r".*\.amazonaws\.com|.*\.blob\.core\.windows\.net|[^.]*\.?|.*\.(example|test|invalid|localhost|local|internal|svc)\.?|(.*\.)?example\.(com|org)\.?"
+    r".*\.amazonaws\.com(\.cn|\.)?|.*\.googleapis\.com|.*\.blob\.core\.windows\.net|[^.]*\.?|.*\.(example|test|invalid|localhost|local|internal|svc)\.?|(.*\.)?example\.(com|org)\.?"
     r"|[0-9a-fx.]+|.*\.\.\.?.*",
     re.IGNORECASE,
 )

@@ -364,6 +364,7 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
     "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
+    "GET /api/v1/schedules/{name}/history": "read",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,
     "POST /api/v1/keys": ANY_PRINCIPAL,

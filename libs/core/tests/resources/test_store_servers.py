@@ -6,7 +6,6 @@ from datarecs_core.resources.object_urls import ObjectUrl, StoreKind
 from datarecs_core.resources.store_servers import BucketAddress, endpoint_fault
 
 S3, GS, AZ = StoreKind.S3, StoreKind.GS, StoreKind.AZ
-EU = "eu-central-1"
 
 
 @pytest.mark.parametrize(
@@ -15,13 +14,13 @@ EU = "eu-central-1"
         (S3, "https://minio.example.com:9000"),
         (S3, "https://minio.example.com/"),
         (S3, "https://s3.amazonaws.com"),
-        (S3, f"https://s3.{EU}.amazonaws.com"),
+        (S3, "https://s3.eu-west-1.amazonaws.com"),
         (S3, "https://s3-us-gov-west-1.amazonaws.com"),
         (S3, "https://s3.cn-north-1.amazonaws.com.cn"),
-        (S3, f"https://s3.dualstack.{EU}.amazonaws.com"),
+        (S3, "https://s3.dualstack.eu-west-1.amazonaws.com"),
         (S3, "https://s3-fips.us-east-1.amazonaws.com"),
         (S3, "https://s3-fips.dualstack.us-east-1.amazonaws.com"),
-        (S3, f"https://bucket.vpce-0a1b-2c.s3.{EU}.vpce.amazonaws.com"),
+        (S3, "https://bucket.vpce-0a1b-2c.s3.eu-west-1.vpce.amazonaws.com"),
         (S3, "https://storage.googleapis.com"),
         (GS, "https://storage.googleapis.com"),
         (GS, "https://storage.europe-west3.rep.googleapis.com"),
@@ -52,19 +51,35 @@ def test_the_address_of_a_server_is_accepted(kind: StoreKind, endpoint: str) -> 
         (S3, "https://minio/?", "the endpoint has a query or fragment"),
         (S3, "https://minio#artefacts", "the endpoint has a query or fragment"),
         (S3, "https://[minio", "is not a URL"),
-        (S3, f"https://artefacts.s3.{EU}.amazonaws.com", "and the bucket in `url`"),
-        (S3, "https://artefacts.s3.amazonaws.com.", "and the bucket in `url`"),
-        (S3, "https://ARTEFACTS.S3.AMAZONAWS.COM", "and the bucket in `url`"),
-        (S3, f"https://a.b.s3-{EU}.amazonaws.com", "and the bucket in `url`"),
-        (S3, f"https://artefacts.s3.dualstack.{EU}.amazonaws.com", "and the bucket in `url`"),
-        (S3, f"https://s3-fips.s3-{EU}.amazonaws.com", "and the bucket in `url`"),
-        (S3, "https://artefacts.s3-accelerate.amazonaws.com", "and the bucket in `url`"),
+        (S3, "https://artefacts.s3.eu-west-1.amazonaws.com", "and the bucket in"),
+        (S3, "https://artefacts.s3.amazonaws.com.", "and the bucket in"),
+        (S3, "https://ARTEFACTS.S3.AMAZONAWS.COM", "and the bucket in"),
+        (S3, "https://a.b.s3-eu-west-1.amazonaws.com", "and the bucket in"),
+        (
+            S3,
+            "https://artefacts.s3.dualstack.eu-west-1.amazonaws.com",
+            "and the bucket in",
+        ),
+        (S3, "https://s3-fips.s3-eu-west-1.amazonaws.com", "and the bucket in"),
+        (S3, "https://artefacts.s3-accelerate.amazonaws.com", "and the bucket in"),
         (S3, "https://artefacts.s3-accelerate.dualstack.amazonaws.com", "and the bucket in"),
-        (S3, f"https://own-1234.s3-accesspoint.{EU}.amazonaws.com", "and the bucket in `url`"),
-        (S3, "https://x.mrap.accesspoint.s3-global.amazonaws.com", "and the bucket in `url`"),
-        (S3, f"https://accesspoint.vpce-1.s3.{EU}.vpce.amazonaws.com", "and the bucket in `url`"),
-        (S3, f"https://a.bucket.vpce-1.s3.{EU}.vpce.amazonaws.com", "and the bucket in `url`"),
-        (GS, "https://artefacts.storage.googleapis.com", "and the bucket in `url`"),
+        (
+            S3,
+            "https://own-1234.s3-accesspoint.eu-west-1.amazonaws.com",
+            "and the bucket in",
+        ),
+        (S3, "https://x.mrap.accesspoint.s3-global.amazonaws.com", "and the bucket in"),
+        (
+            S3,
+            "https://accesspoint.vpce-1.s3.eu-west-1.vpce.amazonaws.com",
+            "and the bucket in",
+        ),
+        (
+            S3,
+            "https://a.bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com",
+            "and the bucket in",
+        ),
+        (GS, "https://artefacts.storage.googleapis.com", "and the bucket in"),
     ],
 )
 def test_an_address_that_contains_more_than_a_server_is_refused(
@@ -92,10 +107,10 @@ def test_a_fault_does_not_repeat_credentials() -> None:
         ),
         ("https://s3.amazonaws.com", "https://lake.s3.amazonaws.com", "s3://prod", True),
         ("https://s3.amazonaws.com", "https://s3.amazonaws.com", "s3://own-x-s3alias", True),
-        ("https://minio", "https://minio", "s3://own-x-s3alias", False),
+        ("https://minio.internal", "https://minio", "s3://own-x-s3alias", False),
         ("https://minio:9000", "http://MINIO.:9001", "s3://lake", True),
-        ("https://minio", "https://lake.minio", "s3://prod", True),
-        ("https://minio", "https://other", "s3://lake", False),
+        ("https://minio.internal", "https://lake.minio.internal", "s3://prod", True),
+        ("https://minio.internal", "https://other", "s3://lake", False),
         ("http://minio:10000/account", "https://minio:10000", "az://lake", True),
         ("https://minio:10000", "https://minio:10000/lake", "az://prod", True),
         ("https://storage.googleapis.com", "https://storage.googleapis.com", "s3://lake", True),
@@ -118,7 +133,7 @@ def test_a_fault_does_not_repeat_credentials() -> None:
             False,
         ),
         (None, "https://other.blob.core.windows.net", "az://lake", True),
-        (None, "https://minio", "s3://lake", False),
+        (None, "https://minio.internal", "s3://lake", False),
     ],
 )
 def test_the_bucket_of_the_platform_is_recognised(

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from uuid import UUID
@@ -89,6 +89,7 @@ class House:
     api: PostgresUnitOfWork
     controller: PostgresUnitOfWork
     settings: Mapping[str, str]
+    pods: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def submitted(self) -> Run:
         """A run with the lease that its workflow will claim."""
@@ -124,7 +125,8 @@ class House:
         }
         argv = [sys.executable, "-m", "datarecs_reconciliation_worker", command, *words(options)]
         path = {name: process_environment()[name] for name in ("PATH", "HOME")}
-        return subprocess.Popen(argv, env={**path, **self.settings, **variables})
+        self.pods.append(subprocess.Popen(argv, env={**path, **self.settings, **variables}))
+        return self.pods[-1]
 
     def execute(self, run: Run) -> int:
         return self.pod("execute", run).wait(120)
@@ -172,6 +174,9 @@ def house(database: PreparedDatabase, tmp_path: Path, java_runtime: Java) -> Ite
     with house.api.begin(A_TENANT, feed=8) as tx:
         tx.resources.add(here)
     yield house
+    for pod in house.pods:
+        pod.kill()
+        pod.wait()
     api.close()
     controller.close()
 
@@ -227,7 +232,7 @@ def test_a_pod_that_is_stopped_reports_nothing_and_leaves_the_lease_to_the_exit_
         (tmp_path / f"{name}.csv").write_text(f"id,amount\n{rows}")
     run = house.submitted()
     pod = house.pod("execute", run)
-    waiting(lambda: any(name == "run.stage.started" for name, _ in house.history(run)))
+    waiting(lambda: any(name == "run.extraction.started" for name, _ in house.history(run)))
     pod.terminate()
     assert pod.wait(30) == Exit.REFUSED
     stopped = [{**BY_EXIT_CODE[0], "message": "workflow shutdown with strategy:  Stop"}]

@@ -55,7 +55,7 @@ def _pod_of_workflow(spec: Mapping[str, Any], template: Mapping[str, Any]) -> Ma
         *("imagePullSecrets", "nodeSelector", "tolerations", "affinity"),
     }
     pod = {name: value for name, value in spec.items() if name in names}
-    pod |= json.loads(spec["podSpecPatch"])
+    pod["enableServiceLinks"] = json.loads(spec["podSpecPatch"])["enableServiceLinks"]
     container = {"name": "main", **template["container"]}
     return {"metadata": spec["podMetadata"], "spec": {**pod, "containers": [container]}}
 

@@ -112,6 +112,18 @@ def test_services_that_know_backends_get_the_setting_and_no_other_does() -> None
     assert services(example()) == set()
 
 
+def test_containers_of_argo_meet_pod_security_restricted() -> None:
+    (template,) = of_kind(render(merge(example(), ARGO)), "WorkflowTemplate")
+    patch = json.loads(template["spec"]["podSpecPatch"])
+    own = [*patch["initContainers"], *patch["containers"]]
+    assert [one["name"] for one in own] == ["init", "wait"]
+    for one in own:
+        assert one["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
 def test_without_argo_nothing_of_it_is_there() -> None:
     objects = render_case("example")
     assert list(of_kind(objects, "WorkflowTemplate", "Role")) == []

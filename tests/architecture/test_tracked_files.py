@@ -113,3 +113,8 @@ def test_what_must_not_be_there_is_found() -> None:
     assert foreign_hosts(f"see https://user@{host}/simple") == [host]
     assert foreign_hosts("https://hooks.example.com http://127.0.0.1:9 https://x") == []
     assert places_of_this_machine(f"cd {ROOT}/libs") != []
+
+
+def test_no_result_of_a_run_is_tracked() -> None:
+    names = {Path(name).name for name in texts()}
+    assert names.isdisjoint({"run.json", "report.html", "digests.parquet"})

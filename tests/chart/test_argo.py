@@ -115,9 +115,9 @@ def test_services_that_know_backends_get_the_setting_and_no_other_does() -> None
 def test_containers_of_argo_meet_pod_security_restricted() -> None:
     (template,) = of_kind(render(merge(example(), ARGO)), "WorkflowTemplate")
     patch = json.loads(template["spec"]["podSpecPatch"])
-    own = [*patch["initContainers"], *patch["containers"]]
-    assert [one["name"] for one in own] == ["init", "wait"]
-    for one in own:
+    patched = [*patch["initContainers"], *patch["containers"]]
+    assert [one["name"] for one in patched] == ["init", "wait"]
+    for one in patched:
         assert one["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -168,7 +168,7 @@ def mailed(rule: NotificationRule) -> object:
     """Mails of some runs of two jobs, one after the other."""
     stored = StoredRule(uid=_UID, name="r", spec=rule)
     states: dict[ResourceUid, Any] = {}
-    found = []
+    decisions = []
     jobs = {name: JobId(an_id()) for name in ("a", "b")}
     for number, (job, outcome, mode) in enumerate(_RUNS):
         run = RunFacts(
@@ -186,10 +186,10 @@ def mailed(rule: NotificationRule) -> object:
             [stored], run, known, audience=Audience(domains={"example.com"}), now=run.finalised_at
         )
         states |= {one.rule_uid: one for one in result.states}
-        found.append(
+        decisions.append(
             [(one.address, one.kind, one.detail, one.skipped, one.due_at) for one in result.intents]
         )
-    return found
+    return decisions
 
 
 _RUNS = (
@@ -207,7 +207,7 @@ _RUN_IDS = [RunId(an_id()) for _ in _RUNS]
 
 def started(schedule: Schedule) -> object:
     """What three missed hours become, without and with a run that is not over."""
-    found = []
+    decisions = []
     for active_runs in (0, 1):
         due = Due(
             uid=_UID,
@@ -217,8 +217,8 @@ def started(schedule: Schedule) -> object:
             active_runs=active_runs,
             was_suspended=False,
         )
-        found.append(fire(due, CronTimes(), now=NOON + timedelta(minutes=5)))
-    return found
+        decisions.append(fire(due, CronTimes(), now=NOON + timedelta(minutes=5)))
+    return decisions
 
 
 # What a connection decides.
@@ -415,9 +415,9 @@ def test_every_field_has_a_probe() -> None:
         *_ELSEWHERE,
         "spec<files>.auth",
     }
-    found = {path for _, path in FIELDS}
-    print(f"{len(found)} fields")  # noqa: T201  the count that was asked for
-    assert found == probed
+    declared = {path for _, path in FIELDS}
+    print(f"{len(declared)} fields")  # noqa: T201  the count that was asked for
+    assert declared == probed
 
 
 @pytest.mark.parametrize("name", ENDPOINT_PROBES)

@@ -9,6 +9,7 @@ import pytest
 
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.scheduling import ScheduleStarts
+from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.scheduling import SCHEDULED, Scheduling
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.resources.resource import Kind, Resource
@@ -61,6 +62,7 @@ class Platform:
                 jobs=StoredSpecs(lambda spec: job_of("", spec)),
                 times=CronTimes(),
                 ids=ids,
+                most_waiting=WaitingRuns(of_job=3, of_tenant=200),
             ),
             metrics=self.metrics,
             rhythm=Rhythm(clock=self.clock, wake=Latch()),
@@ -225,6 +227,33 @@ def test_after_an_outage_times_start_as_declared(
     here.schedule(allowed)
     here.pass_time(timedelta(hours=3, minutes=10))
     assert [run.fire_time for run in here.runs()] == [at(text) for text in fired]
+
+
+def test_a_run_goes_on_if_the_one_in_its_place_cannot_start(here: Platform) -> None:
+    uid = here.schedule(replace(HOURLY, concurrency_policy=ConcurrencyPolicy.REPLACE))
+    here.until(61)
+    here.edit(uid, job="boks")
+    here.until(60)
+    (run,) = here.runs()
+    assert not run.cancel_requested
+    assert here.outcomes(uid)[-1] == ("14:00", TickOutcome.ERROR)
+
+
+@pytest.mark.case("X33")
+def test_a_schedule_starts_no_more_runs_than_may_wait(here: Platform) -> None:
+    storm = Schedule(
+        job="books",
+        cron="* * * * *",
+        concurrency_policy=ConcurrencyPolicy.ALLOW,
+        catchup=Catchup.ALL,
+        max_catchup=100,
+    )
+    uid = here.schedule(storm)
+    here.pass_time(timedelta(hours=3))
+    assert len(here.runs()) == 3
+    last = here.ticks(uid)[-1]
+    assert last.outcome is TickOutcome.ERROR
+    assert last.reason == "there are 3 waiting runs of this job, as many as may wait"
 
 
 @pytest.mark.case("R47")

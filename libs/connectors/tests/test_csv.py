@@ -43,8 +43,8 @@ def test_types_hold_for_every_value_and_nothing_is_guessed(
     (tmp_path / "a.csv").write_text(
         "n,code,money,day,flag,mixed\n1,007,1.50,2026-01-31,true,1\n2,1e0,-3,2026-02-01,false,x\n"
     )
-    found = open_files(CSV, "a.csv")
-    assert found.types == {
+    opened = open_files(CSV, "a.csv")
+    assert opened.types == {
         "n": "int",
         "code": "text",
         "money": "decimal(3,2)",
@@ -58,11 +58,11 @@ def test_inferred_nanoseconds_are_held_to_their_ends(open_files: Open, tmp_path:
     ends = ["1677-09-21T00:12:43.145224192", "2262-04-11T23:47:16.854775807"]
     lines = [f"{end}Z,{end}" for end in (*ends, "2026-01-31T12:00:00")]
     (tmp_path / "a.csv").write_text("\n".join(["at,local", *lines, ""]))
-    found = open_files(CSV, "a.csv")
-    assert found.types == {"at": "instant(9)", "local": "local_timestamp(9)"}
+    opened = open_files(CSV, "a.csv")
+    assert opened.types == {"at": "instant(9)", "local": "local_timestamp(9)"}
     micros = [Decimal(-(2**63)) / 1000, Decimal(2**63 - 1) / 1000, Decimal(1769860800000000)]
-    assert found.rows() == [(each, each) for each in micros]
-    scan = found.connector.extract(found.scan, str(tmp_path / "out"), lambda _read: None)
+    assert opened.rows() == [(each, each) for each in micros]
+    scan = opened.connector.extract(opened.scan, str(tmp_path / "out"), lambda _read: None)
     stored = pq.read_table(tmp_path / "out")
     assert scan.extract.invalid_columns == ()
     for name in ("at", "local"):
@@ -111,8 +111,8 @@ def test_letters_of_every_script_are_read(open_files: Open, tmp_path: Path) -> N
     ]
     lines = "".join(f"{number},{word}\n" for number, word in enumerate(words))
     (tmp_path / "a.csv").write_text(f"n,word\n{lines}9,\xe9\n", encoding="utf-8")
-    found = open_files(CSV, "a.csv")
-    assert found.rows() == [*((number, word) for number, word in enumerate(words)), (9, "\xe9")]
+    opened = open_files(CSV, "a.csv")
+    assert opened.rows() == [*((number, word) for number, word in enumerate(words)), (9, "\xe9")]
 
 
 def test_a_folder_named_like_a_partition_adds_no_column(open_files: Open, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
     open_files: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a,b\ncaf\xc3\xa9,x\n\xff,y\n")
-    found = open_files(CSV, "a.csv")
-    assert found.rows() == [("caf\u00e9", "x"), (Invalid(b"\xff"), "y")]
-    assert found.extracted(tmp_path / "out") == [
+    opened = open_files(CSV, "a.csv")
+    assert opened.rows() == [("caf\u00e9", "x"), (Invalid(b"\xff"), "y")]
+    assert opened.extracted(tmp_path / "out") == [
         {"a": "caf\u00e9", "$invalid.a": None, "b": "x"},
         {"a": None, "$invalid.a": b"\xff", "b": "y"},
     ]
@@ -219,8 +219,8 @@ def test_a_declared_type_makes_other_values_invalid_and_never_rounds(
     open_files: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text("a\n1.50\n1.505\n 7 \n")
-    found = open_files(CSV, "a.csv", options={"schema": {"a": "decimal(10,2)"}})
-    assert found.extracted(tmp_path / "out") == [
+    opened = open_files(CSV, "a.csv", options={"schema": {"a": "decimal(10,2)"}})
+    assert opened.extracted(tmp_path / "out") == [
         {"a": Decimal("1.50"), "$invalid.a": None},
         {"a": None, "$invalid.a": b"1.505"},
         {"a": None, "$invalid.a": b" 7 "},
@@ -257,11 +257,11 @@ def test_both_engines_take_a_declared_type_in_its_strict_form(
     open_files: Open, tmp_path: Path, kind: str, values: list[str], expected: list[str]
 ) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["n,v", *(f"{one},{one}" for one in values), ""]))
-    found = open_files(CSV, "a.csv", options={"schema": {"v": kind, "n": "text"}})
-    canonicals = [canonical(row[1], found.scan.column("v").type, "s") for row in found.rows()]
+    opened = open_files(CSV, "a.csv", options={"schema": {"v": kind, "n": "text"}})
+    canonicals = [canonical(row[1], opened.scan.column("v").type, "s") for row in opened.rows()]
     told = [LONG.get(one, one) for one in expected]
     assert ["!" if one.is_invalid else canonical_text(one) for one in canonicals] == told
-    scan = found.connector.extract(found.scan, str(tmp_path / "out"), lambda _read: None)
+    scan = opened.connector.extract(opened.scan, str(tmp_path / "out"), lambda _read: None)
     batch = pq.read_table(tmp_path / "out").select(["v"]).combine_chunks().to_batches()[0]
     stored = [None if one is None else _canonical(scan, one) for (one,) in plain_rows(batch)]
     valid = [None if one == "!" else one for one in told]
@@ -296,9 +296,9 @@ def test_a_type_that_no_text_stands_for_is_refused(open_files: Open, tmp_path: P
 
 def test_the_filter_keeps_only_rows_for_which_it_is_true(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n3,\n")
-    found = open_files(CSV, "a.csv", filter="b <> 'x'")
-    assert found.rows() == [(Decimal(2), "y")]
-    assert found.extracted(tmp_path / "out") == [{"a": 2, "b": "y"}]
+    opened = open_files(CSV, "a.csv", filter="b <> 'x'")
+    assert opened.rows() == [(Decimal(2), "y")]
+    assert opened.extracted(tmp_path / "out") == [{"a": 2, "b": "y"}]
 
 
 def test_files_of_one_source_are_read_by_name_and_must_have_the_same_columns(
@@ -372,9 +372,9 @@ def test_ten_thousand_files_are_one_source(open_files: Open, tmp_path: Path) -> 
     (tmp_path / "a.csv").write_text("id\n1\n")
     for at in range(10_000):
         (tmp_path / "many" / f"{at:05}.csv").hardlink_to(tmp_path / "a.csv")
-    found = open_files(SourceKind.CSV, "a.csv")
-    many = replace(found.source, path="many/*.csv")
-    held = found.connector.pin(many)
+    opened = open_files(SourceKind.CSV, "a.csv")
+    many = replace(opened.source, path="many/*.csv")
+    held = opened.connector.pin(many)
     assert len(held.pin.files) == 10_000
     held.check()
 
@@ -384,8 +384,8 @@ def test_files_of_one_size_and_time_are_each_read(open_files: Open, tmp_path: Pa
         file = tmp_path / f"{number:02}.csv"
         file.write_text(f"a,b\n{number:02},x\n")
         os.utime(file, (1, 1))
-    found = open_files(CSV, "*.csv")
-    assert [row[0] for row in found.rows()] == [f"{number:02}" for number in range(20)]
+    opened = open_files(CSV, "*.csv")
+    assert [row[0] for row in opened.rows()] == [f"{number:02}" for number in range(20)]
 
 
 def test_one_reading_of_many_files_opens_one_parser(
@@ -393,15 +393,15 @@ def test_one_reading_of_many_files_opens_one_parser(
 ) -> None:
     for number in range(9):
         (tmp_path / f"{number}.csv").write_text(f"a,b\n{number},x\n")
-    opened: list[object] = []
+    parsers: list[object] = []
     connect = duckdb.connect
 
     def counted(*, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-        opened.append(config)
+        parsers.append(config)
         return connect(config=config)
 
     monkeypatch.setattr("datarecs_connectors.csv.duckdb.connect", counted)
-    found = open_files(CSV, "*.csv")
-    described = len(opened)
-    assert len(found.rows()) == 9
-    assert (described, len(opened)) == (1, 2)
+    opened = open_files(CSV, "*.csv")
+    described = len(parsers)
+    assert len(opened.rows()) == 9
+    assert (described, len(parsers)) == (1, 2)

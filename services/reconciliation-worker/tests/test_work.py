@@ -52,7 +52,7 @@ class Child:
         self.folder, self.attempt = folder, folder / "attempt"
         self.attempt.mkdir()
         self.clock = ManualClock()
-        self.told = io.BytesIO()
+        self.sent = io.BytesIO()
         config = FilesConfig(root=str(folder))
         self.here = Connection(type=ConnectionType.FILES, config=config)
         (folder / "ledger.csv").write_text("id,amount\n1,1.10\n2,2.20\n")
@@ -108,7 +108,7 @@ class Child:
 
     def work(self, tools: Tools | None = None) -> dict[str, Any]:
         """The result file that one run leaves."""
-        channel = SupervisorChannel(io.BytesIO(), self.told)
+        channel = SupervisorChannel(io.BytesIO(), self.sent)
         work(self.assigned(), tools or self.tools(), FrameReporter(channel))
         found: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
         return found
@@ -172,7 +172,7 @@ def test_a_run_has_the_smaller_limit_of_disk_of_its_job_and_of_the_worker(
 def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(child: Child) -> None:
     child.exports("id,amount\n1,1.1\n2,2.21\n")
     spec = {**SPEC, "execution": {"proof": "rows"}}
-    channel = SupervisorChannel(io.BytesIO(), child.told)
+    channel = SupervisorChannel(io.BytesIO(), child.sent)
     work(read_assignment(child.frame(spec=spec)), child.tools(), FrameReporter(channel))
     document = child.document()
     root = merkle_root(read_digests(child.artefact(digests(A_TENANT, RUN_ID))))
@@ -192,15 +192,15 @@ def test_a_row_that_arrives_while_the_child_waits_is_reported_and_sealed(child: 
     (stage,) = SPEC["stages"]
     spec = {**SPEC, "stages": [{**stage, "confirm": {"after": "PT2M"}}]}
     frame = child.frame(spec=spec)
-    channel = SupervisorChannel(io.BytesIO(), child.told)
+    channel = SupervisorChannel(io.BytesIO(), child.sent)
     work(
         read_assignment(frame), child.tools(clock=Arriving(by_itself=True)), FrameReporter(channel)
     )
     found = json.loads((child.attempt / NAME).read_bytes())
     assert found["result"] == "MATCHED"
-    told = child.document()["proof"]["stages"][0]["confirmed"]
-    assert (told["in_flight_resolved"], told["first_counts"]["rows_unmatched"]) == (1, 1)
-    frames = child.told.getvalue()
+    confirmed = child.document()["proof"]["stages"][0]["confirmed"]
+    assert (confirmed["in_flight_resolved"], confirmed["first_counts"]["rows_unmatched"]) == (1, 1)
+    frames = child.sent.getvalue()
     assert frames.count(b"extraction_completed") == 3  # what has not moved is not read again
     assert b"in_flight_resolved" in frames
 

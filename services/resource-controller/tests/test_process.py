@@ -32,7 +32,12 @@ SCHEDULES, TIMES, KILLS = 150, 3, 6
 
 
 def settings(database: PreparedDatabase) -> dict[str, str]:
-    return {"DATARECS_PROFILE": "local", "DATARECS_DATABASE__URL": database.url(RESOURCES)}
+    return {
+        "DATARECS_PROFILE": "local",
+        "DATARECS_DATABASE__URL": database.url(RESOURCES),
+        "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "100000",
+        "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "100000",
+    }
 
 
 def declare(database: PreparedDatabase) -> list[ResourceUid]:

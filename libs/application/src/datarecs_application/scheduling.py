@@ -4,7 +4,7 @@ The rules are in `datarecs_core.scheduling`; here they meet the rows. A crash le
 nothing, and a run is unique per schedule and time, so two schedulers start each time once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from datarecs_application.ports.outside import Ids
+from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import Transaction
 from datarecs_application.runs import new_fact_id, request_cancel, trigger_run
@@ -42,10 +43,6 @@ RECHECK = timedelta(seconds=1)
 """While a run waits for the end of the one that it replaces."""
 
 
-class _NotStartedError(Exception):
-    """The job cannot be run; the text says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
     """What decisions need from outside."""
@@ -54,32 +51,30 @@ class Scheduling:
     jobs: StoredSpecs[ReconciliationJob]
     times: FireTimes
     ids: Ids
+    most_waiting: WaitingRuns
+    """How many runs may wait for their start, as for triggers of users."""
     backend: Backend = Backend.QUEUE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """What a decision did, for logs and metrics."""
-
-    ticks: Sequence[Tick] = ()
-
-
-def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Decided:
+def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Sequence[Tick]:
     """Start what is due and store when to decide again; safe to repeat.
 
     Args:
         tx: begun with `feed=FEED_NUMBERS`.
         uid: of a schedule; one that is gone or cannot be read is no longer due.
         use: the parts.
+
+    Returns:
+        What became of the times that were due, for logs and metrics.
     """
     state = tx.schedules.for_update(uid)
     if state is None:
-        return Decided()
+        return ()
     resource = tx.resources.get_by_uid(uid)
     schedule = None if resource is None else use.schedules.of(resource)
     if resource is None or resource.deletion_at is not None or schedule is None:
         tx.schedules.save(replace(state, due_at=None))
-        return Decided()
+        return ()
     return _Decision(tx, resource, schedule, state, use).carry_out()
 
 
@@ -91,7 +86,7 @@ class _Decision:
     state: ScheduleState
     use: Scheduling
 
-    def carry_out(self) -> Decided:
+    def carry_out(self) -> Sequence[Tick]:
         active = self.tx.schedules.active_runs(self.state.uid)
         times = _times_text(self.schedule)
         firing = fire(
@@ -123,7 +118,7 @@ class _Decision:
                 tzdata=self.use.times.version,
             )
         )
-        return Decided(ticks=[each.tick for each in ticks])
+        return [each.tick for each in ticks]
 
     def _counted_from(self, times: str) -> datetime:
         """After creation, and after an edit of its times, the times count from that moment."""
@@ -136,7 +131,7 @@ class _Decision:
     ) -> tuple[list[DecidedTick], datetime | None]:
         """The ticks to store, and the time that waits for the end of a run."""
         ticks = {tick.fire_time: self._of(tick) for tick in firing.ticks}
-        starts = [start.fire_time for start in firing.starts]
+        starts = list(firing.starts)
         waiting = self.state.waiting
         if waiting is not None and self.schedule.suspend:
             ticks[waiting] = self._skipped(waiting, TickOutcome.SUSPENDED)
@@ -146,17 +141,18 @@ class _Decision:
             waiting = None
         if waiting is not None:
             starts = [waiting]
-        if starts and active and self._waits():
-            self._cancel(active)
-            (waiting,) = starts
-            ticks.pop(waiting, None)
-            return list(ticks.values()), waiting
+        if starts and active and self._replaces():
+            (fire_time,) = starts
+            if isinstance(self._command(fire_time), TriggerRun):
+                self._cancel(active)
+                ticks.pop(fire_time, None)
+                return list(ticks.values()), fire_time
         for fire_time in starts:
             ticks[fire_time] = self._start(fire_time)
         return [ticks[at] for at in sorted(ticks)], None
 
-    def _waits(self) -> bool:
-        """An edit to another policy starts what has waited so far."""
+    def _replaces(self) -> bool:
+        """After an edit to another policy, what has waited so far starts at once."""
         return self.schedule.concurrency_policy is ConcurrencyPolicy.REPLACE
 
     def _cancel(self, active: Sequence[RunId]) -> None:
@@ -165,12 +161,18 @@ class _Decision:
             request_cancel(self.tx, run_id, by=SCHEDULED, reason=REPLACED, fact_id=fact_id)
 
     def _start(self, fire_time: datetime) -> DecidedTick:
-        try:
-            run_id = start_run(self.tx, self.resource, self.schedule, fire_time, self.use)
-        except _NotStartedError as reason:
-            failed = Tick(fire_time=fire_time, outcome=TickOutcome.ERROR, missed=1)
-            return self._of(replace(failed, reason=str(reason)))
-        return self._of(Tick(fire_time=fire_time, outcome=TickOutcome.FIRED), run_id)
+        command = self._command(fire_time)
+        if isinstance(command, str):
+            return self._failed(fire_time, command)
+        excess = self.tx.quotas.waiting_runs(command.job_id).excess(self.use.most_waiting)
+        if excess is not None:
+            return self._failed(fire_time, f"there are {excess}, as many as may wait")
+        run = trigger_run(self.tx, command)
+        return self._of(Tick(fire_time=fire_time, outcome=TickOutcome.FIRED), run.run_id)
+
+    def _failed(self, fire_time: datetime, reason: str) -> DecidedTick:
+        failed = TickOutcome.ERROR
+        return self._of(Tick(fire_time=fire_time, outcome=failed, missed=1, reason=reason))
 
     def _skipped(self, fire_time: datetime, outcome: TickOutcome) -> DecidedTick:
         reason = "the schedule was suspended"
@@ -178,55 +180,44 @@ class _Decision:
             reason = "a newer time starts in its place"
         return self._of(Tick(fire_time=fire_time, outcome=outcome, missed=1, reason=reason))
 
+    def _command(self, fire_time: datetime) -> TriggerRun | str:
+        """The trigger of the job for a time, or why it cannot run."""
+        use, name = self.use, self.schedule.job
+        job = self.tx.resources.get(Kind.RECONCILIATION_JOB, self.resource.namespace, name)
+        definition = None if job is None else use.jobs.of(job)
+        if job is None or definition is None or job.deletion_at is not None:
+            state = "does not exist" if job is None else "is being deleted or cannot be read"
+            return f"job {name!r} {state}; apply it, or correct `job`"
+        values, faults = resolve_parameters(
+            definition.parameters, {}, moment=fire_time, zone=ZoneInfo(definition.timezone)
+        )
+        if faults:
+            reasons = "; ".join(f"{fault.path[-1]}: {fault.message}" for fault in faults)
+            return f"the job's parameters have no usable default: {reasons}"
+        return TriggerRun(
+            tenant_id=self.tx.tenant_id,
+            run_id=RunId(use.ids.new()),
+            job_id=JobId(job.uid),
+            job_name=job.name,
+            job_generation=job.generation,
+            spec_hash=job.spec_hash,
+            spec=job.spec,
+            mode=RunMode.SCHEDULED,
+            triggered_by=SCHEDULED,
+            parameters=dict(parameters_document(values)),
+            priority=definition.execution.priority,
+            deadline_seconds=int(definition.execution.deadline.total_seconds()),
+            max_attempts=definition.execution.attempts,
+            backend=use.backend,
+            schedule_uid=self.resource.uid,
+            fire_time=fire_time,
+        )
+
     def _of(self, tick: Tick, run_id: RunId | None = None) -> DecidedTick:
         return DecidedTick(tick=tick, run_id=run_id, tzdata=self.use.times.version)
-
-
-def start_run(
-    tx: Transaction, resource: Resource, schedule: Schedule, fire_time: datetime, use: Scheduling
-) -> RunId:
-    """Trigger the job of a schedule for a time.
-
-    Raises:
-        _NotStartedError: the job is gone, unreadable, or needs parameters that have no default.
-    """
-    job = tx.resources.get(Kind.RECONCILIATION_JOB, resource.namespace, schedule.job)
-    definition = None if job is None else use.jobs.of(job)
-    if job is None or definition is None or job.deletion_at is not None:
-        state = "does not exist" if job is None else "is being deleted or cannot be read"
-        raise _NotStartedError(f"job {schedule.job!r} {state}; apply it, or correct `job`")
-    command = TriggerRun(
-        tenant_id=tx.tenant_id,
-        run_id=RunId(use.ids.new()),
-        job_id=JobId(job.uid),
-        job_name=job.name,
-        job_generation=job.generation,
-        spec_hash=job.spec_hash,
-        spec=job.spec,
-        mode=RunMode.SCHEDULED,
-        triggered_by=SCHEDULED,
-        parameters=_parameters(definition, fire_time),
-        priority=definition.execution.priority,
-        deadline_seconds=int(definition.execution.deadline.total_seconds()),
-        max_attempts=definition.execution.attempts,
-        backend=use.backend,
-        schedule_uid=resource.uid,
-        fire_time=fire_time,
-    )
-    return trigger_run(tx, command).run_id
 
 
 def _times_text(schedule: Schedule) -> str:
     """Everything that its times depend on: after a change the times count anew."""
     parts = (schedule.cron, schedule.interval, schedule.timezone, schedule.start_at)
     return " ".join(str(part) for part in parts)
-
-
-def _parameters(job: ReconciliationJob, fire_time: datetime) -> Mapping[str, object]:
-    values, faults = resolve_parameters(
-        job.parameters, {}, moment=fire_time, zone=ZoneInfo(job.timezone)
-    )
-    if faults:
-        reasons = "; ".join(f"{fault.path[-1]}: {fault.message}" for fault in faults)
-        raise _NotStartedError(f"the job's parameters have no usable default: {reasons}")
-    return dict(parameters_document(values))

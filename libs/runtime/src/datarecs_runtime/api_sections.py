@@ -64,7 +64,15 @@ class Api(Section):
         return self
 
 
-class Limits(Section):
+class WaitingRunLimits(Section):
+    waiting_runs_per_job: int = Field(default=10, ge=1, le=1_000_000)
+    """Runs of a job that wait for their start; a further trigger is answered 429, and a further
+    time of a schedule starts no run."""
+    waiting_runs_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
+    """The same for all jobs of a tenant."""
+
+
+class Limits(WaitingRunLimits):
     sign_in_failures_per_minute: int = Field(default=10, ge=1, le=10_000)
     """Failed sign-ins of an address (of IPv6: its /64) that are answered 401; more are answered
     429. Valid keys of the address still pass."""
@@ -76,10 +84,6 @@ class Limits(Section):
     """Requests of one key that may change something (POST, PUT, PATCH, DELETE), per replica."""
     keys_per_hour: int = Field(default=20, ge=1, le=10_000_000)
     """New keys of one owner, per replica; enough for manual work."""
-    waiting_runs_per_job: int = Field(default=10, ge=1, le=1_000_000)
-    """Runs of a job that wait for their start; a further trigger is answered 429."""
-    waiting_runs_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
-    """The same for all jobs of a tenant."""
     jobs_per_tenant: int = Field(default=1000, ge=1, le=1_000_000)
     """ReconciliationJobs of a tenant; a further one is answered 429."""
     connections_per_tenant: int = Field(default=200, ge=1, le=1_000_000)

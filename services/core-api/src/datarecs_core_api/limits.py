@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
@@ -115,17 +116,14 @@ def refuse_waiting_runs(tx: Transaction, job_id: JobId, limits: Limits) -> None:
     Raises:
         ProblemError: 429, the job or the tenant has as many runs waiting as it may have.
     """
-    waiting = tx.quotas.waiting_runs(job_id)
-    for what, count, most in (
-        ("waiting runs of this job", waiting.of_job, limits.waiting_runs_per_job),
-        ("waiting runs of this tenant", waiting.of_tenant, limits.waiting_runs_per_tenant),
-    ):
-        if count >= most:
-            raise ProblemError(
-                code=SecurityCode.QUOTA_EXCEEDED,
-                detail=f"there are {count} {what}; repeat the request when some have started",
-                headers={"Retry-After": str(WAITING_S)},
-            )
+    most = WaitingRuns(of_job=limits.waiting_runs_per_job, of_tenant=limits.waiting_runs_per_tenant)
+    excess = tx.quotas.waiting_runs(job_id).excess(most)
+    if excess is not None:
+        raise ProblemError(
+            code=SecurityCode.QUOTA_EXCEEDED,
+            detail=f"there are {excess}; repeat the request when some have started",
+            headers={"Retry-After": str(WAITING_S)},
+        )
 
 
 def headers_of(readings: Sequence[Reading]) -> dict[str, str]:

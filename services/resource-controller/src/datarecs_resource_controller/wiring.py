@@ -6,6 +6,7 @@ from datetime import timedelta
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.observing import ObservedUnit
+from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.scheduling import Scheduling
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
@@ -50,6 +51,10 @@ def build(settings: Settings) -> Process:
             jobs=StoredSpecs(read_job),
             times=CronTimes(),
             ids=ids,
+            most_waiting=WaitingRuns(
+                of_job=settings.limits.waiting_runs_per_job,
+                of_tenant=settings.limits.waiting_runs_per_tenant,
+            ),
             backend=Backend(settings.launcher.backend),
         ),
         metrics=metrics,

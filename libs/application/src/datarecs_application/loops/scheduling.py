@@ -51,7 +51,7 @@ class ScheduleStarts:
     def _decide(self, tenant: TenantId, uid: ResourceUid) -> None:
         try:
             with self.unit.begin(tenant, feed=FEED_NUMBERS) as tx:
-                decided = decide_schedule(tx, uid, self.use)
+                ticks = decide_schedule(tx, uid, self.use)
         except StoreUnavailableError:
             raise
         except StoreBusyError as cause:
@@ -59,7 +59,7 @@ class ScheduleStarts:
         except Exception:  # one schedule's defect must not stop the others; it is due again in 30 s
             log.exception("schedule_failed")
         else:
-            for tick in decided.ticks:
+            for tick in ticks:
                 self._report(tick)
 
     def _report(self, tick: Tick) -> None:

@@ -17,6 +17,14 @@ class WaitingRuns:
     of_job: int
     of_tenant: int
 
+    def excess(self, most: "WaitingRuns") -> str | None:
+        """The number of runs that leaves no room for one more, in words; None if there is room."""
+        if self.of_job >= most.of_job:
+            return f"{self.of_job} waiting runs of this job"
+        if self.of_tenant >= most.of_tenant:
+            return f"{self.of_tenant} waiting runs of this tenant"
+        return None
+
 
 class Quotas(Protocol):
     """Counts of the transaction's tenant.

@@ -69,13 +69,16 @@ API_PORT = 8080
 RECIPIENT_DOMAINS = "DATARECS_MAIL__RECIPIENT_DOMAINS"
 DEMO_DOMAINS = '{"{tenant}": ["demo.localhost"]}'
 DEMO_SENDER = "datarecs@demo.localhost"
+WAITING_RUNS: Mapping[str, str] = {
+    "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "10000",
+    "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "10000",
+}
 UNHINDERED: Mapping[str, str] = {
     "DATARECS_API__CONNECTIONS_PER_ADDRESS": "2000",
     "DATARECS_LIMITS__REQUESTS_PER_MINUTE": "100000",
     "DATARECS_LIMITS__TENANT_REQUESTS_PER_MINUTE": "100000",
     "DATARECS_LIMITS__WRITES_PER_MINUTE": "100000",
-    "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "10000",
-    "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "10000",
+    **WAITING_RUNS,
 }
 """Limits of core-api on loopback, where one person is every client, so that load scripts can run.
 Failed sign-ins, new keys and objects have the limits of a server."""
@@ -144,6 +147,8 @@ SERVICES: tuple[Service, ...] = (
         side_port=9096,
         role="datarecs_resources",
         sections=frozenset({"LAUNCHER"}),
+        names=frozenset(WAITING_RUNS),
+        settings=WAITING_RUNS,
     ),
     Service(
         name="webhook-service",

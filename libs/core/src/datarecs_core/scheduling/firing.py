@@ -47,20 +47,12 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A run to start."""
-
-    fire_time: datetime
-    replaces: bool
-    """The active runs are cancelled, and this one waits for their end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
     """What happens now, in one transaction."""
 
-    starts: tuple[Start, ...]
-    """In order; for each there is a tick FIRED in `ticks`."""
+    starts: tuple[datetime, ...]
+    """The times that start a run, in order; for each there is a tick FIRED in `ticks`. With
+    `Replace` it is one, which waits for the end of active runs."""
     ticks: tuple[Tick, ...]
     """In order of their fire times, which differ."""
     last_fire_time: datetime
@@ -103,13 +95,8 @@ def fire(due: Due, times: FireTimes, *, now: datetime) -> Firing:
         return Firing(starts=(), ticks=(), last_fire_time=due.last_fire_time, next_start=None)
     backlog = _read_backlog(due, times, now)
     decided = _suspended(backlog) if due.was_suspended else _decide(due, backlog)
-    replaces = due.schedule.concurrency_policy is ConcurrencyPolicy.REPLACE and due.active_runs > 0
     return Firing(
-        starts=tuple(
-            Start(fire_time=one.fire_time, replaces=replaces)
-            for one in decided
-            if one.outcome is TickOutcome.FIRED
-        ),
+        starts=tuple(one.fire_time for one in decided if one.outcome is TickOutcome.FIRED),
         ticks=tuple(_ticks(decided, counts_all=backlog.too_old is None)),
         last_fire_time=_last_fire_time(due, backlog),
         next_start=backlog.next_start,

@@ -65,6 +65,8 @@ def install_kinds(server: ApiServer) -> None:
     )
     for text in texts:
         server.install_kind(text)
+    workflows = "/apis/argoproj.io/v1alpha1/workflows"
+    until(lambda: server.client.get(workflows).is_success or None, "the storage of workflows")
 
 
 def build_controller() -> Path:

@@ -167,6 +167,7 @@ def ask(  # noqa: PLR0913  a request in full
 WITHOUT_BODY = (
     *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test", "/actions/preview"),
+    *("/actions/reconcile", "/actions/pause", "/actions/resume"),
 )
 
 
@@ -364,6 +365,10 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
     "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
+    **{
+        f"POST /api/v1/jobs/{{name}}/actions/{action}": "resource.write"
+        for action in ("reconcile", "pause", "resume")
+    },
     "GET /api/v1/schedules/{name}/history": "read",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,

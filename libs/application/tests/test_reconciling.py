@@ -45,6 +45,7 @@ from datarecs_runtime.clock import Latch
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
 from datarecs_specs.documents import job_of
+from datarecs_testing.builders import a_resource
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
@@ -504,3 +505,15 @@ def test_the_gauges_count_what_waits() -> None:
     platform.work()
     assert platform.metrics.last("reconcile_queue_depth", **labels) == 0
     assert platform.metrics.times("reconcile_seconds", **labels) == 10
+
+
+def test_a_job_of_another_release_is_reconciled_after_the_start() -> None:
+    platform, controller = scripted(lambda _: success(READY))
+    with platform.unit.begin(platform.tenant, feed=1) as tx:
+        tx.resources.add(
+            a_resource(kind=JOB.kind, name="older", tenant_id=platform.tenant, rv=tx.next_rv())
+        )
+    platform.pass_time(timedelta(minutes=1))
+    assert [one.name for one in controller.calls] == ["books"]
+    platform.pass_time(timedelta(hours=1))
+    assert [one.name for one in controller.calls] == ["books", "older"]

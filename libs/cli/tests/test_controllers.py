@@ -208,3 +208,14 @@ def test_an_action_on_a_kind_without_controller_is_refused(
     assert run(["pause", "schedule", "nightly"]) == 2
     assert "no controller acts on them; on: ReconciliationJob" in capsys.readouterr().err
     assert server.requests == []
+
+
+def test_the_list_of_jobs_has_their_phase(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", "/jobs", says({"items": [a_job("True")], "next": None}))
+    assert run(["get", "jobs", "-o", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME,NAMESPACE,PHASE,GENERATION,CREATED",
+        f"orders,default,Ready,2,{SINCE}",
+    ]

@@ -410,6 +410,7 @@ CALLS: dict[str, LiteralString] = {
     "claim_mails": "SELECT * FROM datarecs.claim_mails(10)",
     "claim_schedules": "SELECT * FROM datarecs.claim_schedules(10)",
     "claim_resources": "SELECT * FROM datarecs.claim_resources('{}', 10)",
+    "adopt_resources": "SELECT datarecs.adopt_resources('{}')",
     "resource_backlog": "SELECT * FROM datarecs.resource_backlog()",
     "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",

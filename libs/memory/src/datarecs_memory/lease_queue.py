@@ -19,7 +19,7 @@ from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
-from datarecs_memory.resource_work import claim_resources, resource_backlog
+from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
 from datarecs_memory.schedules import claim_schedules, decide_schedules_again
 from datarecs_memory.scope import RUN_CHANNEL, Scope
 from datarecs_memory.store import MemoryStore, TenantState, Timer
@@ -166,6 +166,9 @@ class MemoryWorkFinder:
 
     def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
         return claim_resources(self._store, kinds, limit)
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        return adopt_resources(self._store, kinds)
 
     def resource_backlog(self) -> list[ResourceBacklog]:
         return resource_backlog(self._store)

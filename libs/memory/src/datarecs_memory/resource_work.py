@@ -104,6 +104,18 @@ def _leased(
     )
 
 
+def adopt_resources(store: MemoryStore, kinds: Collection[Kind]) -> int:
+    """Of WorkFinder."""
+    now, adopted = store.clock.now(), 0
+    with store.writing_all() as tenants:
+        for state in tenants.values():
+            for uid, resource in state.resources.items():
+                if resource.kind in kinds and uid not in state.work:
+                    state.work[uid] = _due(Work(uid=uid, kind=resource.kind), now)
+                    adopted += 1
+    return adopted
+
+
 def resource_backlog(store: MemoryStore) -> list[ResourceBacklog]:
     """Of WorkFinder."""
     now, counts, oldest = store.clock.now(), Counter[Kind](), dict[Kind, datetime]()

@@ -396,6 +396,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
+    FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
     FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),

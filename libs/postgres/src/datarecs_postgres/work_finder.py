@@ -52,6 +52,7 @@ _CLAIM_RESOURCES = select(
         "tenant_id", "uid", "kind", "epoch", "dirty_seq"
     )
 )
+_ADOPT_RESOURCES = select(func.datarecs.adopt_resources(bindparam("kinds", type_=ARRAY(Text))))
 _DECIDE_AGAIN = select(func.datarecs.decide_schedules_again(bindparam("tzdata", type_=Text)))
 _DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
 _DUE_TENANTS = select(
@@ -95,6 +96,12 @@ class PostgresWorkFinder:
                 _CLAIM_RESOURCES, parameters
             )
         ]
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        ((adopted,),) = self._database.answer(
+            _ADOPT_RESOURCES, {"kinds": sorted(kind.value for kind in kinds)}
+        )
+        return int(adopted)
 
     def resource_backlog(self) -> list[ResourceBacklog]:
         backlog = func.datarecs.resource_backlog().table_valued("kind", "due", "oldest_seconds")

@@ -35,6 +35,7 @@ MOST_HANGING = 12
 """Threads of timed-out reconciles that still run; with more, nothing new is claimed."""
 RECORD_TRIES = 5
 GAUGES_EVERY = timedelta(seconds=10)
+ADOPT_EVERY = timedelta(hours=1)
 DRAIN = timedelta(seconds=5)
 
 
@@ -63,6 +64,7 @@ class Reconciling:
     _active: list[_Attempt] = field(default_factory=list)
     _hanging: list[_Attempt] = field(default_factory=list)
     _gauged: float | None = None
+    _adopted: float | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ class Reconciling:
         free = CONCURRENCY - len(self._active)
         if len(self._hanging) >= MOST_HANGING or not free:
             return ended
+        self._adopt()
         claims = self.finder.claim_resources(self.controllers.keys(), free)
         for claim in claims:
             self._start(claim)
@@ -87,9 +90,10 @@ class Reconciling:
 
     def drain(self) -> None:
         """Wait at most 5 s for reconciles; the leases of others run out."""
+        ends = self.rhythm.clock.monotonic() + DRAIN.total_seconds()
         for attempt in self._active:
             if attempt.thread is not None:
-                attempt.thread.join(DRAIN.total_seconds())
+                attempt.thread.join(max(ends - self.rhythm.clock.monotonic(), 0.0))
 
     def _ended(self) -> int:
         """Forget what has ended, and record a timeout of what hangs."""
@@ -178,6 +182,15 @@ class Reconciling:
         observed = read_claimed(self.unit, claim)
         if observed is not None:
             self._finish(attempt, observed, timed_out(self.timeout))
+
+    def _adopt(self) -> None:
+        """Objects that another release has stored have no row of work."""
+        now = self.rhythm.clock.monotonic()
+        if self._adopted is None or now - self._adopted >= ADOPT_EVERY.total_seconds():
+            self._adopted = now
+            adopted = self.finder.adopt_resources(self.controllers.keys())
+            if adopted:
+                log.info("objects_adopted", count=adopted)
 
     def _report_backlog(self) -> None:
         now = self.rhythm.clock.monotonic()

@@ -396,6 +396,9 @@ class WorkFinder(Protocol):
     def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
         """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
 
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        """Make objects of these kinds due that have no row of work yet; their number."""
+
     def resource_backlog(self) -> list[ResourceBacklog]:
         """Due objects by kind; a kind without any is left out."""
 

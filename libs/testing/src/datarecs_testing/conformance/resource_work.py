@@ -148,6 +148,18 @@ class ResourceWorkConformance:
         claimed(stores)
         assert stores.resources.finder.resource_backlog() == []
 
+    def test_objects_of_another_release_get_their_row_once(self, stores: Stores) -> None:
+        known = declared(stores)
+        assert set(claimed(stores)) == {known}
+        with stores.api.unit.begin(B_TENANT, feed=2) as tx:
+            strange = a_resource(kind=JOB, tenant_id=B_TENANT, rv=tx.next_rv())
+            other = a_resource(kind=Kind.SCHEDULE, tenant_id=B_TENANT, rv=tx.next_rv())
+            for one in (strange, other):
+                tx.resources.add(one)
+        finder = stores.resources.finder
+        assert [finder.adopt_resources([JOB]) for _ in range(2)] == [1, 0]
+        assert set(claimed(stores)) == {strange.uid}
+
     def test_the_work_goes_with_its_object(self, stores: Stores) -> None:
         uid = declared(stores)
         with stores.api.unit.begin(A_TENANT) as tx:

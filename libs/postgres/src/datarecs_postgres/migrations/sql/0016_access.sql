@@ -16,5 +16,7 @@ GRANT UPDATE (due_at, dirty_seq) ON datarecs.resource_work TO datarecs_api;
 GRANT UPDATE (due_at, attempts, conflicts, generation, reconcile_at, is_terminal, window_start, window_count, epoch, lease_until) ON datarecs.resource_work TO datarecs_resources;
 REVOKE ALL ON FUNCTION datarecs.claim_resources(text[], integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION datarecs.claim_resources(text[], integer) TO datarecs_resources;
+REVOKE ALL ON FUNCTION datarecs.adopt_resources(text[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION datarecs.adopt_resources(text[]) TO datarecs_resources;
 REVOKE ALL ON FUNCTION datarecs.resource_backlog() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION datarecs.resource_backlog() TO datarecs_resources;

@@ -1,6 +1,6 @@
 -- Removes the work of controllers, and what resource-controller may write of objects.
 
-DROP FUNCTION datarecs.resource_backlog, datarecs.claim_resources;
+DROP FUNCTION datarecs.resource_backlog, datarecs.claim_resources, datarecs.adopt_resources;
 DROP TABLE datarecs.resource_work;
 REVOKE UPDATE ON datarecs.resource FROM datarecs_resources;
 DROP POLICY tenant_resources ON datarecs.resource_change;

@@ -27,9 +27,18 @@ CREATE INDEX resource_work_due ON datarecs.resource_work (tenant_id, due_at)
 CREATE INDEX resource_work_leased ON datarecs.resource_work (tenant_id, lease_until)
     WHERE lease_until IS NOT NULL;
 
-INSERT INTO datarecs.resource_work (tenant_id, uid, kind, due_at, dirty_seq)
-    SELECT tenant_id, uid, kind, now(), 1 FROM datarecs.resource
-    WHERE kind = 'ReconciliationJob';
+-- Objects that were stored before their kind had a controller, or by an older release since.
+CREATE FUNCTION datarecs.adopt_resources(kinds text[])
+RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
+    WITH adopted AS (
+        INSERT INTO resource_work (tenant_id, uid, kind, due_at, dirty_seq)
+        SELECT r.tenant_id, r.uid, r.kind, clock_timestamp(), 1 FROM resource r
+        WHERE r.kind = ANY (kinds) AND NOT EXISTS (
+            SELECT FROM resource_work w WHERE w.tenant_id = r.tenant_id AND w.uid = r.uid)
+        ON CONFLICT DO NOTHING RETURNING 1)
+    SELECT count(*) FROM adopted
+$$;
 
 -- Of each tenant at most its share of n, oldest first; a tenant with fewer leases comes first.
 CREATE FUNCTION datarecs.claim_resources(kinds text[], n integer)

@@ -27,13 +27,10 @@ Writer = Annotated[Principal, needs(Permission.RESOURCE_WRITE)]
 NoFields = Annotated[Sent[NoFieldsIn], Depends(JsonBody(NoFieldsIn))]
 
 
-def _routes(entry: KindEntry) -> None:
-    path = f"/{entry.path}/{{name}}/actions"
-    noun = entry.path.replace("-", "_").removesuffix("s")
-
+def _reconciling_route(entry: KindEntry) -> None:
     @router.post(
-        f"{path}/reconcile",
-        operation_id=f"reconcile_{noun}",
+        f"{_path(entry)}/reconcile",
+        operation_id=f"reconcile_{_noun(entry)}",
         summary=f"Reconcile one of the {entry.path} now",
         status_code=202,
         responses={202: {"model": ResourceOut}},
@@ -49,8 +46,8 @@ def _routes(entry: KindEntry) -> None:
         """Also after an error that its controller does not repeat. The status follows."""
 
         def act(tx: Transaction, _key: str | None) -> Answer:
-            set_to = {RECONCILE_AT: instant_text(tx.now)}
             key = key_of(tx, entry, name, namespace=namespace)
+            set_to = {RECONCILE_AT: instant_text(tx.now)}
             resource = annotate_resource(
                 tx, caller, key, set_to=set_to, action="resource.reconcile"
             )
@@ -58,9 +55,11 @@ def _routes(entry: KindEntry) -> None:
 
         return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 
+
+def _pausing_route(entry: KindEntry) -> None:
     @router.post(
-        f"{path}/pause",
-        operation_id=f"pause_{noun}",
+        f"{_path(entry)}/pause",
+        operation_id=f"pause_{_noun(entry)}",
         summary=f"Let the controller leave one of the {entry.path} alone",
         responses={200: {"model": ResourceOut}},
     )
@@ -83,9 +82,11 @@ def _routes(entry: KindEntry) -> None:
 
         return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 
+
+def _resuming_route(entry: KindEntry) -> None:
     @router.post(
-        f"{path}/resume",
-        operation_id=f"resume_{noun}",
+        f"{_path(entry)}/resume",
+        operation_id=f"resume_{_noun(entry)}",
         summary=f"Let the controller act on one of the {entry.path} again",
         responses={200: {"model": ResourceOut}},
     )
@@ -109,5 +110,15 @@ def _routes(entry: KindEntry) -> None:
         return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 
 
-for _kind in sorted(RECONCILED):
-    _routes(KINDS[_kind])
+def _path(entry: KindEntry) -> str:
+    return f"/{entry.path}/{{name}}/actions"
+
+
+def _noun(entry: KindEntry) -> str:
+    return entry.path.replace("-", "_").removesuffix("s")
+
+
+for _entry in (KINDS[kind] for kind in sorted(RECONCILED)):
+    _reconciling_route(_entry)
+    _pausing_route(_entry)
+    _resuming_route(_entry)

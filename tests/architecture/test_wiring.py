@@ -83,7 +83,11 @@ TELLS: Mapping[Service, frozenset[str]] = {
         }
     ),
     Service.RESOURCE_CONTROLLER: frozenset(
-        {"reconciliation.run.triggered", "reconciliation.run.cancel_requested"}
+        {
+            "reconciliation.run.triggered",
+            "reconciliation.run.cancel_requested",
+            "resource.retentionpolicy.status_updated",
+        }
     ),
     Service.EMAIL_NOTIFIER: frozenset({"notification.email."}),
     Service.WEBHOOK_SERVICE: frozenset(

@@ -21,6 +21,7 @@ from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
 )
+from datarecs_testing.conformance.retention import RetentionConformance
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.schedules import SchedulesConformance
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
@@ -86,6 +87,10 @@ class TestQuotas(QuotasConformance):
 
 
 class TestSchedules(SchedulesConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass
 
 

@@ -409,6 +409,7 @@ CALLS: dict[str, LiteralString] = {
     "claim_deliveries": "SELECT * FROM datarecs.claim_deliveries(10)",
     "claim_mails": "SELECT * FROM datarecs.claim_mails(10)",
     "claim_schedules": "SELECT * FROM datarecs.claim_schedules(10)",
+    "claim_sweeps": "SELECT * FROM datarecs.claim_sweeps(5)",
     "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",

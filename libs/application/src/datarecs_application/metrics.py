@@ -158,6 +158,10 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_RETENTION = (
+    _counter("cleanup_total", "Objects that retention policies removed.", "what"),
+    _counter("retention_sweeps_total", "Sweeps of retention policies that ended."),
+)
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
@@ -169,7 +173,7 @@ _PROCESS = (
 CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
-        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _PROCESS)
+        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _RETENTION, _PROCESS)
         for metric in family
     }
 )

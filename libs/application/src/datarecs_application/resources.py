@@ -284,6 +284,8 @@ def _act_soon(tx: Transaction, resource: Resource) -> None:
     claim_soon(tx, resource)
     if resource.kind is Kind.SCHEDULE:
         tx.schedules.decide_soon(resource.uid)
+    if resource.kind is Kind.RETENTION_POLICY:
+        tx.retention.sweep_soon(resource.uid)
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:

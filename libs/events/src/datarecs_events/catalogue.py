@@ -225,13 +225,21 @@ _VERBS: tuple[tuple[str, EventClass], ...] = (
 
 
 def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
-    """The webhook-service writes the status of an endpoint and ends its deletion (ADR 0122)."""
+    """The webhook-service writes the status of an endpoint and ends its deletion (ADR 0122).
+
+    The resource-controller writes the status of a retention policy.
+    """
     attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb != "created"
+    sweeps_here = kind is Kind.RETENTION_POLICY and verb == "status_updated"
     return EventDef(
         type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
         event_class=event_class,
         source=f"/datarecs/resources/{kind.lower()}",
-        emitters=(Service.CORE_API, *([Service.WEBHOOK_SERVICE] if attempts_here else [])),
+        emitters=(
+            Service.CORE_API,
+            *([Service.WEBHOOK_SERVICE] if attempts_here else []),
+            *([Service.RESOURCE_CONTROLLER] if sweeps_here else []),
+        ),
         topic=Topic.RESOURCES,
         key="uid",
         subject=f"{kind.lower()}/{{event.namespace}}/{{event.name}}",

@@ -18,6 +18,7 @@ from datarecs_memory.mails import MemoryMailChoices, MemoryMails, MemoryRuleStat
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
+from datarecs_memory.retention import MemoryRetention
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.schedules import MemorySchedules
 from datarecs_memory.scope import Scope
@@ -49,6 +50,7 @@ class MemoryTransaction:
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
+        self.retention = MemoryRetention(scope)
 
     @property
     def tenant_id(self) -> TenantId:

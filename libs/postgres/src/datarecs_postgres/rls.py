@@ -79,6 +79,9 @@ _MAIL_LOGGED = (
 )
 """All columns except the bytes."""
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
+_SWEPT = ("due_at", "generation", "target", "place_at", "place_id", "counts")
+_MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "created_at")
+"""Columns by which retention decides about mails."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -178,6 +181,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
             *granted("UPDATE", WORKER_RUN, columns=("pins", "last_progress_at", *_NUMBERING)),
+            *granted("UPDATE", RESOURCES, columns=("differences_deleted_at",)),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="ended_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="closed_at IS NOT NULL",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -213,7 +227,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", *SERVICES, READ),
             *granted("INSERT", API, columns=(*_RESOURCE_IDENTITY, *_RESOURCE_SPEC)),
             *granted("UPDATE", API, columns=_RESOURCE_SPEC),
-            *granted("UPDATE", WEBHOOK, columns=_RESOURCE_STATUS),
+            *granted("UPDATE", WEBHOOK, RESOURCES, columns=_RESOURCE_STATUS),
             *granted("DELETE", API, WEBHOOK),
         ),
     ),
@@ -221,7 +235,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="resource_change",
         grants=(
             *granted("SELECT", API, WEBHOOK, READ),
-            *granted("INSERT", API, WEBHOOK),
+            *granted("INSERT", API, WEBHOOK, RESOURCES),
         ),
     ),
     TableAccess(
@@ -240,6 +254,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", *SERVICES, columns=_EVENT),
             *granted("SELECT", RELAY, READ),
             *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_SUBSCRIBER_COLUMNS),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "partition_key", "sent_at")),
             *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
         ),
         extra_policies=(
@@ -277,6 +292,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="webhook_delivery",
         grants=(
             *granted("SELECT", WEBHOOK, API, READ),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id", "state")),
             *granted("INSERT", WEBHOOK),
             *granted("UPDATE", WEBHOOK),
         ),
@@ -306,6 +322,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", MAIL),
             *granted("INSERT", API, WEBHOOK, columns=_MAIL_LOGGED),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=_MAIL_RETENTION),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="terminal_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="state <> ALL ('{PENDING,SENDING}'::text[])",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -314,6 +341,8 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", MAIL, API, READ),
             *granted("INSERT", MAIL),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "delivery_id")),
+            *granted("DELETE", RESOURCES),
         ),
     ),
     TableAccess(
@@ -343,6 +372,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("revoked_at",)),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id")),
+            *granted("DELETE", RESOURCES),
+        ),
+    ),
+    TableAccess(
+        table="retention_state",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("due_at",)),
+            *granted("UPDATE", RESOURCES, columns=_SWEPT),
         ),
     ),
     TableAccess(
@@ -356,7 +396,11 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="schedule_tick",
-        grants=(*granted("SELECT", API, RESOURCES, READ), *granted("INSERT", RESOURCES)),
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("DELETE", RESOURCES),
+        ),
     ),
     TableAccess(
         table="notification_rule_state",
@@ -379,6 +423,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="claim_sweeps", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),

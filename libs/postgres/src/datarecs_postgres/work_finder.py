@@ -45,6 +45,7 @@ _CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id",
 _CLAIM_SCHEDULES = select(
     func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
 )
+_CLAIM_SWEEPS = select(func.datarecs.claim_sweeps(_MOST).table_valued("tenant_id", "policy_uid"))
 _DECIDE_AGAIN = select(func.datarecs.decide_schedules_again(bindparam("tzdata", type_=Text)))
 _DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
 _DUE_TENANTS = select(
@@ -73,6 +74,10 @@ class PostgresWorkFinder:
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         rows = self._database.answer(_CLAIM_SCHEDULES, {"most": limit})
         return [(TenantId(tenant), ResourceUid(schedule)) for tenant, schedule in rows]
+
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        rows = self._database.answer(_CLAIM_SWEEPS, {"most": limit})
+        return [(TenantId(tenant), ResourceUid(policy)) for tenant, policy in rows]
 
     def decide_schedules_again(self, tzdata: str) -> int:
         ((made,),) = self._database.answer(_DECIDE_AGAIN, {"tzdata": tzdata})

@@ -1,16 +1,19 @@
-"""The resource-controller, joined top to bottom: one loop that decides schedules."""
+"""The resource-controller, joined top to bottom: loops for schedules and for retention."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.retention import RetentionSweeps
 from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.quotas import WaitingRuns
+from datarecs_application.retention import Sweeping
 from datarecs_application.scheduling import Scheduling
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.runs.model import Backend
 from datarecs_core.scheduling.schedule import Schedule
 from datarecs_events.catalogue import Service
@@ -25,6 +28,7 @@ from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.cron_times import CronTimes
 from datarecs_specs.documents import decode_stored, job_of
+from datarecs_storage.opening import open_blob_stores
 
 GRACE = timedelta(seconds=10)
 """A decision takes milliseconds; a busy database may delay its end."""
@@ -40,12 +44,15 @@ def build(settings: Settings) -> Process:
         application=Service.RESOURCE_CONTROLLER,
     )
     tracing = tracing_of(settings.otel, Service.RESOURCE_CONTROLLER)
-    wake = Latch()
+    wakes = [Latch(), Latch()]
+    finder = PostgresWorkFinder(database)
+    unit = ObservedUnit(
+        unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
+    )
+    blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     starts = ScheduleStarts(
-        unit=ObservedUnit(
-            unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
-        ),
-        finder=PostgresWorkFinder(database),
+        unit=unit,
+        finder=finder,
         use=Scheduling(
             schedules=StoredSpecs(read_schedule),
             jobs=StoredSpecs(read_job),
@@ -58,14 +65,25 @@ def build(settings: Settings) -> Process:
             backend=Backend(settings.launcher.backend),
         ),
         metrics=metrics,
-        rhythm=Rhythm(clock=clock, wake=wake),
+        rhythm=Rhythm(clock=clock, wake=wakes[0]),
+    )
+    sweeps = RetentionSweeps(
+        finder=finder,
+        sweeping=Sweeping(
+            unit=unit,
+            policies=StoredSpecs(read_policy),
+            blobs=blobs,
+            clock=clock,
+            metrics=metrics,
+        ),
+        rhythm=Rhythm(clock=clock, wake=wakes[1]),
     )
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(starts,),
-        ready_when={"database": database.ready},
+        loops=(starts, sweeps),
+        ready_when={"database": database.ready, "blobs": blobs.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
-        wakes=[wake],
+        wakes=wakes,
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
@@ -79,6 +97,14 @@ def read_schedule(spec: Mapping[str, object]) -> Schedule:
     if not isinstance(schedule, Schedule):
         raise TypeError("a stored Schedule was read as another kind")
     return schedule
+
+
+def read_policy(spec: Mapping[str, object]) -> RetentionPolicy:
+    """The typed spec of a stored retention policy."""
+    policy = decode_stored(Kind.RETENTION_POLICY, "", spec)
+    if not isinstance(policy, RetentionPolicy):
+        raise TypeError("a stored RetentionPolicy was read as another kind")
+    return policy
 
 
 def read_job(spec: Mapping[str, object]) -> ReconciliationJob:

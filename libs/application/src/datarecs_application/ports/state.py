@@ -19,6 +19,7 @@ from datarecs_application.ports.delivery import (
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
 from datarecs_application.ports.resources import Resources
+from datarecs_application.ports.retention import Retention
 from datarecs_application.ports.schedules import Schedules
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
@@ -296,6 +297,8 @@ class Transaction(Protocol):
     def rule_states(self) -> RuleStates: ...
     @property
     def schedules(self) -> Schedules: ...
+    @property
+    def retention(self) -> Retention: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -387,6 +390,9 @@ class WorkFinder(Protocol):
 
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""
+
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        """Retention policies that are due, oldest first; each is due again after 30 s."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

@@ -22,6 +22,13 @@ _SCHEDULES = (
     Column(title="ZONE", member="timezone"),
     Column(title="SUSPENDED", member="suspend"),
 )
+_POLICIES = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="REMOVES", member="removes"),
+    Column(title="DRY RUN", member="dry_run"),
+    Column(title="LAST SWEEP", member="last_sweep_at"),
+)
 _RUNS = (
     Column(title="RUN", member="run_id"),
     Column(title="JOB", member="job"),
@@ -52,6 +59,8 @@ def print_objects(
 def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> None:
     if kind == Kind.SCHEDULE:
         print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
+    elif kind == Kind.RETENTION_POLICY:
+        print_list("get", _POLICIES, [_policy_row(one) for one in items], invocation)
     else:
         print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
 
@@ -65,6 +74,18 @@ def _schedule_row(one: Json) -> Json:
     spec = _part(one, "spec")
     when = spec.get("cron") or f"every {spec.get('interval')}"
     return {**spec, "name": _part(one, "metadata").get("name"), "when": when}
+
+
+def _policy_row(one: Json) -> Json:
+    spec = _part(one, "spec")
+    targets = _part(spec, "targets")
+    removes = [f"{name} after {_part(targets, name).get('ttl')}" for name in targets]
+    return {
+        **_part(one, "metadata"),
+        "removes": ", ".join(removes),
+        "dry_run": spec.get("dry_run"),
+        "last_sweep_at": _part(one, "status").get("last_sweep_at"),
+    }
 
 
 def _part(one: Json, name: str) -> Json:

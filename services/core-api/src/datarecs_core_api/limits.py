@@ -24,8 +24,6 @@ from datarecs_runtime.api_sections import Limits
 MINUTE_S, HOUR_S = 60, 3600
 WAITING_S = 10
 """When a caller repeats a trigger that exceeded the limit of waiting runs."""
-MAX_RETENTION_POLICIES = 100
-"""Of a tenant; each sweeps its jobs by itself."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -109,7 +107,7 @@ def most_of_each_kind(limits: Limits) -> Mapping[Kind, int]:
         Kind.SCHEDULE: limits.schedules_per_tenant,
         Kind.WEBHOOK_ENDPOINT: limits.endpoints_per_tenant,
         Kind.NOTIFICATION_RULE: limits.rules_per_tenant,
-        Kind.RETENTION_POLICY: MAX_RETENTION_POLICIES,
+        Kind.RETENTION_POLICY: limits.retention_policies_per_tenant,
     }
 
 

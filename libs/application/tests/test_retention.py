@@ -319,6 +319,48 @@ def test_an_edit_during_a_sweep_begins_it_anew(platform: Platform) -> None:
     assert platform.status(policy)["would_delete"] == {"runs": 2}
 
 
+def test_an_edit_within_a_step_is_not_lost(platform: Platform) -> None:
+    """The step removes what it selected; then the sweep begins anew with the new declaration."""
+    platform.ended(91)
+    platform.ended(40)
+    policy = platform.declare()
+    shorter = RetentionPolicy(targets=Targets(runs=RunLifetime(ttl=30 * DAY)))
+
+    class Edited(BreakingBlobs):
+        is_edited = False
+
+        def of(self, tenant: Any) -> Any:  # noqa: ANN401  the port over a subclass
+            if not self.is_edited:
+                self.is_edited = True
+                platform.edit(policy, shorter)
+            return super().of(tenant)
+
+    object.__setattr__(platform.loop.sweeping, "blobs", Edited(platform.clock))
+    platform.loop.step()
+    assert platform.runs() == {}
+    assert platform.store.committed(platform.tenant).resources[policy.uid].observed_generation == (
+        policy.generation + 1
+    )
+
+
+def test_a_policy_that_is_deleted_within_a_step_leaves_no_run_without_artefacts(
+    platform: Platform,
+) -> None:
+    platform.ended(91)
+    policy = platform.declare()
+
+    class Deleting(BreakingBlobs):
+        def of(self, tenant: Any) -> Any:  # noqa: ANN401  the port over a subclass
+            with platform.unit.begin(platform.tenant) as tx:
+                tx.resources.remove(policy, expected_rv=policy.rv)
+            return super().of(tenant)
+
+    object.__setattr__(platform.loop.sweeping, "blobs", Deleting(platform.clock))
+    platform.loop.step()
+    assert platform.runs() == {}
+    assert platform.loop.step() == 0
+
+
 def test_a_deleted_policy_is_no_longer_swept(platform: Platform) -> None:
     (run,) = platform.ended(91)
     policy = platform.declare()

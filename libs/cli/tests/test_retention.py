@@ -25,8 +25,8 @@ def a_policy() -> dict[str, object]:
         "metadata": {"name": "finance", "namespace": "default", "uid": "u", "generation": 1},
         "spec": {
             "targets": {
-                "runs": {"ttl": "P90D", "keep_last": 30},
                 "differences": {"ttl": "P30D", "keep_last": 0},
+                "runs": {"ttl": "P90D", "keep_last": 30},
             },
             "dry_run": True,
         },

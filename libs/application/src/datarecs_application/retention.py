@@ -126,15 +126,17 @@ class Sweeping:
         is_partial = len(due) < len(step.examined.due)
         place = due[-1] if is_partial else step.examined.last
         following = target if place is not None else policy.target_after(target)
+        removed = len(due)
+        if not policy.dry_run:
+            # Also after an edit: the artefacts are gone.
+            removed = tx.retention.remove(target, due)
+            self.metrics.count("cleanup_total", removed, what=target.value)
         if following is None and not self._is_current(tx, resource):
             return True
         state = tx.retention.for_update(resource.uid)
         if state is None or state.generation != resource.generation or state.target is not target:
             return True
-        removed = len(due) if policy.dry_run else tx.retention.remove(target, due)
         counts = {**state.counts, target.value: state.counts.get(target.value, 0) + removed}
-        if removed and not policy.dry_run:
-            self.metrics.count("cleanup_total", removed, what=target.value)
         if following is None:
             self._end(tx, resource, policy, counts)
             return False

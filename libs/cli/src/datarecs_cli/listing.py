@@ -7,6 +7,7 @@ from datarecs_cli.invocation import Invocation, Output
 from datarecs_cli.output import Column, as_yaml, print_json, print_list
 from datarecs_cli.run_names import run_named
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import Target
 from datarecs_specs.kinds import KindEntry
 
 _OBJECTS = (
@@ -79,7 +80,9 @@ def _schedule_row(one: Json) -> Json:
 def _policy_row(one: Json) -> Json:
     spec = _part(one, "spec")
     targets = _part(spec, "targets")
-    removes = [f"{name} after {_part(targets, name).get('ttl')}" for name in targets]
+    removes = [
+        f"{name} after {_part(targets, name).get('ttl')}" for name in Target if name in targets
+    ]
     return {
         **_part(one, "metadata"),
         "removes": ", ".join(removes),

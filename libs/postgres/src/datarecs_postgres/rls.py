@@ -55,6 +55,7 @@ _RESOURCE_SPEC = (
     *("api_version", "generation", "rv", "spec", "spec_hash", "labels", "annotations"),
     *("finalizers", "deletion_at"),
 )
+_OBSERVED = ("status", "observed_generation", "rv")
 _RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
 _EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
 _SUBSCRIBER_COLUMNS = (
@@ -78,6 +79,11 @@ _MAIL_LOGGED = (
     *("last_reply", "fold", "folded", "notice", "opened_at"),
 )
 """All columns except the bytes."""
+_WORK_DUE = ("due_at", "dirty_seq")
+_WORK_SETTLED = (
+    *("due_at", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
+    *("window_start", "window_count", "epoch", "lease_until"),
+)
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
 _SWEPT = ("due_at", "generation", "target", "place_at", "place_id", "counts")
 _MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "created_at")
@@ -227,7 +233,8 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", *SERVICES, READ),
             *granted("INSERT", API, columns=(*_RESOURCE_IDENTITY, *_RESOURCE_SPEC)),
             *granted("UPDATE", API, columns=_RESOURCE_SPEC),
-            *granted("UPDATE", WEBHOOK, RESOURCES, columns=_RESOURCE_STATUS),
+            *granted("UPDATE", WEBHOOK, columns=_RESOURCE_STATUS),
+            *granted("UPDATE", RESOURCES, columns=_OBSERVED),
             *granted("DELETE", API, WEBHOOK),
         ),
     ),
@@ -386,6 +393,15 @@ TABLES: tuple[TableAccess, ...] = (
         ),
     ),
     TableAccess(
+        table="resource_work",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=_WORK_DUE),
+            *granted("UPDATE", RESOURCES, columns=_WORK_SETTLED),
+        ),
+    ),
+    TableAccess(
         table="schedule_state",
         grants=(
             *granted("SELECT", API, RESOURCES, READ),
@@ -424,6 +440,9 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="claim_sweeps", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
+    FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
+    FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),

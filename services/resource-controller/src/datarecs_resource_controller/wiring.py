@@ -1,9 +1,11 @@
-"""The resource-controller, joined top to bottom: loops for schedules and for retention."""
+"""The resource-controller, joined top to bottom: schedules, reconciling and retention."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 
+from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.reconciling import Reconciling
 from datarecs_application.loops.retention import RetentionSweeps
 from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.observing import ObservedUnit
@@ -22,7 +24,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_resource_controller.settings import Settings
-from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
@@ -44,18 +46,18 @@ def build(settings: Settings) -> Process:
         application=Service.RESOURCE_CONTROLLER,
     )
     tracing = tracing_of(settings.otel, Service.RESOURCE_CONTROLLER)
-    wakes = [Latch(), Latch()]
-    finder = PostgresWorkFinder(database)
+    wakes = [Latch(), Latch(), Latch()]
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
     )
+    finder, jobs = PostgresWorkFinder(database), StoredSpecs(read_job)
     blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     starts = ScheduleStarts(
         unit=unit,
         finder=finder,
         use=Scheduling(
             schedules=StoredSpecs(read_schedule),
-            jobs=StoredSpecs(read_job),
+            jobs=jobs,
             times=CronTimes(),
             ids=ids,
             most_waiting=WaitingRuns(
@@ -67,20 +69,24 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         rhythm=Rhythm(clock=clock, wake=wakes[0]),
     )
+    sweeping = Sweeping(
+        unit=unit, policies=StoredSpecs(read_policy), blobs=blobs, clock=clock, metrics=metrics
+    )
     sweeps = RetentionSweeps(
+        finder=finder, sweeping=sweeping, rhythm=Rhythm(clock=clock, wake=wakes[2])
+    )
+    controllers = (JobController(unit=unit, jobs=jobs),)
+    reconciling = Reconciling(
+        unit=unit,
         finder=finder,
-        sweeping=Sweeping(
-            unit=unit,
-            policies=StoredSpecs(read_policy),
-            blobs=blobs,
-            clock=clock,
-            metrics=metrics,
-        ),
+        controllers={one.kind: one for one in controllers},
+        metrics=metrics,
         rhythm=Rhythm(clock=clock, wake=wakes[1]),
+        fraction=random_fraction,
     )
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(starts, sweeps),
+        loops=(starts, reconciling, sweeps),
         ready_when={"database": database.ready, "blobs": blobs.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
         wakes=wakes,

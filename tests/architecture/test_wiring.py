@@ -91,6 +91,7 @@ TELLS: Mapping[Service, frozenset[str]] = {
         {
             "reconciliation.run.triggered",
             "reconciliation.run.cancel_requested",
+            "resource.retentionpolicy.status_updated",
             "resource.reconciliationjob.status_updated",
             "resource.reconciliationjob.reconciled",
             "resource.reconciliationjob.reconcile_failed",

@@ -28,6 +28,7 @@ from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
 )
+from datarecs_testing.conformance.retention import RetentionConformance
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.schedules import SchedulesConformance
 from datarecs_testing.conformance.stores import Stores, carry_out
@@ -96,6 +97,10 @@ class TestResourceWork(ResourceWorkConformance):
 
 
 class TestSchedules(SchedulesConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass
 
 

@@ -158,6 +158,10 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_RETENTION = (
+    _counter("cleanup_total", "Objects that retention policies removed.", "what"),
+    _counter("retention_sweeps_total", "Sweeps of retention policies that ended."),
+)
 _RECONCILING = (
     _counter("reconcile_total", "Reconciles of objects, by how they ended.", "kind", "result"),
     _histogram("reconcile_seconds", "Time of one reconcile.", "kind", buckets=_LONG),
@@ -182,6 +186,7 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
             _WEBHOOK,
             _MAIL,
             _SCHEDULES,
+            _RETENTION,
             _RECONCILING,
             _PROCESS,
         )

@@ -20,6 +20,7 @@ from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
 from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
+from datarecs_memory.retention import claim_sweeps
 from datarecs_memory.schedules import claim_schedules, decide_schedules_again
 from datarecs_memory.scope import RUN_CHANNEL, Scope
 from datarecs_memory.store import MemoryStore, TenantState, Timer
@@ -160,6 +161,9 @@ class MemoryWorkFinder:
 
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
         return claim_mails(self._store, limit)
+
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        return claim_sweeps(self._store, limit)
 
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         return claim_schedules(self._store, limit)

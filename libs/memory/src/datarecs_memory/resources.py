@@ -6,7 +6,7 @@ from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.resources import JobsUsing
-from datarecs_application.ports.state import SecretLabel
+from datarecs_application.ports.sealing import SecretLabel
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope
@@ -59,6 +59,7 @@ class MemoryResources:
         for key in [key for key in self._scope.state.secrets if key[0] == resource.uid]:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
+        self._scope.state.sweeps.pop(resource.uid, None)
         self._scope.state.work.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]

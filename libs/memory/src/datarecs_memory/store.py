@@ -13,6 +13,7 @@ from datetime import datetime
 
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import Clock, Ids
+from datarecs_application.ports.retention import SweepState
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
@@ -101,6 +102,7 @@ class TenantState:
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
     schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
     ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
+    sweeps: dict[ResourceUid, SweepState] = field(default_factory=dict)
     work: dict[ResourceUid, Work] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
@@ -121,6 +123,7 @@ class TenantState:
             secrets=dict(self.secrets),
             schedules=dict(self.schedules),
             ticks=dict(self.ticks),
+            sweeps=dict(self.sweeps),
             work=dict(self.work),
             delivery=self.delivery.copy(),
         )

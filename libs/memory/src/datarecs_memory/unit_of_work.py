@@ -19,6 +19,7 @@ from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resource_work import MemoryResourceWork
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
+from datarecs_memory.retention import MemoryRetention
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.schedules import MemorySchedules
 from datarecs_memory.scope import Scope
@@ -50,6 +51,7 @@ class MemoryTransaction:
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
+        self.retention = MemoryRetention(scope)
         self.resource_work = MemoryResourceWork(scope)
 
     @property

@@ -85,6 +85,9 @@ _WORK_SETTLED = (
     *("window_start", "window_count", "epoch", "lease_until"),
 )
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
+_SWEPT = ("due_at", "generation", "target", "place_at", "place_id", "counts")
+_MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "created_at")
+"""Columns by which retention decides about mails."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -184,6 +187,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
             *granted("UPDATE", WORKER_RUN, columns=("pins", "last_progress_at", *_NUMBERING)),
+            *granted("UPDATE", RESOURCES, columns=("differences_deleted_at",)),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="ended_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="closed_at IS NOT NULL",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -247,6 +261,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", *SERVICES, columns=_EVENT),
             *granted("SELECT", RELAY, READ),
             *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_SUBSCRIBER_COLUMNS),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "partition_key", "sent_at")),
             *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
         ),
         extra_policies=(
@@ -284,6 +299,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="webhook_delivery",
         grants=(
             *granted("SELECT", WEBHOOK, API, READ),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id", "state")),
             *granted("INSERT", WEBHOOK),
             *granted("UPDATE", WEBHOOK),
         ),
@@ -313,6 +329,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", MAIL),
             *granted("INSERT", API, WEBHOOK, columns=_MAIL_LOGGED),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=_MAIL_RETENTION),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="terminal_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="state <> ALL ('{PENDING,SENDING}'::text[])",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -321,6 +348,8 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", MAIL, API, READ),
             *granted("INSERT", MAIL),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "delivery_id")),
+            *granted("DELETE", RESOURCES),
         ),
     ),
     TableAccess(
@@ -350,6 +379,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("revoked_at",)),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id")),
+            *granted("DELETE", RESOURCES),
+        ),
+    ),
+    TableAccess(
+        table="retention_state",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("due_at",)),
+            *granted("UPDATE", RESOURCES, columns=_SWEPT),
         ),
     ),
     TableAccess(
@@ -372,7 +412,11 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="schedule_tick",
-        grants=(*granted("SELECT", API, RESOURCES, READ), *granted("INSERT", RESOURCES)),
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("DELETE", RESOURCES),
+        ),
     ),
     TableAccess(
         table="notification_rule_state",
@@ -395,6 +439,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="claim_sweeps", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
     FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
     FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),

@@ -22,6 +22,7 @@ from datarecs_postgres.outbox import PostgresOutbox
 from datarecs_postgres.quotas import PostgresQuotas
 from datarecs_postgres.resource_work import PostgresResourceWork
 from datarecs_postgres.resources import PostgresResources
+from datarecs_postgres.retention import PostgresRetention
 from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
 from datarecs_postgres.schedules import PostgresSchedules
@@ -61,6 +62,7 @@ class PostgresTransaction:
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
         self.schedules = PostgresSchedules(session)
+        self.retention = PostgresRetention(session)
         self.resource_work = PostgresResourceWork(session)
 
     @property

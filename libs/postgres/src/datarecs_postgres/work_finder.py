@@ -47,6 +47,7 @@ _CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id",
 _CLAIM_SCHEDULES = select(
     func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
 )
+_CLAIM_SWEEPS = select(func.datarecs.claim_sweeps(_MOST).table_valued("tenant_id", "policy_uid"))
 _CLAIM_RESOURCES = select(
     func.datarecs.claim_resources(bindparam("kinds", type_=ARRAY(Text)), _MOST).table_valued(
         "tenant_id", "uid", "kind", "epoch", "dirty_seq"
@@ -81,6 +82,10 @@ class PostgresWorkFinder:
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         rows = self._database.answer(_CLAIM_SCHEDULES, {"most": limit})
         return [(TenantId(tenant), ResourceUid(schedule)) for tenant, schedule in rows]
+
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        rows = self._database.answer(_CLAIM_SWEEPS, {"most": limit})
+        return [(TenantId(tenant), ResourceUid(policy)) for tenant, policy in rows]
 
     def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
         parameters = {"kinds": sorted(kind.value for kind in kinds), "most": limit}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from datarecs_testing.conformance.checks import CheckQueueConformance
 from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
@@ -24,4 +25,8 @@ class TestDeliveries(DeliveryQueueConformance):
 
 
 class TestMails(MailQueueConformance):
+    pass
+
+
+class TestChecks(CheckQueueConformance):
     pass

@@ -410,6 +410,7 @@ CALLS: dict[str, LiteralString] = {
     "claim_mails": "SELECT * FROM datarecs.claim_mails(10)",
     "claim_schedules": "SELECT * FROM datarecs.claim_schedules(10)",
     "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
+    "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

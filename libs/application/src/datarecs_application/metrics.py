@@ -158,6 +158,15 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_CHECKS = (
+    _counter(
+        "resource_checks_total",
+        "Checks of connections and jobs, by kind and by the cause of the first failed step; NONE: "
+        "every step succeeded.",
+        "kind",
+        "cause",
+    ),
+)
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
@@ -169,7 +178,10 @@ _PROCESS = (
 CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
-        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _PROCESS)
+        for family in (
+            *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS),
+            _PROCESS,
+        )
         for metric in family
     }
 )

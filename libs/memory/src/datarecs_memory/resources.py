@@ -59,6 +59,7 @@ class MemoryResources:
         for key in [key for key in self._scope.state.secrets if key[0] == resource.uid]:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
+        self._scope.state.checks.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]
         return True

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import Clock, Ids
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
@@ -81,6 +82,14 @@ class Shard:
     lease_until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow:
+    """A row of `resource_check`."""
+
+    check: ResourceCheck
+    claimed_at: datetime | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class TenantState:
     """One tenant's rows, by key."""
@@ -100,6 +109,7 @@ class TenantState:
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
     schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
     ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
+    checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -119,6 +129,7 @@ class TenantState:
             secrets=dict(self.secrets),
             schedules=dict(self.schedules),
             ticks=dict(self.ticks),
+            checks=dict(self.checks),
             delivery=self.delivery.copy(),
         )
 

@@ -11,6 +11,7 @@ from datarecs_memory.access import (
     MemoryIdempotencyKeys,
     MemorySocketTickets,
 )
+from datarecs_memory.checks import MemoryChecks
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.delivery_order import MemoryDeliveryOrder
 from datarecs_memory.lease_queue import MemoryRunLeases
@@ -49,6 +50,7 @@ class MemoryTransaction:
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
+        self.checks = MemoryChecks(scope)
 
     @property
     def tenant_id(self) -> TenantId:

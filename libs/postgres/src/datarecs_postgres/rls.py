@@ -79,6 +79,8 @@ _MAIL_LOGGED = (
 )
 """All columns except the bytes."""
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
+_CHECK_REQUEST = ("generation", "due_at")
+_CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -359,6 +361,15 @@ TABLES: tuple[TableAccess, ...] = (
         grants=(*granted("SELECT", API, RESOURCES, READ), *granted("INSERT", RESOURCES)),
     ),
     TableAccess(
+        table="resource_check",
+        grants=(
+            *granted("SELECT", RESOURCES, WORKER_RUN, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("UPDATE", RESOURCES, columns=_CHECK_REQUEST),
+            *granted("UPDATE", WORKER_RUN, columns=_CHECK_END),
+        ),
+    ),
+    TableAccess(
         table="notification_rule_state",
         grants=(
             *granted("SELECT", MAIL, API, READ),
@@ -380,6 +391,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
+    FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_application.ports.checks import Checks, LeasedCheck
 from datarecs_application.ports.delivery import (
     Deliveries,
     DeliveryOrder,
@@ -296,6 +297,8 @@ class Transaction(Protocol):
     def rule_states(self) -> RuleStates: ...
     @property
     def schedules(self) -> Schedules: ...
+    @property
+    def checks(self) -> Checks: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -387,6 +390,9 @@ class WorkFinder(Protocol):
 
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""
+
+    def lease_check(self) -> LeasedCheck | None:
+        """Take one due check for `CHECK_LEASE`: of the tenant that has waited longest for one."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

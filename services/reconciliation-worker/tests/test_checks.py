@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,23 +19,29 @@ from psycopg import sql
 
 from datarecs_application.loops.checking import SourceChecks
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.ports.checks import CHECK_LEASE
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.checks import Cause, CheckResult, CheckStep, StepState
 from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.values import TenantId
+from datarecs_core.values import ResourceUid, TenantId
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_postgres.database import Database
+from datarecs_postgres.roles import API, RESOURCES, WORKER_RUN
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import check_child, checking
 from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.child import SpawnedChild
-from datarecs_runtime.clock import Latch, SystemClock
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.sections import Files, Secrets, Worker
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource
 from datarecs_testing.clock import FixedIds
+from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.stack import PostgresServer
 
 pytestmark = pytest.mark.integration
@@ -119,7 +126,7 @@ class House:
 
     def check(self, resource: Resource, loop: SourceChecks | None = None) -> CheckResult:
         with self.unit.begin(resource.tenant_id) as tx:
-            tx.checks.request(resource.uid, generation=resource.generation)
+            tx.checks.request(resource.uid, subject="1")
         assert (loop or self.loop()).step() == 1
         with self.unit.begin(resource.tenant_id) as tx:
             check = tx.checks.get(resource.uid)
@@ -460,7 +467,7 @@ class TestBrokenChildren:
     def test_a_stop_returns_the_check(self, house: House) -> None:
         resource = house.files()
         with house.unit.begin(A_TENANT) as tx:
-            tx.checks.request(resource.uid, generation=1)
+            tx.checks.request(resource.uid, subject="1")
         loop = house.loop(scripted(house.folder, "import time", "time.sleep(60)"))
         stop = Latch()
         running = Thread(target=loop.run, args=(stop,))
@@ -477,3 +484,100 @@ class TestBrokenChildren:
         assert check is not None
         assert (check.result, check.lease_until) == (None, None)
         assert check.due_at is not None
+
+
+KILLED_WORKER = """
+import sys
+from pathlib import Path
+from datarecs_application.loops.checking import SourceChecks
+from datarecs_application.loops.polling import Rhythm
+from datarecs_core.egress.addresses import Profile
+from datarecs_postgres.database import Database
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_reconciliation_worker.settings import Settings
+from datarecs_reconciliation_worker.wiring import check_child, checking
+from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.sections import Files, Secrets, Worker
+
+url, folder = sys.argv[1], Path(sys.argv[2])
+settings = Settings.model_construct(
+    profile=Profile.LOCAL, files=Files(), blob=Blob(url=folder.as_uri()),
+    worker=Worker(scratch_dir=folder), secrets=Secrets(),
+)
+database = Database(url)
+SourceChecks(
+    unit=PostgresUnitOfWork(database, UuidV7Ids()),
+    finder=PostgresWorkFinder(database),
+    use=checking(settings),
+    make=lambda: check_child(folder / "child-check"),
+    metrics=PrometheusMetrics(),
+    rhythm=Rhythm(clock=SystemClock(), wake=Latch()),
+    memory_bytes=2**32,
+).step()
+"""
+
+
+def test_another_worker_checks_after_a_kill(database: PreparedDatabase, tmp_path: Path) -> None:
+    opened: list[float] = []
+
+    def answer(client: socket.socket) -> None:
+        opened.append(time.monotonic())
+        hangs(client)
+
+    with hostile_server(answer) as port:
+        config = {"host": "127.0.0.1", "port": port, "database": "d", "user": "u"}
+        spec = {"type": "postgres", "config": {**config, "sslmode": "disable"}}
+        uid = stored_connection(database, spec)
+        command = [sys.executable, "-c", KILLED_WORKER, database.url(WORKER_RUN), str(tmp_path)]
+        with subprocess.Popen(command) as killed:
+            wait_until(lambda: bool(opened))
+            killed.kill()
+        assert lease_until(database, uid) is not None
+        with closing(Database(database.url(WORKER_RUN))) as other:
+            finder = PostgresWorkFinder(other)
+            assert finder.lease_check() is None
+            database.pass_time(CHECK_LEASE)
+            taken = finder.lease_check()
+            assert taken is not None
+            assert (taken.uid, taken.epoch) == (uid, 2)
+        wait_until(lambda: not list(running_checks(tmp_path)))
+
+
+def stored_connection(database: PreparedDatabase, spec: dict[str, Any]) -> ResourceUid:
+    connection = a_resource(name="hanging", spec=spec)
+    for role in (API, RESOURCES):
+        with closing(Database(database.url(role))) as opened:
+            unit = PostgresUnitOfWork(opened, UuidV7Ids())
+            with unit.begin(A_TENANT) as tx:
+                if role == API:
+                    tx.resources.add(connection)
+                else:
+                    tx.checks.request(connection.uid, subject="1")
+    return connection.uid
+
+
+def lease_until(database: PreparedDatabase, uid: ResourceUid) -> object:
+    ((until,),) = database.query(
+        "SELECT lease_until FROM datarecs.resource_check WHERE resource_uid = %s", (uid,)
+    )
+    return until
+
+
+def running_checks(folder: Path) -> Iterator[str]:
+    """Processes whose temporary folder is in this folder."""
+    for process in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if str(folder / "child-check").encode() in process.read_bytes():
+                yield process.parent.name
+        except OSError:
+            continue
+
+
+def wait_until(is_reached: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 30
+    while not is_reached():
+        assert time.monotonic() < ends
+        time.sleep(0.05)  # noqa: TID251  another process has no signal here

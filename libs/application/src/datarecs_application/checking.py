@@ -6,7 +6,7 @@ the check, texts are bounded, and values of secrets are masked.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -81,7 +81,8 @@ class Checking:
             job = self.decode.job(resource.name, resource.spec)
             connections = self._connections(tx, job)
         except DatarecsError as error:  # stored by another version
-            return CheckResult(steps=(_refused("", "declaration", error),))
+            step = replace(_refused("", "declaration", error), cause=Cause.DECLARATION)
+            return CheckResult(steps=(step,))
         known = {name: connection.type for name, connection in connections.items()}
         if faults := connection_faults(job, known):
             return CheckResult(steps=tuple(_fault_step(job, fault) for fault in faults))

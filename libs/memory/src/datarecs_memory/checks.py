@@ -18,13 +18,13 @@ class MemoryChecks:
 
     _scope: Scope
 
-    def request(self, uid: ResourceUid, *, generation: int) -> None:
+    def request(self, uid: ResourceUid, *, subject: str) -> None:
         now = self._scope.store.clock.now()
         stored = self._scope.state.checks.get(uid)
-        check = stored.check if stored else _new(uid, generation)
+        check = stored.check if stored else _new(uid)
         claimed_at = stored.claimed_at if stored else None
         self._scope.state.checks[uid] = CheckRow(
-            check=replace(check, generation=generation, due_at=now), claimed_at=claimed_at
+            check=replace(check, subject=subject, due_at=now), claimed_at=claimed_at
         )
         self._scope.wake()
 
@@ -64,8 +64,8 @@ class MemoryChecks:
         return stored if stored.check.epoch == leased.epoch else None
 
 
-def _new(uid: ResourceUid, generation: int) -> ResourceCheck:
-    return ResourceCheck(uid=uid, generation=generation, due_at=None, epoch=0, lease_until=None)
+def _new(uid: ResourceUid) -> ResourceCheck:
+    return ResourceCheck(uid=uid, subject="", due_at=None, epoch=0, lease_until=None)
 
 
 def lease_check(store: MemoryStore) -> LeasedCheck | None:

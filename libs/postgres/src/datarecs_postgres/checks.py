@@ -23,15 +23,15 @@ class PostgresChecks:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def request(self, uid: ResourceUid, *, generation: int) -> None:
+    def request(self, uid: ResourceUid, *, subject: str) -> None:
         now = func.clock_timestamp()
         row = {"tenant_id": self._session.tenant_id, "resource_uid": uid}
         self._session.execute(
             insert(RESOURCE_CHECK)
-            .values({**row, "generation": generation, "due_at": now})
+            .values({**row, "subject": subject, "due_at": now})
             .on_conflict_do_update(
                 index_elements=["tenant_id", "resource_uid"],
-                set_={"generation": generation, "due_at": now},
+                set_={"subject": subject, "due_at": now},
             )
         )
         self._session.wake(Woken.CHECKS)
@@ -79,7 +79,7 @@ class PostgresChecks:
 def _check_of(row: Row[Any]) -> ResourceCheck:
     return ResourceCheck(
         uid=ResourceUid(row.resource_uid),
-        generation=row.generation,
+        subject=row.subject,
         due_at=_instant(row.due_at),
         epoch=row.epoch,
         lease_until=_instant(row.lease_until),

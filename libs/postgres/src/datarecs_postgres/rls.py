@@ -79,7 +79,7 @@ _MAIL_LOGGED = (
 )
 """All columns except the bytes."""
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
-_CHECK_REQUEST = ("generation", "due_at")
+_CHECK_REQUEST = ("subject", "due_at")
 _CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 

@@ -20,8 +20,8 @@ class ResourceCheck:
     """The row of one connection or job."""
 
     uid: ResourceUid
-    generation: int
-    """Of the declaration at the newest request."""
+    subject: str
+    """What the newest request is about, as its controller wrote it."""
     due_at: datetime | None
     """When a worker may take it; None: nothing is requested."""
     epoch: int
@@ -46,8 +46,13 @@ class LeasedCheck:
 class Checks(Protocol):
     """The rows of `resource_check`; each goes with its resource."""
 
-    def request(self, uid: ResourceUid, *, generation: int) -> None:
-        """Make a check due now. While one is at work, exactly one more follows it."""
+    def request(self, uid: ResourceUid, *, subject: str) -> None:
+        """Make a check due now. While one is at work, exactly one more follows it.
+
+        Args:
+            uid: of a connection or job.
+            subject: tells requests apart, such as the generation; the worker does not read it.
+        """
 
     def get(self, uid: ResourceUid) -> ResourceCheck | None: ...
 

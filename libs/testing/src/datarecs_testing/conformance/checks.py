@@ -37,10 +37,10 @@ def requested(stores: Stores, tenant: TenantId = A_TENANT) -> ResourceUid:
 
 
 def request(
-    stores: Stores, uid: ResourceUid, tenant: TenantId = A_TENANT, generation: int = 1
+    stores: Stores, uid: ResourceUid, tenant: TenantId = A_TENANT, subject: str = "1"
 ) -> None:
     with stores.resources.unit.begin(tenant) as tx:
-        tx.checks.request(uid, generation=generation)
+        tx.checks.request(uid, subject=subject)
 
 
 def leased(stores: Stores) -> LeasedCheck:
@@ -79,13 +79,13 @@ class ChecksConformance:
     def test_requests_during_a_check_lead_to_exactly_one_more(self, stores: Stores) -> None:
         uid = requested(stores)
         taken = leased(stores)
-        for generation in (2, 3):
-            request(stores, uid, generation=generation)
+        for subject in ("2", "3"):
+            request(stores, uid, subject=subject)
         assert stores.worker.finder.lease_check() is None
         assert end(stores, taken)
         check = stored(stores, uid)
         assert check is not None
-        assert check.generation == 3
+        assert check.subject == "3"
         assert end(stores, leased(stores))
         assert stores.worker.finder.lease_check() is None
 

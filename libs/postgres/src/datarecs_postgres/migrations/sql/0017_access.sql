@@ -6,7 +6,7 @@ CREATE POLICY tenant_worker_run ON datarecs.resource_check TO datarecs_worker_ru
 CREATE POLICY tenant_read ON datarecs.resource_check TO datarecs_read USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
 GRANT SELECT ON datarecs.resource_check TO datarecs_resources, datarecs_worker_run, datarecs_read;
 GRANT INSERT ON datarecs.resource_check TO datarecs_resources;
-GRANT UPDATE (generation, due_at) ON datarecs.resource_check TO datarecs_resources;
+GRANT UPDATE (subject, due_at) ON datarecs.resource_check TO datarecs_resources;
 GRANT UPDATE (lease_until, due_at, checked_at, checked_generation, result) ON datarecs.resource_check TO datarecs_worker_run;
 REVOKE ALL ON FUNCTION datarecs.lease_check(interval) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION datarecs.lease_check(interval) TO datarecs_worker_run;

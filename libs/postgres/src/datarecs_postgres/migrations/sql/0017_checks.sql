@@ -6,7 +6,7 @@ INSERT INTO datarecs.schema_compat (revision, oldest_release) VALUES ('0017', '0
 CREATE TABLE datarecs.resource_check (
     tenant_id uuid NOT NULL,
     resource_uid uuid NOT NULL,
-    generation bigint NOT NULL,
+    subject text NOT NULL,
     due_at timestamptz,
     epoch bigint NOT NULL DEFAULT 0,
     claimed_at timestamptz,

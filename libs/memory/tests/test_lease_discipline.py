@@ -5,6 +5,7 @@ from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
 )
+from datarecs_testing.conformance.leased_resources import ResourceQueueConformance
 from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
 
 
@@ -25,4 +26,8 @@ class TestMails(MailQueueConformance):
 
 
 class TestChecks(CheckQueueConformance):
+    pass
+
+
+class TestResources(ResourceQueueConformance):
     pass

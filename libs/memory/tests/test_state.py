@@ -24,6 +24,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxReaderConformance,
 )
 from datarecs_testing.conformance.quotas import QuotasConformance
+from datarecs_testing.conformance.resource_work import ResourceWorkConformance
 from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
@@ -92,6 +93,10 @@ class TestQuotas(QuotasConformance):
 
 
 class TestChecks(ChecksConformance):
+    pass
+
+
+class TestResourceWork(ResourceWorkConformance):
     pass
 
 

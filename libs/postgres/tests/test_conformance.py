@@ -18,6 +18,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxReaderConformance,
 )
 from datarecs_testing.conformance.quotas import QuotasConformance
+from datarecs_testing.conformance.resource_work import ResourceWorkConformance
 from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
@@ -87,6 +88,10 @@ class TestQuotas(QuotasConformance):
 
 
 class TestChecks(ChecksConformance):
+    pass
+
+
+class TestResourceWork(ResourceWorkConformance):
     pass
 
 

@@ -7,6 +7,7 @@ from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
 )
+from datarecs_testing.conformance.leased_resources import ResourceQueueConformance
 from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
 
 pytestmark = pytest.mark.integration
@@ -29,4 +30,8 @@ class TestMails(MailQueueConformance):
 
 
 class TestChecks(CheckQueueConformance):
+    pass
+
+
+class TestResources(ResourceQueueConformance):
     pass

@@ -167,6 +167,12 @@ _CHECKS = (
         "cause",
     ),
 )
+_RECONCILING = (
+    _counter("reconcile_total", "Reconciles of objects, by how they ended.", "kind", "result"),
+    _histogram("reconcile_seconds", "Time of one reconcile.", "kind", buckets=_LONG),
+    _gauge("reconcile_queue_depth", "Objects that are due for their controller.", "kind"),
+    _gauge("reconcile_oldest_due_seconds", "Time since the oldest of them is due.", "kind"),
+)
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
@@ -179,7 +185,7 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
         for family in (
-            *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS),
+            *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS, _RECONCILING),
             _PROCESS,
         )
         for metric in family

@@ -32,6 +32,7 @@ _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("doctor", ExitCode.ERRORED): "a step failed",
     ("plan", ExitCode.ERRORED): "a source cannot be opened",
     ("plan", ExitCode.USAGE): "wrong usage, invalid job, or columns that do not fit",
+    ("wait", ExitCode.ERRORED): "the time is over (--timeout)",
     ("verify", ExitCode.DONE): "complete and unaltered",
     ("verify", ExitCode.DIFFERENT): "a check failed",
     ("webhook test", ExitCode.ERRORED): "the endpoint refused the event or did not answer",
@@ -61,6 +62,14 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "get": HelpPage(
         ("jobs", "runs --job orders --result UNMATCHED -o csv", "job orders --export"), _SERVER
     ),
+    "describe": HelpPage(("job orders", "schedule nightly -o json"), _SERVER),
+    "wait": HelpPage(
+        ("job orders --for condition=Ready --timeout 60", "connection ledger --for delete"),
+        (0, 2, 3, 5, 130),
+    ),
+    "reconcile": HelpPage(("job orders", "job orders --namespace finance"), _SERVER),
+    "pause": HelpPage(("job orders", "job orders --namespace finance"), _SERVER),
+    "resume": HelpPage(("job orders", "job orders --namespace finance"), _SERVER),
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
     "schedule history": HelpPage(("nightly", "nightly --limit 50 -o csv"), _SERVER),
     "schedule preview": HelpPage(("nightly", "schedule.yaml -o csv"), _SERVER),

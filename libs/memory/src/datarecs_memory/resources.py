@@ -60,6 +60,7 @@ class MemoryResources:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
         self._scope.state.checks.pop(resource.uid, None)
+        self._scope.state.work.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]
         return True
@@ -85,7 +86,7 @@ class MemoryResources:
         jobs = sorted(
             (one.namespace, one.name)
             for one in self._scope.state.resources.values()
-            if one.kind is Kind.RECONCILIATION_JOB and _reads_from(one, connection)
+            if one.kind is Kind.RECONCILIATION_JOB and reads_from(one, connection)
         )
         return JobsUsing(first=tuple(jobs[:limit]), total=len(jobs))
 
@@ -107,7 +108,8 @@ class MemoryResources:
         return sorted(resources, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
 
 
-def _reads_from(job: Resource, connection: str) -> bool:
+def reads_from(job: Resource, connection: str) -> bool:
+    """Whether a source of the job names the connection."""
     sources = job.spec.get("sources")
     return isinstance(sources, list | tuple) and any(
         isinstance(one, Mapping) and one.get("connection") == connection for one in sources

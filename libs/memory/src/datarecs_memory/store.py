@@ -18,6 +18,7 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
+from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
@@ -110,6 +111,7 @@ class TenantState:
     schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
     ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
     checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
+    work: dict[ResourceUid, Work] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -130,6 +132,7 @@ class TenantState:
             schedules=dict(self.schedules),
             ticks=dict(self.ticks),
             checks=dict(self.checks),
+            work=dict(self.work),
             delivery=self.delivery.copy(),
         )
 

@@ -22,6 +22,7 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    controllers,
     deliveries,
     endpoint_verbs,
     events,
@@ -49,6 +50,7 @@ READY_S = 1.0
 ROUTERS = (
     resources.router,
     schedules.router,
+    controllers.router,
     deliveries.router,
     webhook_actions.router,
     endpoint_verbs.router,

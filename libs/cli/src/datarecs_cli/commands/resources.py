@@ -137,10 +137,10 @@ def get(
             raise UsageFault(f"--{next(iter(wanted))} is only for `datarecs get runs`")
         elif name is None:
             listing.print_objects(
-                api, _entry(kind), namespace=namespace, limit=limit, invocation=invocation
+                api, entry_of(kind), namespace=namespace, limit=limit, invocation=invocation
             )
         else:
-            resource = api.get(_entry(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
+            resource = api.get(entry_of(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
             listing.print_object(resource, invocation, export=export)
     return ExitCode.DONE
 
@@ -161,7 +161,7 @@ def delete(
     from datarecs_cli.applying import shown_name
     from datarecs_cli.client import ApiRequest, connect, path_of
 
-    invocation, entry = current(), _entry(kind)
+    invocation, entry = current(), entry_of(kind)
     shown = shown_name(entry, name)
     if not yes:
         _confirm(shown, invocation)
@@ -190,7 +190,8 @@ def _confirm(shown: str, invocation: Invocation) -> None:
         raise UsageFault("not deleted")
 
 
-def _entry(word: str) -> "KindEntry":
+def entry_of(word: str) -> "KindEntry":
+    """The kind that a word names; raises UsageFault for another word."""
     from datarecs_specs.kinds import KINDS, kind_named
 
     entry = kind_named(word)

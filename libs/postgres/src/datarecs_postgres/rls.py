@@ -81,7 +81,7 @@ _MAIL_LOGGED = (
 """All columns except the bytes."""
 _WORK_DUE = ("due_at", "dirty_seq")
 _WORK_SETTLED = (
-    *("due_at", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
+    *("due_at", "dirty_seq", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
     *("window_start", "window_count", "epoch", "lease_until"),
 )
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
@@ -357,9 +357,9 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="resource_work",
         grants=(
-            *granted("SELECT", API, RESOURCES, READ),
+            *granted("SELECT", API, RESOURCES, WORKER_RUN, READ),
             *granted("INSERT", API),
-            *granted("UPDATE", API, columns=_WORK_DUE),
+            *granted("UPDATE", API, WORKER_RUN, columns=_WORK_DUE),
             *granted("UPDATE", RESOURCES, columns=_WORK_SETTLED),
         ),
     ),

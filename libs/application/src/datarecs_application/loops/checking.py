@@ -89,6 +89,8 @@ class SourceChecks:
     def _end(self, leased: LeasedCheck, resource: Resource, result: CheckResult) -> None:
         with self.unit.begin(leased.tenant_id) as tx:
             is_stored = tx.checks.end(leased, result, generation=resource.generation)
+            if is_stored:
+                tx.resource_work.due_again(resource.uid)
         failure = result.first_failure()
         cause = "NONE" if failure is None or failure.cause is None else failure.cause.value
         self.metrics.count("resource_checks_total", kind=resource.kind.value, cause=cause)

@@ -43,6 +43,13 @@ class LeasedCheck:
     epoch: int
 
 
+class CheckFinder(Protocol):
+    """The part of WorkFinder that is about checks."""
+
+    def lease_check(self) -> LeasedCheck | None:
+        """Take one due check for `CHECK_LEASE`: of the tenant that has waited longest for one."""
+
+
 class Checks(Protocol):
     """The rows of `resource_check`; each goes with its resource."""
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from datarecs_application.ports.checks import Checks, LeasedCheck
+from datarecs_application.ports.checks import CheckFinder, Checks
 from datarecs_application.ports.delivery import (
     Deliveries,
     DeliveryOrder,
@@ -19,16 +19,11 @@ from datarecs_application.ports.delivery import (
 )
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
-from datarecs_application.ports.reconciling import (
-    ClaimedResource,
-    ResourceBacklog,
-    ResourceWork,
-)
+from datarecs_application.ports.reconciling import ResourceFinder, ResourceWork
 from datarecs_application.ports.resources import Resources
 from datarecs_application.ports.schedules import Schedules
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
-from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Disposition, Run
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 
@@ -365,7 +360,7 @@ class Renewal:
     """The desired state of the row is STOP: cancel requested, or the deadline timer fired."""
 
 
-class WorkFinder(Protocol):
+class WorkFinder(ResourceFinder, CheckFinder, Protocol):
     """Due work of all tenants, by the closed list of definer functions (security 5).
 
     Each call commits by itself and returns ids and numbers only; the work follows in one
@@ -396,20 +391,8 @@ class WorkFinder(Protocol):
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         """Schedules that are due, oldest first; each is due again after 30 s."""
 
-    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
-        """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
-
-    def adopt_resources(self, kinds: Collection[Kind]) -> int:
-        """Make objects of these kinds due that have no row of work yet; their number."""
-
-    def resource_backlog(self) -> list[ResourceBacklog]:
-        """Due objects by kind; a kind without any is left out."""
-
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""
-
-    def lease_check(self) -> LeasedCheck | None:
-        """Take one due check for `CHECK_LEASE`: of the tenant that has waited longest for one."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

@@ -13,6 +13,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.roles import API, RESOURCES
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import UuidV7Ids
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource
 from datarecs_testing.database import PreparedDatabase
@@ -131,3 +132,23 @@ def test_a_process_that_was_stopped_past_its_leases_changes_nothing(
         wait_until(lambda: decided(database) == FEW)
         assert second.process.poll() is None
     assert events(database) == [1] * FEW
+
+
+@pytest.mark.slow
+@pytest.mark.case("R31")
+def test_a_backlog_of_one_tenant_does_not_delay_another(private_database: PreparedDatabase) -> None:
+    database = private_database
+    jobs = (
+        "INSERT INTO datarecs.resource (tenant_id, uid, kind, namespace, name, api_version,"
+        " generation, rv, spec, spec_hash, created_at)"
+        " SELECT %s, gen_random_uuid(), 'ReconciliationJob', 'default', 'job-' || number,"
+        " 'datarecs.io/v1', 1, 1, '{}', '', now() FROM generate_series(1, %s) number RETURNING 1"
+    )
+    opened = Database(database.url(RESOURCES), limits=Limits(pool_size=1))
+    finder, kinds = PostgresWorkFinder(opened), [Kind.RECONCILIATION_JOB]
+    for tenant, count in ((A_TENANT, 100_000), (B_TENANT, 1)):
+        database.query(jobs, (tenant, count))
+        assert finder.adopt_resources(kinds) == count
+    rounds = [finder.claim_resources(kinds, 4) for _ in range(2)]
+    opened.close()
+    assert B_TENANT in {claim.tenant_id for claims in rounds for claim in claims}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,10 +19,13 @@ from psycopg import sql
 
 from datarecs_application.loops.checking import SourceChecks
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.reconciling import Reconciling
 from datarecs_application.ports.checks import CHECK_LEASE
 from datarecs_application.ports.supervising import ChildProcess
+from datarecs_application.source_conditions import ConnectionController
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.checks import Cause, CheckResult, CheckStep, StepState
+from datarecs_core.resources.conditions import conditions_of
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_memory.lease_queue import MemoryWorkFinder
@@ -79,15 +82,16 @@ class House:
         (self.folder / "data").mkdir()
 
     def loop(self, make: Callable[[], ChildProcess] | None = None, **changes: Any) -> SourceChecks:  # noqa: ANN401  any field
-        return SourceChecks(
-            unit=self.unit,
-            finder=MemoryWorkFinder(self.store),
-            use=checking(self.settings),
-            make=make or (lambda: check_child(self.folder / "scratch/child-check")),
-            metrics=PrometheusMetrics(),
-            rhythm=Rhythm(clock=self.clock, wake=Latch()),
-            **{"memory_bytes": 2**32, **changes},
-        )
+        parts = {
+            "unit": self.unit,
+            "finder": MemoryWorkFinder(self.store),
+            "use": checking(self.settings),
+            "make": make or (lambda: check_child(self.folder / "scratch/child-check")),
+            "metrics": PrometheusMetrics(),
+            "rhythm": Rhythm(clock=self.clock, wake=Latch()),
+            "memory_bytes": 2**32,
+        }
+        return SourceChecks(**{**parts, **changes})
 
     def declare(
         self, kind: Kind, name: str, spec: dict[str, Any], *, tenant: TenantId = A_TENANT
@@ -491,6 +495,7 @@ import sys
 from pathlib import Path
 from datarecs_application.loops.checking import SourceChecks
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.reconciling import Reconciling
 from datarecs_core.egress.addresses import Profile
 from datarecs_postgres.database import Database
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -581,3 +586,52 @@ def wait_until(is_reached: Callable[[], bool]) -> None:
     while not is_reached():
         assert time.monotonic() < ends
         time.sleep(0.05)  # noqa: TID251  another process has no signal here
+
+
+@pytest.mark.case("R60")
+def test_conditions_follow_the_password_of_a_server(
+    database: PreparedDatabase, house: House, postgres_server: PostgresServer, login: str
+) -> None:
+    """Controller and worker over the platform's database, each with its login."""
+    spec = dict(house.database(postgres_server, login).spec)
+    with ExitStack() as stack:
+        api, controller, worker = (
+            stack.enter_context(closing(Database(database.url(role))))
+            for role in (API, RESOURCES, WORKER_RUN)
+        )
+        unit = PostgresUnitOfWork(controller, UuidV7Ids())
+        reconciling = Reconciling(
+            unit=unit,
+            finder=PostgresWorkFinder(controller),
+            controllers={Kind.CONNECTION: ConnectionController(unit=unit)},
+            metrics=PrometheusMetrics(),
+            rhythm=Rhythm(clock=SystemClock(), wake=Latch()),
+            fraction=lambda: 0.5,
+        )
+        checks = house.loop(
+            unit=PostgresUnitOfWork(worker, UuidV7Ids()), finder=PostgresWorkFinder(worker)
+        )
+
+        def states() -> str:
+            while reconciling.step() or checks.step():
+                reconciling.drain()
+            with unit.begin(A_TENANT, read_only=True) as tx:
+                stored = tx.resources.get_by_uid(connection.uid)
+            assert stored is not None
+            conditions = conditions_of(stored.status)
+            names = ("Reachable", "CredentialsValid", "SchemaReadable", "Ready")
+            return "".join(conditions[name].status.value[0] for name in names)
+
+        house.set_password("wrong-password-0815")
+        with PostgresUnitOfWork(api, UuidV7Ids()).begin(A_TENANT, feed=1) as tx:
+            connection = a_resource(name="ledger", spec=spec, rv=tx.next_rv())
+            tx.resources.add(connection)
+            tx.resource_work.reconcile_soon(connection.uid, Kind.CONNECTION)
+        assert states() == "TFUF"
+        house.set_password(PASSWORD)
+        database.query("UPDATE datarecs.resource_work SET due_at = now() RETURNING 1")
+        database.query(
+            "UPDATE datarecs.resource_check SET checked_at = checked_at - interval '1 hour'"
+            " RETURNING 1"
+        )
+        assert states() == "TTTT"

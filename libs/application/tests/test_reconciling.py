@@ -11,7 +11,12 @@ from datarecs_application.controllers import Controller
 from datarecs_application.errors import StoreBusyError
 from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
-from datarecs_application.loops.reconciling import TIMEOUT, Reconciling
+from datarecs_application.loops.reconciling import (
+    CONCURRENCY,
+    MOST_HANGING,
+    TIMEOUT,
+    Reconciling,
+)
 from datarecs_application.resources import (
     ANY,
     Key,
@@ -522,3 +527,47 @@ def test_a_job_of_another_release_is_reconciled_after_the_start() -> None:
     assert [one.name for one in controller.calls] == ["books"]
     platform.pass_time(timedelta(hours=1))
     assert [one.name for one in controller.calls] == ["books", "older"]
+
+
+@pytest.mark.case("R23")
+@pytest.mark.parametrize(("change", "calls"), [("annotation", 21), ("edit", 22)])
+def test_a_thrashing_object_runs_at_once_only_after_an_edit(change: str, calls: int) -> None:
+    def change_once(_: Resource) -> Result:
+        if len(controller.calls) == 21:
+            if change == "edit":
+                platform.edit(1)
+            else:
+                platform.annotate(note="seen")
+        if len(controller.calls) > 21:
+            return success(READY)
+        return requeue_after(timedelta(), READY)
+
+    controller = Scripted(change_once)
+    platform = Platform(controller)
+    platform.apply()
+    platform.work()
+    assert len(controller.calls) == calls
+    assert ("Thrashing" in conditions_of(platform.job().status)) == (change == "annotation")
+
+
+def test_with_many_hanging_reconciles_nothing_more_is_claimed(gate: threading.Event) -> None:
+    def hang(_: Resource) -> Result:
+        gate.wait(30)
+        return success(READY)
+
+    platform = Platform(Scripted(hang))
+    for number in range(MOST_HANGING + CONCURRENCY):
+        platform.apply(replace(JOB, name=f"job-{number}"))
+    for _ in range(MOST_HANGING // CONCURRENCY):
+        assert platform.loop.step() >= CONCURRENCY
+        platform.clock.advance(TIMEOUT)
+    platform.loop.step()
+    assert platform.loop.step() == 0
+    assert platform.count(Ended.TIMEOUT) == MOST_HANGING
+    hanging = [one for one in threading.enumerate() if one.name.startswith("reconcile-")]
+    assert len(hanging) == MOST_HANGING
+    gate.set()
+    for thread in hanging:
+        thread.join(30)
+    assert platform.loop.step() == CONCURRENCY
+    platform.loop.drain()

@@ -240,8 +240,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
     expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
-    for kind in ("connections", "jobs"):
-        expected["POST", f"/api/v1/{kind}/{{name}}/actions/reconcile"] = 202
+    for segment in ("connections", "jobs"):
+        expected["POST", f"/api/v1/{segment}/{{name}}/actions/reconcile"] = 202
     expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):

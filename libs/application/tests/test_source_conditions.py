@@ -32,7 +32,7 @@ from datarecs_runtime.clock import Latch
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
 from datarecs_specs.documents import job_of
-from datarecs_testing.checking import GOOD, REFUSED, WRONG_TYPE, report_checks
+from datarecs_testing.checking import GOOD, REFUSED, UNFINISHED, WRONG_TYPE, report_checks
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
@@ -237,6 +237,15 @@ def test_a_good_job_is_checked_again_with_its_connection_and_rarely_without(
     assert platform.work() >= 2
     platform.clock.advance(RESYNC * 1.1)
     assert platform.work() == 2
+
+
+def test_a_check_of_a_job_that_did_not_end_is_repeated_rarely(platform: Platform) -> None:
+    platform.work()
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    assert platform.work(UNFINISHED) == 1
+    platform.clock.advance(CHECK_EVERY)
+    assert platform.work() == 1  # the connection alone
+    assert conditions_of(platform.job().status)["Valid"].reason == "CheckUnfinished"
 
 
 def test_jobs_are_checked_again_when_their_connection_recovers(platform: Platform) -> None:

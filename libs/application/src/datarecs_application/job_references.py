@@ -14,7 +14,7 @@ from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.check_conditions import valid_condition
-from datarecs_core.resources.checks import CheckResult
+from datarecs_core.resources.checks import Cause, CheckResult
 from datarecs_core.resources.conditions import (
     Condition,
     ConditionType,
@@ -86,9 +86,14 @@ def _subject(tx: Transaction, job: Resource) -> str:
 
 
 def _longest_validity(result: CheckResult | None) -> timedelta:
-    """What is wrong may be corrected in the sources, where nothing reports it."""
-    is_good = result is not None and result.first_failure() is None
-    return RESYNC if is_good else CHECK_EVERY
+    """What is wrong may be corrected in the sources, where nothing reports it.
+
+    A check that did not end would take its whole time again.
+    """
+    if result is None:
+        return CHECK_EVERY
+    failure = result.first_failure()
+    return RESYNC if failure is None or failure.cause is Cause.CHECK else CHECK_EVERY
 
 
 def _condition(name: ConditionType, reason: str, fault: str = "") -> Condition:

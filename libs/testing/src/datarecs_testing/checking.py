@@ -25,6 +25,13 @@ WRONG_TYPE = CheckResult(
         failed_step("", "plan", SpecCode.TOLERANCE_KIND_MISMATCH, "ABSOLUTE does not fit the text"),
     )
 )
+UNFINISHED = CheckResult(
+    steps=(
+        CheckStep(
+            source="a", name="check", state=StepState.FAIL, seen="no result", cause=Cause.CHECK
+        ),
+    )
+)
 
 
 def report_checks(unit: UnitOfWork, finder: WorkFinder, result: CheckResult = GOOD) -> int:

@@ -234,6 +234,26 @@ def test_a_child_that_cannot_start_is_a_result(worker: Worker) -> None:
     assert "no space" in step.seen
 
 
+def test_a_defect_of_the_worker_is_a_result_and_not_its_end(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_self: object, *_args: object, **_named: object) -> str:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr(Secrets, "resolve", broken)
+    (step,) = worker.checked(worker.ledger)
+    assert (step.cause, SECRET in str(step)) == (Cause.CHECK, False)
+
+
+def test_a_child_that_cannot_be_made_is_a_result(worker: Worker) -> None:
+    def make() -> ScriptedChild:
+        raise ValueError(SECRET)
+
+    worker.loop.make = make
+    (step,) = worker.checked(worker.ledger)
+    assert (step.cause, SECRET in str(step)) == (Cause.CHECK, False)
+
+
 def test_steps_before_an_abnormal_end_are_stored(worker: Worker) -> None:
     def script(_plan: Mapping[str, object], side: ChildSide) -> int:
         side.send({"type": "opening", "source": "ledger"})

@@ -16,10 +16,11 @@ from datarecs_application.checking import (
     unfinished_step,
 )
 from datarecs_application.child_frames import BadFrameError
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.checks import LeasedCheck
 from datarecs_application.ports.outside import Metrics, Wake
-from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_application.ports.state import Transaction, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import canonical_json
@@ -35,6 +36,7 @@ END_LIMIT_S = 10.0
 CHECKED = (Kind.CONNECTION, Kind.RECONCILIATION_JOB)
 _SLOW = "check that its servers answer; a large file needs declared types instead of inferred ones"
 _REPORT = "read the worker's log at this time; report it if it repeats"
+_FAILED = CheckResult(steps=(unfinished_step("", "the check failed in the worker", _REPORT),))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class SourceChecks:
             resource = tx.resources.get_by_uid(leased.uid)
             if resource is None or resource.kind not in CHECKED:
                 return
-            assigned = self.use.assign(tx, resource)
+            assigned = self._assigned(tx, resource)
         result: CheckResult | None
         result = assigned if isinstance(assigned, CheckResult) else self._result(assigned)
         if result is None:
@@ -85,6 +87,15 @@ class SourceChecks:
                 tx.checks.release(leased)
             return
         self._end(leased, resource, result)
+
+    def _assigned(self, tx: Transaction, resource: Resource) -> CheckAssignment | CheckResult:
+        try:
+            return self.use.assign(tx, resource)
+        except (StoreUnavailableError, StoreBusyError):
+            raise
+        except Exception:  # a defect is the problem of this check alone
+            log.exception("check_failed")
+            return _FAILED
 
     def _end(self, leased: LeasedCheck, resource: Resource, result: CheckResult) -> None:
         with self.unit.begin(leased.tenant_id) as tx:
@@ -104,14 +115,17 @@ class SourceChecks:
             child.start(canonical_json(assigned.frame))
         except ChildStartError as failed:
             return reported.unfinished(str(failed), _REPORT)
+        except Exception:  # as above
+            log.exception("check_failed")
+            return _FAILED
         try:
             return self._watched(child, reported)
         except BadFrameError:
             log.warning("check_frame_refused")
             return reported.unfinished("the check sent a broken report", _REPORT)
-        except Exception:  # a defect is the problem of this check alone
+        except Exception:  # as above
             log.exception("check_failed")
-            return CheckResult(steps=(unfinished_step("", "the check failed", _REPORT),))
+            return _FAILED
         finally:
             self._kill(child)
 

@@ -8,6 +8,7 @@ from datarecs_testing.conformance.access import (
     IdempotencyKeysConformance,
 )
 from datarecs_testing.conformance.change_feed import ChangeFeedConformance
+from datarecs_testing.conformance.checks import ChecksConformance
 from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
 from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
@@ -84,6 +85,10 @@ class TestSealedSecrets(SealedSecretsConformance):
 
 
 class TestQuotas(QuotasConformance):
+    pass
+
+
+class TestChecks(ChecksConformance):
     pass
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from datarecs_application.ports.checks import LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, Lease, LeasedRun, Renewal
@@ -18,6 +19,7 @@ from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
+from datarecs_memory.checks import lease_check
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
 from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
 from datarecs_memory.retention import claim_sweeps
@@ -179,6 +181,9 @@ class MemoryWorkFinder:
 
     def decide_schedules_again(self, tzdata: str) -> int:
         return decide_schedules_again(self._store, tzdata)
+
+    def lease_check(self) -> LeasedCheck | None:
+        return lease_check(self._store)
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         now = self._store.clock.now()

@@ -60,6 +60,7 @@ class MemoryResources:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
         self._scope.state.sweeps.pop(resource.uid, None)
+        self._scope.state.checks.pop(resource.uid, None)
         self._scope.state.work.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]

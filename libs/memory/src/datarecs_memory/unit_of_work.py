@@ -11,6 +11,7 @@ from datarecs_memory.access import (
     MemoryIdempotencyKeys,
     MemorySocketTickets,
 )
+from datarecs_memory.checks import MemoryChecks
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.delivery_order import MemoryDeliveryOrder
 from datarecs_memory.lease_queue import MemoryRunLeases
@@ -52,6 +53,7 @@ class MemoryTransaction:
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
         self.retention = MemoryRetention(scope)
+        self.checks = MemoryChecks(scope)
         self.resource_work = MemoryResourceWork(scope)
 
     @property

@@ -81,13 +81,15 @@ _MAIL_LOGGED = (
 """All columns except the bytes."""
 _WORK_DUE = ("due_at", "dirty_seq")
 _WORK_SETTLED = (
-    *("due_at", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
+    *("due_at", "dirty_seq", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
     *("window_start", "window_count", "epoch", "lease_until"),
 )
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
 _SWEPT = ("due_at", "generation", "target", "place_at", "place_id", "counts")
 _MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "created_at")
 """Columns by which retention decides about mails."""
+_CHECK_REQUEST = ("subject", "due_at")
+_CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -395,9 +397,9 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="resource_work",
         grants=(
-            *granted("SELECT", API, RESOURCES, READ),
+            *granted("SELECT", API, RESOURCES, WORKER_RUN, READ),
             *granted("INSERT", API),
-            *granted("UPDATE", API, columns=_WORK_DUE),
+            *granted("UPDATE", API, WORKER_RUN, columns=_WORK_DUE),
             *granted("UPDATE", RESOURCES, columns=_WORK_SETTLED),
         ),
     ),
@@ -416,6 +418,15 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API, RESOURCES, READ),
             *granted("INSERT", RESOURCES),
             *granted("DELETE", RESOURCES),
+        ),
+    ),
+    TableAccess(
+        table="resource_check",
+        grants=(
+            *granted("SELECT", RESOURCES, WORKER_RUN, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("UPDATE", RESOURCES, columns=_CHECK_REQUEST),
+            *granted("UPDATE", WORKER_RUN, columns=_CHECK_END),
         ),
     ),
     TableAccess(
@@ -444,6 +455,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
     FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
+    FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

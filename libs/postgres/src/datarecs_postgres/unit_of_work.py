@@ -11,6 +11,7 @@ from datarecs_application.ports.outside import Ids
 from datarecs_core.values import TenantId
 from datarecs_postgres.api_keys import PostgresApiKeys
 from datarecs_postgres.audit import PostgresAudit
+from datarecs_postgres.checks import PostgresChecks
 from datarecs_postgres.database import Database
 from datarecs_postgres.history import RunHistory
 from datarecs_postgres.idempotency import PostgresIdempotencyKeys
@@ -63,6 +64,7 @@ class PostgresTransaction:
         self.rule_states = PostgresRuleStates(session)
         self.schedules = PostgresSchedules(session)
         self.retention = PostgresRetention(session)
+        self.checks = PostgresChecks(session)
         self.resource_work = PostgresResourceWork(session)
 
     @property

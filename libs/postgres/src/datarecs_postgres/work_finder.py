@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 
+from datarecs_application.ports.checks import CHECK_LEASE, LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, LeasedRun, Renewal
@@ -48,6 +49,11 @@ _CLAIM_SCHEDULES = select(
     func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
 )
 _CLAIM_SWEEPS = select(func.datarecs.claim_sweeps(_MOST).table_valued("tenant_id", "policy_uid"))
+_LEASE_CHECK = select(
+    func.datarecs.lease_check(bindparam("ttl", type_=Interval)).table_valued(
+        "tenant_id", "resource_uid", "epoch"
+    )
+)
 _CLAIM_RESOURCES = select(
     func.datarecs.claim_resources(bindparam("kinds", type_=ARRAY(Text)), _MOST).table_valued(
         "tenant_id", "uid", "kind", "epoch", "dirty_seq"
@@ -120,6 +126,11 @@ class PostgresWorkFinder:
     def decide_schedules_again(self, tzdata: str) -> int:
         ((made,),) = self._database.answer(_DECIDE_AGAIN, {"tzdata": tzdata})
         return int(made)
+
+    def lease_check(self) -> LeasedCheck | None:
+        for tenant, uid, epoch in self._database.answer(_LEASE_CHECK, {"ttl": CHECK_LEASE}):
+            return LeasedCheck(tenant_id=TenantId(tenant), uid=ResourceUid(uid), epoch=epoch)
+        return None
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         rows = self._database.answer(_DUE_TIMERS, {"most": limit})

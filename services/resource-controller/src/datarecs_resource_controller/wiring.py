@@ -12,6 +12,7 @@ from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.retention import Sweeping
 from datarecs_application.scheduling import Scheduling
+from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.resource import Kind
@@ -75,7 +76,7 @@ def build(settings: Settings) -> Process:
     sweeps = RetentionSweeps(
         finder=finder, sweeping=sweeping, rhythm=Rhythm(clock=clock, wake=wakes[2])
     )
-    controllers = (JobController(unit=unit, jobs=jobs),)
+    controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
     reconciling = Reconciling(
         unit=unit,
         finder=finder,

@@ -5,6 +5,7 @@ Importing the package fills METADATA with the whole schema.
 
 from datarecs_postgres.tables import (
     access,
+    checks,
     delivery,
     mails,
     platform,
@@ -21,6 +22,7 @@ __all__ = [
     "METADATA",
     "SCHEMA",
     "access",
+    "checks",
     "delivery",
     "mails",
     "platform",

@@ -113,7 +113,7 @@ SUITES = (
         library="libs/kernel",
         prefix="datarecs_",
         modules=("kernel.row_hashes", "kernel.tallies"),
-        tests=_kernel_tests("first_reading", "tallies"),
+        tests=_kernel_tests("first_reading", "partials", "row_hashes", "tallies"),
         left_out=("test_every_answer_is_the_oracles_with_and_without_it",),
     ),
 )

@@ -14,12 +14,12 @@ from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Stage
 from datarecs_core.jobs.types import parse_type
-from datarecs_core.jobs.vocabulary import NullKeys
+from datarecs_core.jobs.vocabulary import Function, NullKeys
 from datarecs_core.values import EXACT
 from datarecs_kernel.layout import check_covered
 from datarecs_kernel.refusals import NotCoveredError
 from datarecs_kernel.tallies import SourceTally, tally
-from datarecs_testing.comparisons import a_measure, rows_by
+from datarecs_testing.comparisons import a_measure, aggregate_by, rows_by
 from datarecs_testing.relations import relations_of, rows_layout
 from datarecs_testing.strategies import ComparisonCase, comparison_cases
 from datarecs_testing.tables import Row, Table, a_job, pair, plan_of
@@ -55,7 +55,8 @@ def test_rows_null_keys_faults_and_totals_are_the_oracles(case: ComparisonCase) 
     with duckdb.connect() as connection:
         for index, name in enumerate(relations_of(connection, layout, rows, OUTSIDE)):
             found, own = tally(connection, layout, index, name), expected.tallies[index]
-            assert (found.passed, found.null_keys) == (own.seen, own.null_keys)
+            assert (found.extracted, found.passed) == (own.seen, own.seen)
+            assert found.null_keys == own.null_keys
             assert (found.invalid, found.faults) == (own.invalid_values, own.faults)
             for measure, total in found.totals.items():
                 amounts = [
@@ -92,3 +93,36 @@ def test_unreadable_values_are_counted_with_the_smallest_of_grouped_rows(
     assert (one.passed, one.null_keys, one.invalid) == (4, 1, unreadable + 1)
     assert one.faults[0].unreadable == unreadable
     assert one.faults[0].smallest == (b"\x80" if policy is NullKeys.GROUP else b"\xff")
+
+
+@pytest.mark.case("P11")
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [
+        ("decimal", rows_by("k", a_measure("v"))),
+        ("decimal", aggregate_by("k", a_measure("v", function=Function.SUM))),
+        ("float64", aggregate_by("k", a_measure("v", function=Function.SUM))),
+    ],
+)
+def test_values_that_are_no_finite_numbers_are_counted(kind: str, stage: Stage) -> None:
+    as_kind = float if kind == "float64" else Decimal
+    words = ["NaN", "Infinity", "-Infinity", "1.5", "0", None]
+    rows: list[Row] = [
+        (at, None if each is None else as_kind(each)) for at, each in enumerate(words)
+    ]
+    one, two = tallies_of(stage, pair(f"k int, v {kind}", rows, rows[3:]), NullKeys.GROUP)
+    assert (one.faults[0].not_finite, two.faults) == (3, {})
+
+
+def test_times_that_occur_twice_are_added_up() -> None:
+    plan = plan_of(
+        a_job(tables := pair("k int, v int", [(1, 1)], []), rows_by("k", a_measure("v"))), tables
+    ).stages[0]
+    layout = rows_layout(
+        plan, [each.delivered(scan) for each, scan in zip(tables, plan.scans, strict=True)]
+    )
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT 1::BIGINT AS k0, 1::BIGINT AS m0, 2 AS dst FROM range(3)"
+        )
+        assert tally(connection, layout, 0, "t").ambiguous == 6

@@ -376,6 +376,7 @@ WANTED: Mapping[str, str] = {
         for method, tail, permission in (
             ("GET", "", "read"),
             ("GET", "/{name}", "read"),
+            ("GET", "/{name}/changes", "read"),
             ("POST", "", "resource.write"),
             ("PUT", "/{name}", "resource.write"),
             ("DELETE", "/{name}", "resource.write"),

@@ -13,7 +13,10 @@ from datarecs_testing.conformance.access import (
     AuditConformance,
     IdempotencyKeysConformance,
 )
-from datarecs_testing.conformance.change_feed import ChangeFeedConformance
+from datarecs_testing.conformance.change_feed import (
+    ChangeFeedConformance,
+    ResourceFeedConformance,
+)
 from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
 from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
@@ -47,6 +50,10 @@ class TestQueries(QueriesConformance):
 
 
 class TestChangeFeed(ChangeFeedConformance):
+    pass
+
+
+class TestResourceFeed(ResourceFeedConformance):
     pass
 
 

@@ -22,6 +22,7 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    changes,
     deliveries,
     endpoint_verbs,
     events,
@@ -48,6 +49,7 @@ METHOD_NOT_ALLOWED = 405
 READY_S = 1.0
 ROUTERS = (
     resources.router,
+    changes.router,
     schedules.router,
     deliveries.router,
     webhook_actions.router,

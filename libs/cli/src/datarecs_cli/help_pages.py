@@ -59,8 +59,15 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
     "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
     "get": HelpPage(
-        ("jobs", "runs --job orders --result UNMATCHED -o csv", "job orders --export"), _SERVER
+        (
+            "jobs",
+            "runs --job orders --result UNMATCHED -o csv",
+            "job orders --export",
+            "jobs -l team=finance --watch -o json",
+        ),
+        (0, 2, 5, 130),
     ),
+    "changes": HelpPage(("job orders", "connection ledger --limit 50 -o csv"), _SERVER),
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
     "schedule history": HelpPage(("nightly", "nightly --limit 50 -o csv"), _SERVER),
     "schedule preview": HelpPage(("nightly", "schedule.yaml -o csv"), _SERVER),

@@ -1,7 +1,7 @@
-"""`datarecs apply`, `get`, `delete`: resources on the server."""
+"""`datarecs apply`, `get`, `changes`, `delete`: resources on the server."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
 RUNS = frozenset({"run", "runs"})
+LIMIT = 50
 
 
 def apply(
@@ -103,7 +104,16 @@ def get(
         str | None, typer.Argument(metavar="NAME", help="name of a resource, or a run")
     ] = None,
     *,
-    namespace: Annotated[str | None, typer.Option(help="only this namespace")] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="another namespace than default; * for all")
+    ] = None,
+    label_selector: Annotated[
+        str | None,
+        typer.Option("-l", "--label-selector", help="only these labels, such as team=finance,!old"),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="print each change until Ctrl-C")
+    ] = False,
     export: Annotated[
         bool,
         typer.Option("--export", help="leave out the server's fields, so that you can apply it"),
@@ -119,29 +129,106 @@ def get(
         str | None,
         typer.Option(help="only runs created since this time, such as 2026-01-31T12:00:00Z"),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 50,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="most rows to list", show_default="50")
+    ] = None,
 ) -> ExitCode:
-    """List resources or runs, or show one."""
-    from datarecs_cli import listing
+    """List resources or runs, show one, or watch resources."""
+    of_runs = _without_none(job=job, status=status, result=result, since=since)
+    where = _without_none(namespace=namespace, label_selector=label_selector)
+    if kind.casefold() in RUNS:
+        if watch or where:
+            raise UsageFault("-w, -l and --namespace are for resources; see datarecs watch RUN")
+        return _get_runs(name, of_runs, limit or LIMIT)
+    if of_runs:
+        raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
+    entry = _entry(kind)
+    if watch:
+        _refuse_with_watch(limit=limit is not None, export=export)
+        return _watch(entry, name, where)
+    if name is None:
+        return _get_objects(entry, where, limit or LIMIT)
+    if label_selector is not None:
+        raise UsageFault("-l selects from a list: leave out NAME, or add -w")
+    return _get_object(entry, name, namespace or DEFAULT_NAMESPACE, export=export)
+
+
+def _get_runs(name: str | None, where: Mapping[str, str], limit: int) -> ExitCode:
     from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_run, print_runs
 
     invocation = current()
-    where = {"job": job, "status": status, "result": result, "since": since}
-    wanted = {key: value for key, value in where.items() if value is not None}
     with connect(invocation) as api:
-        if kind.casefold() in RUNS and name is None:
-            listing.print_runs(api, wanted, limit, invocation)
-        elif kind.casefold() in RUNS and name is not None:
-            listing.print_run(api, name, invocation)
-        elif wanted:
-            raise UsageFault(f"--{next(iter(wanted))} is only for `datarecs get runs`")
-        elif name is None:
-            listing.print_objects(
-                api, _entry(kind), namespace=namespace, limit=limit, invocation=invocation
-            )
+        if name is None:
+            print_runs(api, where, limit, invocation)
         else:
-            resource = api.get(_entry(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
-            listing.print_object(resource, invocation, export=export)
+            print_run(api, name, invocation)
+    return ExitCode.DONE
+
+
+def _get_objects(entry: "KindEntry", where: Mapping[str, str], limit: int) -> ExitCode:
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_objects
+
+    invocation = current()
+    with connect(invocation) as api:
+        print_objects(api, entry, where, limit=limit, invocation=invocation)
+    return ExitCode.DONE
+
+
+def _get_object(entry: "KindEntry", name: str, namespace: str, *, export: bool) -> ExitCode:
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_object
+
+    invocation = current()
+    with connect(invocation) as api:
+        resource = api.get(entry.path, name, namespace=namespace)
+        print_object(resource, invocation, export=export)
+    return ExitCode.DONE
+
+
+def _watch(entry: "KindEntry", name: str | None, where: Mapping[str, str]) -> ExitCode:
+    """Ends only with Ctrl-C or an error."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_watch
+    from datarecs_cli.object_watch import Scope
+
+    invocation = current()
+    with connect(invocation) as api:
+        print_watch(api, entry, Scope(path=entry.path, params=where, name=name), invocation)
+    return ExitCode.DONE
+
+
+def _without_none(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse_with_watch(**options: bool) -> None:
+    for name, is_set in options.items():
+        if is_set:
+            raise UsageFault(f"--{name} has no effect with --watch: leave it out")
+
+
+def changes(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="job, schedule, connection, webhook-endpoint, notification-rule"
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],
+    *,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 20,
+) -> ExitCode:
+    """Show who changed a resource, when and which parts, newest first, for 14 days."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_changes
+
+    invocation, entry = current(), _entry(kind)
+    with connect(invocation) as api:
+        pages = api.pages(entry.path, name, "changes", limit=limit, params={"namespace": namespace})
+        print_changes(list(pages), invocation)
     return ExitCode.DONE
 
 

@@ -206,7 +206,7 @@ def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     return answer.status_code, headers, told
 
 
-@pytest.mark.case("X01")
+@pytest.mark.case("X01", "R71")
 @pytest.mark.parametrize(("method", "template"), WITH_IDS)
 def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, template: str) -> None:
     house = neighbours.house

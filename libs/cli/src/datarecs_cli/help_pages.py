@@ -57,7 +57,14 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "down": HelpPage(("", "--reset --yes"), _PARTS),
     "status": HelpPage(("", "-o csv"), _PARTS),
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
-    "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
+    "apply": HelpPage(
+        (
+            "-f jobs/",
+            "-f job.yaml --dry-run server --exit-code",
+            "-f books/ --prune -l set=books --yes",
+        ),
+        _DIFFERENCES,
+    ),
     "get": HelpPage(
         (
             "jobs",

@@ -423,11 +423,13 @@ class EnabledOut(Out):
 
 
 class KindOut(Out):
-    """A declared kind: its path in REST and its short name."""
+    """A declared kind: its path in REST, its short name, its schema."""
 
     kind: Word
     path: Word
     alias: Word
+    json_schema: Word
+    """Path of its JSON Schema on this server."""
 
 
 class WhoamiOut(Out):

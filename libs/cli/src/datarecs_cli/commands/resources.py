@@ -1,9 +1,9 @@
 """`datarecs apply`, `get`, `changes`, `delete`: resources on the server."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,6 +13,8 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from datarecs_cli.applying import Applied
+    from datarecs_cli.client import Api
+    from datarecs_core.resources.declared import Declared
     from datarecs_specs.kinds import KindEntry
 
 Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
@@ -32,18 +34,28 @@ def apply(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="exit with 1 if something would change")
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="delete resources with the labels of -l that no file declares"
+        ),
+    ] = False,
+    label_selector: Annotated[
+        str | None,
+        typer.Option("-l", "--label-selector", help="with --prune: the set, such as set=books"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="with --prune: do not prompt")] = False,
     secret_out: Annotated[
         Path | None, typer.Option(help="file for a new signing secret, instead of stderr")
     ] = None,
 ) -> ExitCode:
     """Create or replace the resources of the files; if one file has a fault, nothing is sent."""
-    from datarecs_cli.applying import apply_each, check_for_server, compare_each
+    from datarecs_cli.applying import check_for_server
     from datarecs_cli.client import connect
     from datarecs_cli.secret_output import hand_over
     from datarecs_reports.figures import counted
 
-    if dry_run not in {None, "client", "server"}:
-        raise UsageFault(f"--dry-run {dry_run}: write client or server")
+    _check_apply(dry_run, prune=prune, selector=label_selector, yes=yes)
     invocation = current()
     declared = check_for_server(files, invocation)
     if not declared:
@@ -52,8 +64,9 @@ def apply(
         invocation.say(f"{counted(len(declared), 'object')} without faults; nothing was sent")
         return ExitCode.DONE
     with connect(invocation) as api:
-        act = compare_each if dry_run else apply_each
-        applied = [_report_applied(one, invocation) for one in act(api, declared)]
+        pruning = _Pruning(label_selector, is_confirmed=yes) if label_selector else None
+        work = _applied(api, declared, pruning, is_dry=dry_run is not None)
+        applied = [_report_applied(one, invocation) for one in work]
     if invocation.is_json:
         _print_applied(applied)
     hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
@@ -62,6 +75,54 @@ def apply(
         return refused[0].exit_code
     changed = dry_run is not None and any(one.outcome != "unchanged" for one in applied)
     return ExitCode.DIFFERENT if exit_code and changed else ExitCode.DONE
+
+
+def _check_apply(dry_run: str | None, *, prune: bool, selector: str | None, yes: bool) -> None:
+    if dry_run not in {None, "client", "server"}:
+        raise UsageFault(f"--dry-run {dry_run}: write client or server")
+    if prune and not selector:
+        raise UsageFault("--prune needs the set: add -l, such as -l set=books")
+    if prune and dry_run == "client":
+        raise UsageFault("--prune needs the server: use --dry-run server")
+    if not prune and (selector is not None or yes):
+        raise UsageFault("-l and --yes are for --prune")
+
+
+class _Pruning(NamedTuple):
+    selector: str
+    is_confirmed: bool
+
+
+def _applied(
+    api: "Api", declared: Sequence["Declared"], pruning: _Pruning | None, *, is_dry: bool
+) -> Iterator["Applied"]:
+    """Apply or compare, then prune; after a refusal nothing is pruned."""
+    from datarecs_cli.applying import Applied, Outcome, apply_each, compare_each
+    from datarecs_cli.pruning import check_set, leftovers, prune_each
+
+    unwanted = []
+    if pruning is not None:
+        check_set(pruning.selector, declared)
+        unwanted = leftovers(api, pruning.selector, declared)
+        _list_unwanted([one.name for one in unwanted], pruning, is_dry=is_dry)
+    is_refused = False
+    for one in (compare_each if is_dry else apply_each)(api, declared):
+        is_refused = is_refused or one.refusal is not None
+        yield one
+    if is_dry:
+        yield from (Applied(name=one.name, outcome=Outcome.PRUNED) for one in unwanted)
+    elif not is_refused:
+        yield from prune_each(api, unwanted)
+
+
+def _list_unwanted(names: Sequence[str], pruning: _Pruning, *, is_dry: bool) -> None:
+    if not names or is_dry:
+        return
+    invocation = current()
+    for name in names:
+        invocation.say(f"no file declares {name}: it will be deleted")
+    if not pruning.is_confirmed:
+        _confirm(", ".join(names), invocation)
 
 
 def _report_applied(one: "Applied", invocation: Invocation) -> "Applied":

@@ -67,13 +67,13 @@ def leftovers(api: Api, text: str, declared: Sequence[Declared]) -> list[Leftove
     Raises:
         RefusedError, ServerUnreachableError: not all of them are known, so none may be deleted.
     """
-    kept = {(one.kind.value, one.namespace, one.name) for one in declared}
+    declared_keys = {(one.kind.value, one.namespace, one.name) for one in declared}
     return [
         one
         for entry in sorted(KINDS.values(), key=lambda entry: entry.order, reverse=True)
         for namespace in sorted({one.namespace for one in declared})
         for one in _members(api, entry, {"namespace": namespace, "label_selector": text})
-        if (entry.kind.value, namespace, one.metadata["name"]) not in kept
+        if (entry.kind.value, namespace, one.metadata["name"]) not in declared_keys
     ]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import grimp
 import pytest
 
+from datarecs_core.resources.resource import Kind
 from datarecs_email_notifier import wiring as email_notifier
 from datarecs_events.catalogue import (
     CATALOGUE,
@@ -58,7 +59,11 @@ TELLS: Mapping[Service, frozenset[str]] = {
         {
             "reconciliation.run.triggered",
             "reconciliation.run.cancel_requested",
-            "resource.",
+            *(
+                f"resource.{kind.lower()}.{verb}"
+                for kind in Kind
+                for verb in ("created", "updated", "status_updated", "deleted")
+            ),
             "webhook.delivery.resend_requested",
             "webhook.delivery.replay_requested",
             "webhook.endpoint.test_requested",
@@ -83,7 +88,13 @@ TELLS: Mapping[Service, frozenset[str]] = {
         }
     ),
     Service.RESOURCE_CONTROLLER: frozenset(
-        {"reconciliation.run.triggered", "reconciliation.run.cancel_requested"}
+        {
+            "reconciliation.run.triggered",
+            "reconciliation.run.cancel_requested",
+            "resource.reconciliationjob.status_updated",
+            "resource.reconciliationjob.reconciled",
+            "resource.reconciliationjob.reconcile_failed",
+        }
     ),
     Service.EMAIL_NOTIFIER: frozenset({"notification.email."}),
     Service.WEBHOOK_SERVICE: frozenset(

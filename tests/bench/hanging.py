@@ -183,7 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hanging", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--events", type=int, default=10, help="per second")
+    parser.add_argument("--events", type=int, default=6, help="per second")
     wanted = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with ExitStack() as held:

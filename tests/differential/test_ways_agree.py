@@ -14,6 +14,7 @@ import pytest
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Execution
 from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_kernel.refusals import NotCoveredError
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, compare, rows_by
@@ -46,7 +47,10 @@ def test_both_ways_and_the_oracle_agree_on_every_number(
     case = tagged(shape, [tables_from(choices, shape) for _ in range(SETS)])
     expected = compare(MemoryBench(), case.job, case.tables)
     execution = replace(case.job.execution, strategy=strategy)
-    found = compare(bench, replace(case.job, execution=execution), case.tables)
+    try:
+        found = compare(bench, replace(case.job, execution=execution), case.tables)
+    except NotCoveredError as refusal:
+        pytest.skip(str(refusal))
     assert found.stored == expected.stored
     assert numbers(found.results("stage")) == numbers(expected.results("stage"))
     assert found.warnings == expected.warnings

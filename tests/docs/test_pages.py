@@ -117,7 +117,7 @@ def test_every_command_target_setting_and_link_of_a_page_exists(page: Path) -> N
 @pytest.mark.parametrize(
     ("find", "text"),
     [
-        (wrong_commands, "```sh\ndatarecs reconcile\n```"),
+        (wrong_commands, "```sh\ndatarecs reckon\n```"),
         (wrong_commands, "`datarecs admin tenants`"),
         (wrong_commands, "`datarecs up --datadir x`"),
         (wrong_commands, "`make everything`"),

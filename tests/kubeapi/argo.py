@@ -27,6 +27,12 @@ MINIMAL = (
 )
 """Kinds that the controller watches and nobody here creates."""
 TRIES, PAUSE_S = 300, 0.1
+CONTROLLER = {
+    "LEADER_ELECTION_DISABLE": "true",
+    "RECENTLY_STARTED_POD_DURATION": "1s",
+    "RECENTLY_DELETED_POD_DURATION": "1s",
+}
+"""Its environment: Argo waits for a late pod 10 s, and 2 min for the results of a deleted one."""
 MERGE_PATCH = "application/merge-patch+json"
 WORKFLOW, ON_EXIT = "workflows.argoproj.io/workflow", "workflows.argoproj.io/on-exit"
 
@@ -59,6 +65,8 @@ def install_kinds(server: ApiServer) -> None:
     )
     for text in texts:
         server.install_kind(text)
+    workflows = "/apis/argoproj.io/v1alpha1/workflows"
+    until(lambda: server.client.get(workflows).is_success or None, "the storage of workflows")
 
 
 def build_controller() -> Path:
@@ -135,7 +143,7 @@ def running_controller(
                 *(str(program), "--namespaced", "--managed-namespace", namespace),
                 *("--executor-image", "argoexec:test", "--kubeconfig", str(kubeconfig)),
             ],
-            env={**process_environment(), "LEADER_ELECTION_DISABLE": "true"},
+            env={**process_environment(), **CONTROLLER},
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -143,8 +151,8 @@ def running_controller(
         yield
         assert process.poll() is None, log.read_text(errors="replace")[-2000:]
     finally:
-        process.terminate()
-        process.wait(20)
+        process.kill()
+        process.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

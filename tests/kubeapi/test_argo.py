@@ -154,12 +154,14 @@ class Argo:
         assert self.cluster.launcher.create(run, lease_epoch=1) == Accepted()
         pod = self.kubelet.pod(run.execution_name)
         self.kubelet.run(pod)
-        until(lambda: self.phase(run) == "Running" or None, "the phase Running")
+        until(lambda: "Running" in self.phases(run) or None, "the phase Running")
         return run, pod
 
-    def phase(self, run: Run) -> str:
-        status: dict[str, str] = self.cluster.workflow(run.execution_name).get("status", {})
-        return status.get("phase", "")
+    def phases(self, run: Run) -> set[str]:
+        """Of the pods, as Argo has seen them: the workflow runs before its first pod does."""
+        status = self.cluster.workflow(run.execution_name).get("status", {})
+        nodes = status.get("nodes", {}).values()
+        return {node["phase"] for node in nodes if node["type"] == "Pod"}
 
     def exit_handler(self, run: Run) -> KubeObject:
         return self.kubelet.pod(run.execution_name, on_exit=True)
@@ -201,6 +203,8 @@ def argo(
     wanted = ("ServiceAccount", "Role", "RoleBinding", "WorkflowTemplate")
     for one in of_kind(render(merge(example(), ARGO)), *wanted):
         one["metadata"].pop("namespace", None)
+        for subject in one.get("subjects", ()):
+            subject["namespace"] = namespace
         server.apply(one, namespace=namespace).raise_for_status()
     cluster = a_cluster(server, folder, namespace)
     with running_controller(program, server, folder, namespace=namespace):

@@ -53,7 +53,15 @@ def _kernel_tests(*names: str) -> tuple[str, ...]:
     return tuple(f"libs/kernel/tests/test_{name}.py" for name in names)
 
 
-_OF_JUDGING = ("agreeing", "exact_amounts", "judge_by_oracle", "repeated", "whole_units")
+_OF_JUDGING = (
+    "agreeing",
+    "counted_groups",
+    "exact_amounts",
+    "judge_by_oracle",
+    "judging",
+    "repeated",
+    "whole_units",
+)
 SUITES = (
     Suite(
         name="values",

@@ -167,6 +167,7 @@ def ask(  # noqa: PLR0913  a request in full
 WITHOUT_BODY = (
     *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test", "/actions/preview"),
+    *("/actions/reconcile", "/actions/pause", "/actions/resume"),
 )
 
 
@@ -239,6 +240,7 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
     expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
+    expected["POST", "/api/v1/jobs/{name}/actions/reconcile"] = 202
     expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
@@ -364,6 +366,10 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
     "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
+    **{
+        f"POST /api/v1/jobs/{{name}}/actions/{action}": "resource.write"
+        for action in ("reconcile", "pause", "resume")
+    },
     "GET /api/v1/schedules/{name}/history": "read",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,

@@ -12,6 +12,7 @@ from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.scheduling import SCHEDULED, Scheduling
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.resources.conditions import Condition, Truth, status_with
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Run, RunMode, RunStatus
 from datarecs_core.scheduling.schedule import (
@@ -294,6 +295,22 @@ def test_a_job_that_is_missing_is_told_by_the_tick_and_the_schedule_goes_on(
     first, second = here.ticks(uid)
     assert (first.outcome, second.outcome) == (TickOutcome.ERROR, TickOutcome.ERROR)
     assert first.reason == "job 'boks' does not exist; apply it, or correct `job`"
+    assert here.runs() == []
+
+
+@pytest.mark.case("R61")
+def test_a_job_that_cannot_run_is_explained_by_the_tick(here: Platform) -> None:
+    uid = here.schedule()
+    missing = Condition(type="ReferencesResolved", status=Truth.FALSE, reason="ConnectionMissing")
+    status = status_with({}, [missing], details={}, generation=1, now=BEGIN)
+    with here.unit.begin(here.tenant, feed=1) as tx:
+        stored = replace(here.job, status=status, observed_generation=1, rv=tx.next_rv() + 10**9)
+        assert tx.resources.replace(stored, expected_rv=here.job.rv)
+    here.until(61)
+    (tick,) = here.ticks(uid)
+    assert tick.outcome is TickOutcome.ERROR
+    assert tick.reason is not None
+    assert "job 'books' cannot run: connection here does not exist" in tick.reason
     assert here.runs() == []
 
 

@@ -1,7 +1,7 @@
 """The judge against the oracle: the same counts and differences, in both shapes of groups."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
@@ -53,7 +53,7 @@ from datarecs_core.jobs.vocabulary import (
     Trim,
 )
 from datarecs_core.values import EXACT
-from datarecs_kernel.counted import Counted, MeasureTally
+from datarecs_kernel.counted import Counted, GroupKind, MeasureTally
 from datarecs_kernel.decoding import native, represented
 from datarecs_kernel.differing import KINDS, NOBODY, By
 from datarecs_kernel.judging import Judge, JudgedGroups
@@ -448,26 +448,39 @@ def check(
     batches = [judge.add(rows), judge.finish()]
     kernel = [each for batch in batches if batch is not None for each in by_the_kernel(batch)]
     writer, judged, oracle = DifferenceWriter(stage=stage, key=KEY), [], []
-    kinds: Counter[tuple[int, bool, int | None]] = Counter()
+    kinds: Counter[GroupKind] = Counter()
     for key, sources in enumerate(groups):
         group = Group((number(key),), [list(each) for each in sources])
         judged.append(judge_group(stage, group, group.mask))
+        repeated = sum(1 << at for at, each in enumerate(sources) if len(each) > 1)
         written = [
             by_the_oracle(stage, key, each)
             for each in writer.rows(encode_tuple(group.key), group, judged[-1])
         ]
         odds = {each.odd for each in written if not each.within}
-        kinds[group.mask, judged[-1].differs, odds.pop() if len(odds) == 1 else None] += 1
+        odd = odds.pop() if len(odds) == 1 else None
+        kinds[group.mask, repeated, judged[-1].differs, odd] += 1
         oracle += [each for each in written if stage.caps.deltas or not each.within]
     assert sorted(kernel, key=lambda each: each[:2]) == sorted(oracle, key=lambda each: each[:2])
     assert counted.measures == counted_by_the_oracle(judged) | {
         at: each for at, each in counted.measures.items() if each == MeasureTally()
     }
     assert counted.alone == alone_by_the_oracle(question)
-    own: Counter[tuple[int, bool, int | None]] = Counter()
-    for (mask, _, differs, odd), times in counted.groups.items():
-        own[mask, differs, odd] += times
-    assert own == kinds
+    assert counted.groups == kinds
+    rows_by_source = [sum(len(group[at]) for group in groups) for at in layout.sources]
+    assert (counted.opened, counted.grouped) == (len(groups), rows_by_source)
+    flags = {key: pair for batch in batches if batch for key, pair in flags_of(batch)}
+    assert flags == {
+        key: (each.differs, any(len(rows) > 1 for rows in groups[key]))
+        for key, each in enumerate(judged)
+    }
+
+
+def flags_of(batch: JudgedGroups) -> Iterator[tuple[int, tuple[bool, bool]]]:
+    """By group whether it differs, and whether a source has several rows for it."""
+    assert (batch.differs.dtype, batch.repeated.dtype) == (np.bool_, np.bool_)
+    pairs = zip(batch.differs.tolist(), batch.repeated.tolist(), strict=True)
+    yield from zip(batch.keys.column("k0").to_pylist(), pairs, strict=True)
 
 
 @pytest.mark.case("P26")

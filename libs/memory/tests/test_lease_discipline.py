@@ -4,6 +4,7 @@ from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
 )
+from datarecs_testing.conformance.leased_resources import ResourceQueueConformance
 from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
 
 
@@ -20,4 +21,8 @@ class TestDeliveries(DeliveryQueueConformance):
 
 
 class TestMails(MailQueueConformance):
+    pass
+
+
+class TestResources(ResourceQueueConformance):
     pass

@@ -20,6 +20,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxReaderConformance,
 )
 from datarecs_testing.conformance.quotas import QuotasConformance
+from datarecs_testing.conformance.resource_work import ResourceWorkConformance
 from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
@@ -89,6 +90,10 @@ class TestSealedSecrets(SealedSecretsConformance):
 
 
 class TestQuotas(QuotasConformance):
+    pass
+
+
+class TestResourceWork(ResourceWorkConformance):
     pass
 
 

@@ -6,6 +6,7 @@ from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
 )
+from datarecs_testing.conformance.leased_resources import ResourceQueueConformance
 from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
 
 pytestmark = pytest.mark.integration
@@ -24,4 +25,8 @@ class TestDeliveries(DeliveryQueueConformance):
 
 
 class TestMails(MailQueueConformance):
+    pass
+
+
+class TestResources(ResourceQueueConformance):
     pass

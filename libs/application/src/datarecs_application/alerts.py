@@ -174,6 +174,13 @@ _DELIVERY = (
         "The consumer fills the gap from the outbox. Raise the topic's retention above the "
         "longest outage.",
     ),
+    _ticket(
+        "reconciles_late",
+        "max by (kind) (datarecs_reconcile_oldest_due_seconds) > 300",
+        "Objects wait for their controller for more than five minutes: their status is old.",
+        "Check that a resource-controller runs; then compare `reconcile_total` by result: many "
+        "`timeout` or `error` name a dependency that does not answer.",
+    ),
     _page(
         "loop_dead",
         "min by (loop, instance) (datarecs_loop_alive) < 1",

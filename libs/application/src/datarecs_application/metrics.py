@@ -159,6 +159,12 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_RECONCILING = (
+    _counter("reconcile_total", "Reconciles of objects, by how they ended.", "kind", "result"),
+    _histogram("reconcile_seconds", "Time of one reconcile.", "kind", buckets=_LONG),
+    _gauge("reconcile_queue_depth", "Objects that are due for their controller.", "kind"),
+    _gauge("reconcile_oldest_due_seconds", "Time since the oldest of them is due.", "kind"),
+)
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
@@ -170,7 +176,16 @@ _PROCESS = (
 CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
-        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _PROCESS)
+        for family in (
+            _RUNS,
+            _WORKER,
+            _DELIVERY,
+            _WEBHOOK,
+            _MAIL,
+            _SCHEDULES,
+            _RECONCILING,
+            _PROCESS,
+        )
         for metric in family
     }
 )

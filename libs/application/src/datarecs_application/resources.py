@@ -19,6 +19,7 @@ from datarecs_core.errors.security import QuotaExceededError
 from datarecs_core.resources import changes
 from datarecs_core.resources.changes import Write
 from datarecs_core.resources.declared import Declared
+from datarecs_core.resources.reconciling import RECONCILED
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
     ConnectionInUseError,
@@ -154,7 +155,10 @@ def replace_resource(
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
     _report_write(tx, actor, write, action)
-    _act_soon(tx, write.resource)
+    if not write.is_gone:
+        _act_soon(tx, write.resource)
+    else:
+        _reconcile_users(tx, write.resource)
     return Applied(
         resource=write.resource,
         outcome=Outcome.CONFIGURED,
@@ -190,6 +194,10 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
         return Deleted(resource=stored, is_gone=False)
     _store(tx, write, stored)
     _report_write(tx, actor, write, "resource.delete")
+    if not write.is_gone:
+        _act_soon(tx, write.resource)
+    else:
+        _reconcile_users(tx, write.resource)
     return Deleted(resource=write.resource, is_gone=write.is_gone)
 
 
@@ -203,6 +211,40 @@ def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
     tx.deliveries.states([stored.uid])
     tx.deliveries.hasten([stored.uid])
     return (DRAIN,)
+
+
+def annotate_resource(
+    tx: Transaction,
+    actor: Principal,
+    key: Key,
+    *,
+    set_to: Mapping[str, str | None],
+    action: str,
+) -> Resource:
+    """Set annotations of a stored object, or remove those with the value None; audited as `action`.
+
+    Raises:
+        ResourceNotFoundError: there is no such object.
+    """
+    stored = _locked(tx, key)
+    annotations = {**stored.annotations, **set_to}
+    declared = Declared(
+        kind=stored.kind,
+        name=stored.name,
+        namespace=stored.namespace,
+        labels=stored.labels,
+        annotations={name: value for name, value in annotations.items() if value is not None},
+        finalizers=stored.finalizers,
+        spec=stored.spec,  # type: ignore[arg-type]  # stored as JSON
+        spec_hash=stored.spec_hash,
+    )
+    write = changes.declare(stored, declared, rv=tx.next_rv(), now=tx.now)
+    if write is None:
+        return stored
+    _store(tx, write, stored)
+    _report_write(tx, actor, write, action)
+    _act_soon(tx, write.resource)
+    return write.resource
 
 
 def release_resource(tx: Transaction, uid: ResourceUid, finalizer: str, *, actor: str) -> None:
@@ -284,6 +326,15 @@ def _act_soon(tx: Transaction, resource: Resource) -> None:
     claim_soon(tx, resource)
     if resource.kind is Kind.SCHEDULE:
         tx.schedules.decide_soon(resource.uid)
+    if resource.kind in RECONCILED:
+        tx.resource_work.reconcile_soon(resource.uid, resource.kind)
+    _reconcile_users(tx, resource)
+
+
+def _reconcile_users(tx: Transaction, resource: Resource) -> None:
+    """Jobs report whether their connections exist: those of a changed connection are due."""
+    if resource.kind is Kind.CONNECTION and resource.namespace == DEFAULT_NAMESPACE:
+        tx.resource_work.reconcile_jobs_using(resource.name)
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from datarecs_application.job_references import start_refusal
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
@@ -188,6 +189,9 @@ class _Decision:
         if job is None or definition is None or job.deletion_at is not None:
             state = "does not exist" if job is None else "is being deleted or cannot be read"
             return f"job {name!r} {state}; apply it, or correct `job`"
+        refusal = start_refusal(self.tx, job)
+        if refusal is not None:
+            return f"job {name!r} cannot run: {refusal}"
         values, faults = resolve_parameters(
             definition.parameters, {}, moment=fire_time, zone=ZoneInfo(definition.timezone)
         )

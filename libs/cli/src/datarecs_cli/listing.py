@@ -17,6 +17,13 @@ _OBJECTS = (
     Column(title="GENERATION", member="generation", number=True),
     Column(title="CREATED", member="created_at"),
 )
+_JOBS = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="PHASE", member="phase"),
+    Column(title="GENERATION", member="generation", number=True),
+    Column(title="CREATED", member="created_at"),
+)
 _SCHEDULES = (
     Column(title="NAME", member="name"),
     Column(title="JOB", member="job"),
@@ -62,12 +69,14 @@ def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> 
     if kind == Kind.SCHEDULE:
         print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
     else:
-        print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
+        columns = _JOBS if kind == Kind.RECONCILIATION_JOB else _OBJECTS
+        print_list("get", columns, [_object_row(one) for one in items], invocation)
 
 
 def _object_row(one: Json) -> Json:
     metadata = _part(one, "metadata")
-    return {**metadata, "created_at": metadata.get("creationTimestamp")}
+    phase = _part(one, "status").get("phase")
+    return {**metadata, "phase": phase, "created_at": metadata.get("creationTimestamp")}
 
 
 def _schedule_row(one: Json) -> Json:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from datarecs_core.notifications import events as mail
 from datarecs_core.resources import events as resource
+from datarecs_core.resources.reconciling import RECONCILED
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs import events as run
 from datarecs_core.webhooks import events as webhook
@@ -224,14 +225,29 @@ _VERBS: tuple[tuple[str, EventClass], ...] = (
 )
 
 
-def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
+_CONTROLLER_VERBS: tuple[tuple[str, EventClass], ...] = (
+    ("reconciled", resource.ResourceReconciled),
+    ("reconcile_failed", resource.ResourceReconcileFailed),
+)
+
+
+def _emitters(kind: Kind, verb: str) -> tuple[Service, ...]:
     """The webhook-service writes the status of an endpoint and ends its deletion (ADR 0122)."""
-    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb != "created"
+    if verb in dict(_CONTROLLER_VERBS):
+        return (Service.RESOURCE_CONTROLLER,)
+    if kind is Kind.WEBHOOK_ENDPOINT and verb != "created":
+        return (Service.CORE_API, Service.WEBHOOK_SERVICE)
+    if kind in RECONCILED and verb == "status_updated":
+        return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
+    return (Service.CORE_API,)
+
+
+def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
     return EventDef(
         type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
         event_class=event_class,
         source=f"/datarecs/resources/{kind.lower()}",
-        emitters=(Service.CORE_API, *([Service.WEBHOOK_SERVICE] if attempts_here else [])),
+        emitters=_emitters(kind, verb),
         topic=Topic.RESOURCES,
         key="uid",
         subject=f"{kind.lower()}/{{event.namespace}}/{{event.name}}",
@@ -240,7 +256,11 @@ def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
     )
 
 
-_RESOURCES = tuple(_resource(kind, *verb) for kind in Kind for verb in _VERBS)
+_RESOURCES = tuple(
+    _resource(kind, *verb)
+    for kind in Kind
+    for verb in (*_VERBS, *(_CONTROLLER_VERBS if kind in RECONCILED else ()))
+)
 
 
 def _endpoint(

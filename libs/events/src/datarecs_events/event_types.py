@@ -36,6 +36,8 @@ class DataRecsEventType(StrEnum):
     JOB_CREATED = "io.datarecs.resource.reconciliationjob.created"
     JOB_UPDATED = "io.datarecs.resource.reconciliationjob.updated"
     JOB_STATUS_UPDATED = "io.datarecs.resource.reconciliationjob.status_updated"
+    JOB_RECONCILED = "io.datarecs.resource.reconciliationjob.reconciled"
+    JOB_RECONCILE_FAILED = "io.datarecs.resource.reconciliationjob.reconcile_failed"
     JOB_DELETED = "io.datarecs.resource.reconciliationjob.deleted"
     SCHEDULE_CREATED = "io.datarecs.resource.schedule.created"
     SCHEDULE_UPDATED = "io.datarecs.resource.schedule.updated"

@@ -257,7 +257,8 @@ def examples_of(definition: EventDef) -> Mapping[str, object]:
 
 
 def _resource(definition: EventDef) -> object:
-    changed = "status" if definition.short_name.endswith("status_updated") else "spec"
+    of_status = ("status_updated", "reconciled", "reconcile_failed")
+    changed = "status" if definition.short_name.endswith(of_status) else "spec"
     event_class = definition.event_class
     if not issubclass(event_class, resource.ResourceEvent):
         raise KeyError(definition.type)

@@ -4,19 +4,22 @@ Core decides the effect of a lease on a run, for the fact AttemptStarted; Postgr
 SQL, and the conformance suite checks that both have the same result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, Lease, LeasedRun, Renewal
+from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.decide import decide
 from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
+from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
 from datarecs_memory.schedules import claim_schedules, decide_schedules_again
 from datarecs_memory.scope import RUN_CHANNEL, Scope
 from datarecs_memory.store import MemoryStore, TenantState, Timer
@@ -160,6 +163,15 @@ class MemoryWorkFinder:
 
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         return claim_schedules(self._store, limit)
+
+    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
+        return claim_resources(self._store, kinds, limit)
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        return adopt_resources(self._store, kinds)
+
+    def resource_backlog(self) -> list[ResourceBacklog]:
+        return resource_backlog(self._store)
 
     def decide_schedules_again(self, tzdata: str) -> int:
         return decide_schedules_again(self._store, tzdata)

@@ -62,6 +62,7 @@ class MemoryResources:
         for key in [key for key in self._scope.state.secrets if key[0] == resource.uid]:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
+        self._scope.state.work.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]
         return True
@@ -116,7 +117,7 @@ class MemoryResources:
         jobs = sorted(
             (one.namespace, one.name)
             for one in self._scope.state.resources.values()
-            if one.kind is Kind.RECONCILIATION_JOB and _reads_from(one, connection)
+            if one.kind is Kind.RECONCILIATION_JOB and reads_from(one, connection)
         )
         return JobsUsing(first=tuple(jobs[:limit]), total=len(jobs))
 
@@ -140,7 +141,8 @@ class MemoryResources:
         return sorted(resources, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
 
 
-def _reads_from(job: Resource, connection: str) -> bool:
+def reads_from(job: Resource, connection: str) -> bool:
+    """Whether a source of the job names the connection."""
     sources = job.spec.get("sources")
     return isinstance(sources, list | tuple) and any(
         isinstance(one, Mapping) and one.get("connection") == connection for one in sources

@@ -18,6 +18,7 @@ from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, Sto
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
 from datarecs_core.resources.change_feed import ResourceChange
+from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
@@ -89,6 +90,7 @@ class TenantState:
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
     schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
     ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
+    work: dict[ResourceUid, Work] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -108,6 +110,7 @@ class TenantState:
             secrets=dict(self.secrets),
             schedules=dict(self.schedules),
             ticks=dict(self.ticks),
+            work=dict(self.work),
             delivery=self.delivery.copy(),
         )
 

@@ -17,6 +17,7 @@ from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMailChoices, MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
+from datarecs_memory.resource_work import MemoryResourceWork
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.schedules import MemorySchedules
@@ -49,6 +50,7 @@ class MemoryTransaction:
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
+        self.resource_work = MemoryResourceWork(scope)
 
     @property
     def tenant_id(self) -> TenantId:

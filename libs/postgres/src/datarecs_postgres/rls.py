@@ -55,6 +55,7 @@ _RESOURCE_SPEC = (
     *("api_version", "generation", "rv", "spec", "spec_hash", "labels", "annotations"),
     *("finalizers", "deletion_at"),
 )
+_OBSERVED = ("status", "observed_generation", "rv")
 _RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
 _EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
 _SUBSCRIBER_COLUMNS = (
@@ -78,6 +79,11 @@ _MAIL_LOGGED = (
     *("last_reply", "fold", "folded", "notice", "opened_at"),
 )
 """All columns except the bytes."""
+_WORK_DUE = ("due_at", "dirty_seq")
+_WORK_SETTLED = (
+    *("due_at", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
+    *("window_start", "window_count", "epoch", "lease_until"),
+)
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
@@ -214,6 +220,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", API, columns=(*_RESOURCE_IDENTITY, *_RESOURCE_SPEC)),
             *granted("UPDATE", API, columns=_RESOURCE_SPEC),
             *granted("UPDATE", WEBHOOK, columns=_RESOURCE_STATUS),
+            *granted("UPDATE", RESOURCES, columns=_OBSERVED),
             *granted("DELETE", API, WEBHOOK),
         ),
     ),
@@ -221,7 +228,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="resource_change",
         grants=(
             *granted("SELECT", API, WEBHOOK, READ),
-            *granted("INSERT", API, WEBHOOK),
+            *granted("INSERT", API, WEBHOOK, RESOURCES),
         ),
     ),
     TableAccess(
@@ -346,6 +353,15 @@ TABLES: tuple[TableAccess, ...] = (
         ),
     ),
     TableAccess(
+        table="resource_work",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=_WORK_DUE),
+            *granted("UPDATE", RESOURCES, columns=_WORK_SETTLED),
+        ),
+    ),
+    TableAccess(
         table="schedule_state",
         grants=(
             *granted("SELECT", API, RESOURCES, READ),
@@ -379,6 +395,9 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
+    FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
+    FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),

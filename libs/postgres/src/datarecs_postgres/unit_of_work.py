@@ -20,6 +20,7 @@ from datarecs_postgres.mail_choices import PostgresMailChoices
 from datarecs_postgres.mails import PostgresMails, PostgresRuleStates
 from datarecs_postgres.outbox import PostgresOutbox
 from datarecs_postgres.quotas import PostgresQuotas
+from datarecs_postgres.resource_work import PostgresResourceWork
 from datarecs_postgres.resources import PostgresResources
 from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
@@ -60,6 +61,7 @@ class PostgresTransaction:
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
         self.schedules = PostgresSchedules(session)
+        self.resource_work = PostgresResourceWork(session)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -3,7 +3,7 @@
 The only module that queries without a tenant; results are ids and numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 from uuid import UUID
@@ -23,7 +23,9 @@ from sqlalchemy import (
 )
 
 from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, LeasedRun, Renewal
+from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Wish
 from datarecs_core.values import ResourceUid, RunId, TenantId
 from datarecs_postgres.api_keys import key_of
@@ -45,6 +47,12 @@ _CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id",
 _CLAIM_SCHEDULES = select(
     func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
 )
+_CLAIM_RESOURCES = select(
+    func.datarecs.claim_resources(bindparam("kinds", type_=ARRAY(Text)), _MOST).table_valued(
+        "tenant_id", "uid", "kind", "epoch", "dirty_seq"
+    )
+)
+_ADOPT_RESOURCES = select(func.datarecs.adopt_resources(bindparam("kinds", type_=ARRAY(Text))))
 _DECIDE_AGAIN = select(func.datarecs.decide_schedules_again(bindparam("tzdata", type_=Text)))
 _DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
 _DUE_TENANTS = select(
@@ -73,6 +81,36 @@ class PostgresWorkFinder:
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         rows = self._database.answer(_CLAIM_SCHEDULES, {"most": limit})
         return [(TenantId(tenant), ResourceUid(schedule)) for tenant, schedule in rows]
+
+    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
+        parameters = {"kinds": sorted(kind.value for kind in kinds), "most": limit}
+        return [
+            ClaimedResource(
+                tenant_id=TenantId(tenant),
+                uid=ResourceUid(uid),
+                kind=Kind(kind),
+                epoch=epoch,
+                dirty_seq=dirty_seq,
+            )
+            for tenant, uid, kind, epoch, dirty_seq in self._database.answer(
+                _CLAIM_RESOURCES, parameters
+            )
+        ]
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        ((adopted,),) = self._database.answer(
+            _ADOPT_RESOURCES, {"kinds": sorted(kind.value for kind in kinds)}
+        )
+        return int(adopted)
+
+    def resource_backlog(self) -> list[ResourceBacklog]:
+        backlog = func.datarecs.resource_backlog().table_valued("kind", "due", "oldest_seconds")
+        return [
+            ResourceBacklog(
+                kind=Kind(row.kind), due=row.due, oldest_seconds=float(row.oldest_seconds)
+            )
+            for row in self._database.call(select(backlog))
+        ]
 
     def decide_schedules_again(self, tzdata: str) -> int:
         ((made,),) = self._database.answer(_DECIDE_AGAIN, {"tzdata": tzdata})

@@ -23,6 +23,7 @@ from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
     changes,
+    controllers,
     deliveries,
     endpoint_verbs,
     events,
@@ -51,6 +52,7 @@ ROUTERS = (
     resources.router,
     changes.router,
     schedules.router,
+    controllers.router,
     deliveries.router,
     webhook_actions.router,
     endpoint_verbs.router,

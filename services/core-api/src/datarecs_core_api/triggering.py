@@ -11,12 +11,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field
 
+from datarecs_application.job_references import start_refusal
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.faults import pointer
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.notation import parse_duration
+from datarecs_core.resources.refusals import JobNotReadyError
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
@@ -57,7 +59,15 @@ class TriggerIn(In):
 def command_of(
     tx: Transaction, job: Resource, wanted: TriggerIn, *, caller: Principal, use: Ports
 ) -> TriggerRun:
-    """Raises ProblemError (422) with every bad parameter, or a deadline out of range."""
+    """The command, if the job can run.
+
+    Raises:
+        JobNotReadyError: a connection is missing, or the stored job cannot be read.
+        ProblemError: 422 with every bad parameter, or a deadline out of range.
+    """
+    refusal = start_refusal(tx, job)
+    if refusal is not None:
+        raise JobNotReadyError(name=job.name, reason=refusal)
     definition = job_of(job.name, job.spec)
     execution = definition.execution
     return TriggerRun(

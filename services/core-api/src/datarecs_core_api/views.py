@@ -9,6 +9,7 @@ from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.resources import Applied
 from datarecs_core.notifications.mail import Mail
+from datarecs_core.resources.conditions import phase_of
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
 from datarecs_core.values import RunId, TenantId, instant_text
@@ -131,8 +132,14 @@ def _shown(resource: Resource) -> _Shown:
         kind=str(resource.kind),
         metadata=_metadata(resource),
         spec=resource.spec,
-        status={**resource.status, "observed_generation": resource.observed_generation},
+        status=_status(resource),
     )
+
+
+def _status(resource: Resource) -> Mapping[str, object]:
+    phase = phase_of(resource)
+    shown = {} if phase is None else {"phase": phase}
+    return {**resource.status, **shown, "observed_generation": resource.observed_generation}
 
 
 def resource_view(resource: Resource) -> ResourceOut:

@@ -1,1 +1,1 @@
-"""The service that makes declarations come true over time; today it decides schedules."""
+"""The service that makes declarations come true: it decides schedules and reconciles jobs."""

@@ -1,9 +1,11 @@
-"""The resource-controller, joined top to bottom: one loop that decides schedules."""
+"""The resource-controller, joined top to bottom: schedules are decided, objects reconciled."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 
+from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.reconciling import Reconciling
 from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.quotas import WaitingRuns
@@ -19,7 +21,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_resource_controller.settings import Settings
-from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
@@ -40,15 +42,17 @@ def build(settings: Settings) -> Process:
         application=Service.RESOURCE_CONTROLLER,
     )
     tracing = tracing_of(settings.otel, Service.RESOURCE_CONTROLLER)
-    wake = Latch()
+    wake, reconcile_wake = Latch(), Latch()
+    unit = ObservedUnit(
+        unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
+    )
+    finder, jobs = PostgresWorkFinder(database), StoredSpecs(read_job)
     starts = ScheduleStarts(
-        unit=ObservedUnit(
-            unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
-        ),
-        finder=PostgresWorkFinder(database),
+        unit=unit,
+        finder=finder,
         use=Scheduling(
             schedules=StoredSpecs(read_schedule),
-            jobs=StoredSpecs(read_job),
+            jobs=jobs,
             times=CronTimes(),
             ids=ids,
             most_waiting=WaitingRuns(
@@ -60,12 +64,21 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         rhythm=Rhythm(clock=clock, wake=wake),
     )
+    controllers = (JobController(unit=unit, jobs=jobs),)
+    reconciling = Reconciling(
+        unit=unit,
+        finder=finder,
+        controllers={one.kind: one for one in controllers},
+        metrics=metrics,
+        rhythm=Rhythm(clock=clock, wake=reconcile_wake),
+        fraction=random_fraction,
+    )
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(starts,),
+        loops=(starts, reconciling),
         ready_when={"database": database.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
-        wakes=[wake],
+        wakes=[wake, reconcile_wake],
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,

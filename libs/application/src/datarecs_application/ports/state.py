@@ -18,10 +18,16 @@ from datarecs_application.ports.delivery import (
 )
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
+from datarecs_application.ports.reconciling import (
+    ClaimedResource,
+    ResourceBacklog,
+    ResourceWork,
+)
 from datarecs_application.ports.resources import Resources
 from datarecs_application.ports.schedules import Schedules
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
+from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Disposition, Run
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 
@@ -296,6 +302,8 @@ class Transaction(Protocol):
     def rule_states(self) -> RuleStates: ...
     @property
     def schedules(self) -> Schedules: ...
+    @property
+    def resource_work(self) -> ResourceWork: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -384,6 +392,15 @@ class WorkFinder(Protocol):
 
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         """Schedules that are due, oldest first; each is due again after 30 s."""
+
+    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
+        """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        """Make objects of these kinds due that have no row of work yet; their number."""
+
+    def resource_backlog(self) -> list[ResourceBacklog]:
+        """Due objects by kind; a kind without any is left out."""
 
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""

@@ -203,7 +203,7 @@ def get(
         return _get_runs(name, of_runs, limit or LIMIT)
     if of_runs:
         raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
-    entry = _entry(kind)
+    entry = entry_of(kind)
     if watch:
         _refuse_with_watch(limit=limit is not None, export=export)
         return _watch(entry, name, where)
@@ -286,7 +286,7 @@ def changes(
     from datarecs_cli.client import connect
     from datarecs_cli.listing import print_changes
 
-    invocation, entry = current(), _entry(kind)
+    invocation, entry = current(), entry_of(kind)
     with connect(invocation) as api:
         pages = api.pages(entry.path, name, "changes", limit=limit, params={"namespace": namespace})
         print_changes(list(pages), invocation)
@@ -309,7 +309,7 @@ def delete(
     from datarecs_cli.applying import shown_name
     from datarecs_cli.client import ApiRequest, connect, path_of
 
-    invocation, entry = current(), _entry(kind)
+    invocation, entry = current(), entry_of(kind)
     shown = shown_name(entry, name)
     if not yes:
         _confirm(shown, invocation)
@@ -338,7 +338,8 @@ def _confirm(shown: str, invocation: Invocation) -> None:
         raise UsageFault("not deleted")
 
 
-def _entry(word: str) -> "KindEntry":
+def entry_of(word: str) -> "KindEntry":
+    """The kind that a word names; raises UsageFault for another word."""
     from datarecs_specs.kinds import KINDS, kind_named
 
     entry = kind_named(word)

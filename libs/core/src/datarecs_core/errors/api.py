@@ -98,6 +98,14 @@ class ApiCode(ErrorCode):
         causes="A retry of a run that waits or runs.",
         remedy="Wait for its end with `datarecs watch RUN`, or cancel it first.",
     )
+    JOB_NOT_READY = Entry(
+        docs_id="DR4026",
+        meaning="The job cannot run as it is declared, so no run was started.",
+        causes="A connection that a source names does not exist, or the stored declaration of the "
+        "job cannot be read; the message says which.",
+        remedy="Apply the connection, or correct and apply the job; `datarecs describe job NAME` "
+        "shows its conditions.",
+    )
     IDEMPOTENCY_KEY_BUSY = Entry(
         docs_id="DR4015",
         meaning="Another request with this Idempotency-Key is still in progress.",

@@ -10,11 +10,14 @@ from datetime import datetime
 from enum import StrEnum
 
 from datarecs_core.hashing import JsonValue, canonical_json
+from datarecs_core.resources.conditions import phase_of
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.events import (
     ResourceCreated,
     ResourceDeleted,
     ResourceEvent,
+    ResourceReconciled,
+    ResourceReconcileFailed,
     ResourceStatusUpdated,
     ResourceUpdated,
 )
@@ -59,17 +62,17 @@ class Write:
 def changed_parts(before: Resource, after: Resource) -> tuple[str, ...]:
     """Which of spec, labels, annotations, finalizers, deletionTimestamp, status differ."""
     pairs = (
-        ("spec", _same(before.spec, after.spec)),
+        ("spec", is_same(before.spec, after.spec)),
         ("labels", before.labels == after.labels),
         ("annotations", before.annotations == after.annotations),
         ("finalizers", before.finalizers == after.finalizers),
         ("deletionTimestamp", before.deletion_at == after.deletion_at),
-        ("status", _same(before.status, after.status)),
+        ("status", is_same(before.status, after.status)),
     )
     return tuple(name for name, same in pairs if not same)
 
 
-def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Equal as JSON: order of keys and kind of sequence do not count."""
     return _bytes(one) == _bytes(other)
 
@@ -202,6 +205,31 @@ def observe(
     if not changed and observed_generation == stored.observed_generation:
         return None
     return _write(after, Op.STATUS_UPDATED, ("status",), now=now, before=stored)
+
+
+def reconciled(
+    before: Resource, after: Resource, *, error: str, now: datetime
+) -> ResourceReconciled | ResourceReconcileFailed:
+    """The event of a reconcile that changed the status; `error` is empty after a success."""
+    event_class = ResourceReconcileFailed if error else ResourceReconciled
+    return event_class(
+        tenant_id=after.tenant_id,
+        api_version=after.api_version,
+        kind=after.kind,
+        namespace=after.namespace,
+        name=after.name,
+        uid=after.uid,
+        generation=after.generation,
+        resource_version=str(after.version),
+        changed=("status",),
+        change_type=str(Op.STATUS_UPDATED),
+        observed_generation=after.observed_generation,
+        old_generation=before.generation,
+        old_phase=phase_of(before),
+        new_phase=phase_of(after),
+        timestamp=now,
+        error=error or None,
+    )
 
 
 def _write(

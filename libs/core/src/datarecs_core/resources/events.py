@@ -65,5 +65,15 @@ class ResourceStatusUpdated(ResourceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceReconciled(ResourceEvent):
+    """Its controller has acted, and its status has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceReconcileFailed(ResourceEvent):
+    """Its controller has failed, with another error than before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDeleted(ResourceEvent):
     """It is deleted, finalizers included."""

@@ -56,6 +56,16 @@ class ConnectionInUseError(DatarecsError):
         self.jobs, self.count = tuple(jobs), count
 
 
+class JobNotReadyError(DatarecsError):
+    """A run of the job could only fail, as its controller reported."""
+
+    code = ApiCode.JOB_NOT_READY
+
+    def __init__(self, *, name: str, reason: str) -> None:
+        super().__init__(f"job {name} cannot run: {reason}")
+        self.name, self.reason = name, reason
+
+
 class FinalizerAddedError(DatarecsError):
     """After the deletion has begun finalizers are only removed."""
 

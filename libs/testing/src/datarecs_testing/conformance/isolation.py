@@ -6,10 +6,12 @@ from datetime import timedelta
 import pytest
 
 from datarecs_application.ports.state import RunFilter
+from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind
 from datarecs_core.values import EventId
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource, an_api_key, an_id
 from datarecs_testing.conformance.leases import held
+from datarecs_testing.conformance.resource_work import JOB, declared
 from datarecs_testing.conformance.resources import stored
 from datarecs_testing.conformance.runs import a_fact
 from datarecs_testing.conformance.stores import Stores, carry_out, created, triggered
@@ -91,6 +93,19 @@ class IsolationConformance:
             assert not tx.resources.remove(theirs, expected_rv=theirs.rv)
         with stores.api.unit.begin(B_TENANT) as tx:
             assert tx.resources.get_by_uid(theirs.uid) == theirs
+
+    def test_work_of_b_is_neither_seen_nor_changed_in_a(self, stores: Stores) -> None:
+        theirs = declared(stores, B_TENANT)
+        with stores.resources.unit.begin(A_TENANT) as tx:
+            assert tx.resource_work.get(theirs) is None
+            assert tx.resource_work.for_update(theirs) is None
+            tx.resource_work.save(Work(uid=theirs, kind=JOB, attempts=7))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.resource_work.reconcile_jobs_using("here")
+        with stores.resources.unit.begin(B_TENANT) as tx:
+            work = tx.resource_work.get(theirs)
+        assert work is not None
+        assert (work.attempts, work.dirty_seq) == (0, 1)
 
     def test_names_of_a_and_b_do_not_collide(self, stores: Stores) -> None:
         ours = stored(stores, name="ledger")

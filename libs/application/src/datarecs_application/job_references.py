@@ -1,0 +1,111 @@
+"""Whether the connections of a job exist: for its controller, and before a run starts.
+
+Runs of every namespace find their connections in the default one (`assignments`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from datarecs_application.controllers import unreadable
+from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.conditions import (
+    Condition,
+    ConditionType,
+    Truth,
+    conditions_of,
+    is_current,
+    is_false,
+)
+from datarecs_core.resources.reconciling import RESYNC, Result, success
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
+
+_NAMED = 5
+"""Connections named in a message; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobController:
+    """The controller of ReconciliationJob."""
+
+    unit: UnitOfWork
+    jobs: StoredSpecs[ReconciliationJob]
+    kind: Kind = Kind.RECONCILIATION_JOB
+    resync: timedelta = RESYNC
+
+    def reconcile(self, resource: Resource) -> Result:
+        """Valid, ReferencesResolved and Ready."""
+        if self.jobs.of(resource) is None:
+            return unreadable(resource)
+        with self.unit.begin(resource.tenant_id, read_only=True) as tx:
+            fault = reference_fault(tx, resource)
+        readable = Condition(type=ConditionType.VALID, status=Truth.TRUE, reason="Readable")
+        if fault is None:
+            return success(
+                readable,
+                _condition(ConditionType.REFERENCES_RESOLVED, "AllResolved"),
+                _condition(ConditionType.READY, "AllResolved"),
+            )
+        return success(
+            readable,
+            _condition(ConditionType.REFERENCES_RESOLVED, "ConnectionMissing", fault),
+            _condition(ConditionType.READY, "ConnectionMissing", fault),
+        )
+
+
+def _condition(name: ConditionType, reason: str, fault: str = "") -> Condition:
+    return Condition(type=name, status=Truth.of(not fault), reason=reason, message=fault)
+
+
+def reference_fault(tx: Transaction, job: Resource) -> str | None:
+    """Which connections of the job a run would not find, and what to do; None if it finds all."""
+    faults = [
+        fault
+        for name in connection_names(job.spec)
+        if (fault := _connection_fault(tx, name)) is not None
+    ]
+    if not faults:
+        return None
+    rest = f"; {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+    return "; ".join(faults[:_NAMED]) + rest
+
+
+def connection_names(spec: Mapping[str, object]) -> tuple[str, ...]:
+    """The connections that the sources of a stored job name, each once."""
+    sources = spec.get("sources")
+    names = (
+        one.get("connection")
+        for one in (sources if isinstance(sources, list | tuple) else ())
+        if isinstance(one, Mapping)
+    )
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _connection_fault(tx: Transaction, name: str) -> str | None:
+    connection = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+    if connection is None:
+        return (
+            f"connection {name} does not exist in namespace {DEFAULT_NAMESPACE};"
+            " apply it, or name another one in the job"
+        )
+    if connection.deletion_at is not None:
+        return f"connection {name} is being deleted; name another one in the job"
+    return None
+
+
+def start_refusal(tx: Transaction, job: Resource) -> str | None:
+    """Why a run of the job cannot succeed, as its controller reported; None if it may start.
+
+    Only a status of the current declaration counts. A connection that was applied after the status
+    was written is no reason, so the references are checked again here.
+    """
+    if not is_current(job):
+        return None
+    conditions = conditions_of(job.status)
+    if is_false(conditions, ConditionType.VALID):
+        return conditions[ConditionType.VALID].message
+    if is_false(conditions, ConditionType.REFERENCES_RESOLVED):
+        return reference_fault(tx, job)
+    return None

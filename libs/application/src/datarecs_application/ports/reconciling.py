@@ -1,0 +1,48 @@
+"""Which objects are due for their controller, and the lease of one that works on them."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from datarecs_core.resources.reconciling import Work
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import ResourceUid, TenantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedResource:
+    """One object that a process may reconcile until its lease ends."""
+
+    tenant_id: TenantId
+    uid: ResourceUid
+    kind: Kind
+    epoch: int
+    dirty_seq: int
+    """At the claim: if it differs at the end, a change came meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceBacklog:
+    """Due objects of one kind, in all tenants."""
+
+    kind: Kind
+    due: int
+    oldest_seconds: float
+
+
+class ResourceWork(Protocol):
+    """The rows of `resource_work`; each goes with its object."""
+
+    def reconcile_soon(self, uid: ResourceUid, kind: Kind) -> None:
+        """Make the object due now; called in the transaction that changes it."""
+
+    def reconcile_jobs_using(self, connection: str) -> None:
+        """Make every job due that reads from the connection of this name."""
+
+    def get(self, uid: ResourceUid) -> Work | None:
+        """Without a lock."""
+
+    def for_update(self, uid: ResourceUid) -> Work | None:
+        """Lock the row until the transaction ends; the object's row is locked before it."""
+
+    def save(self, work: Work) -> None:
+        """Replace the locked row, except `dirty_seq`."""

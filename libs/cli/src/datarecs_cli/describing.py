@@ -1,0 +1,147 @@
+"""What `describe` prints of an object: its conditions in words, and what depends on it.
+
+Separate from the command, which reads; here are the words.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from datarecs_cli.client import Api, Json
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_specs.kinds import KINDS, KindEntry
+
+TICKS = 5
+"""Newest times of a schedule that are shown."""
+MOST_JOBS = 10_000
+"""Jobs that are searched for a connection."""
+_METADATA = ("labels", "annotations", "finalizers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An object and what belongs to it."""
+
+    resource: Json
+    jobs: Sequence[str] | None = None
+    """Jobs that use a connection; None for other kinds."""
+    history: Json | None = None
+    """Of a schedule."""
+
+
+def read_described(api: Api, entry: KindEntry, name: str, *, namespace: str) -> Described:
+    """Read the object, the times of a schedule, the jobs of a connection."""
+    resource = api.get(entry.path, name, namespace=namespace)
+    if entry.kind is Kind.SCHEDULE:
+        history = api.get(entry.path, name, "history", namespace=namespace, limit=str(TICKS))
+        return Described(resource=resource, history=history)
+    if entry.kind is Kind.CONNECTION and namespace == DEFAULT_NAMESPACE:
+        jobs = api.pages(
+            KINDS[Kind.RECONCILIATION_JOB].path, limit=MOST_JOBS, params={"namespace": "*"}
+        )
+        shown = str(part_of(resource, "metadata").get("name"))
+        return Described(resource=resource, jobs=[_name(job) for job in jobs if _uses(job, shown)])
+    return Described(resource=resource)
+
+
+def as_document(described: Described) -> Json:
+    """For -o json and yaml."""
+    document: dict[str, object] = {"object": described.resource}
+    if described.jobs is not None:
+        document["jobs"] = list(described.jobs)
+    if described.history is not None:
+        document["history"] = described.history
+    return document
+
+
+def lines_of(described: Described) -> Iterator[str]:
+    """For people."""
+    resource = described.resource
+    metadata, status = part_of(resource, "metadata"), part_of(resource, "status")
+    yield f"{resource.get('kind')} {metadata.get('name')} in namespace {metadata.get('namespace')}"
+    if "phase" in status:
+        yield f"  phase       {status['phase']}"
+    yield f"  generation  {metadata.get('generation')}{_decided(metadata, status)}"
+    yield f"  created     {instant_of(metadata.get('creationTimestamp'))}"
+    if metadata.get("deletionTimestamp"):
+        yield f"  deleting    since {instant_of(metadata['deletionTimestamp'])}"
+    for name in _METADATA:
+        if metadata.get(name):
+            yield f"  {name:11} {_inline(metadata[name])}"
+    yield from _condition_lines(status)
+    yield from _job_lines(described.jobs)
+    yield from _history_lines(described.history)
+
+
+def _decided(metadata: Json, status: Json) -> str:
+    """Whether the status is about the current declaration."""
+    observed = status.get("observed_generation")
+    if not status.get("conditions") or observed == metadata.get("generation"):
+        return ""
+    return f"; the status is about generation {observed}"
+
+
+def _condition_lines(status: Json) -> Iterator[str]:
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list) or not conditions:
+        return
+    yield "conditions"
+    width = max(len(str(one.get("type"))) for one in conditions)
+    for one in conditions:
+        since = instant_of(one.get("last_transition_time"))
+        kind, value = str(one.get("type")), str(one.get("status"))
+        yield f"  {kind:{width}}  {value:7}  {one.get('reason')}, since {since}"
+        if one.get("message"):
+            yield f"  {'':{width}}  {one['message']}"
+
+
+def _job_lines(jobs: Sequence[str] | None) -> Iterator[str]:
+    if jobs is None:
+        return
+    yield "jobs that use it" if jobs else "no job uses it"
+    for name in jobs:
+        yield f"  {name}"
+
+
+def _history_lines(history: Json | None) -> Iterator[str]:
+    if history is None:
+        return
+    starts = history.get("next_start_at")
+    yield f"next run: {instant_of(starts)}" if starts else "no next run: suspended or ended"
+    items = history.get("items")
+    ticks = items if isinstance(items, list) else []
+    yield "newest times" if ticks else "no times yet"
+    for one in ticks:
+        ending = one.get("reason") or one.get("run_id") or ""
+        yield f"  {instant_of(one.get('fire_time'))}  {one.get('outcome')}  {ending}".rstrip()
+
+
+def part_of(one: Json, name: str) -> Json:
+    part = one.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def instant_of(value: object) -> str:
+    """A time to the second, or a dash."""
+    if not isinstance(value, str):
+        return "-"
+    return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={one}" for name, one in value.items())
+    return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)
+
+
+def _uses(job: Json, connection: str) -> bool:
+    sources = part_of(job, "spec").get("sources")
+    return isinstance(sources, list) and any(
+        isinstance(one, Mapping) and one.get("connection") == connection for one in sources
+    )
+
+
+def _name(job: Json) -> str:
+    metadata = part_of(job, "metadata")
+    namespace, name = metadata.get("namespace"), metadata.get("name")
+    return str(name) if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"

@@ -419,7 +419,7 @@ SHOWN: dict[str, ShownBy] = {
         "libs/cli/tests/test_client.py::test_a_key_that_is_too_long_is_a_wrong_request",
         "characters",
     ),
-    "DR4026": ShownBy(
+    "DR4029": ShownBy(
         "services/core-api/tests/test_watching.py"
         "::test_a_place_that_is_too_old_asks_for_a_new_list",
         "watch_since",

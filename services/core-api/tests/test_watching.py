@@ -228,7 +228,7 @@ class TestSince:
             pass
         house.clock.advance(timedelta(seconds=1))
         answer = ana.get(f"{PATH}?watch=1&since={since}")
-        assert (answer.status_code, answer.json()["code"]) == (410, "DR4026")
+        assert (answer.status_code, answer.json()["code"]) == (410, "DR4029")
         assert "older than 7 days; list the objects again" in answer.json()["detail"]
 
     @pytest.mark.case("R71")
@@ -244,7 +244,7 @@ class TestSince:
         self, ana: TestClient, place: str
     ) -> None:
         answer = ana.get(f"{PATH}?watch=1&since={place}")
-        assert (answer.status_code, answer.json()["code"]) == (410, "DR4026")
+        assert (answer.status_code, answer.json()["code"]) == (410, "DR4029")
 
     def test_a_place_of_the_future_asks_for_a_new_list(
         self, house: MemoryApiHouse, ana: TestClient
@@ -252,7 +252,7 @@ class TestSince:
         """After a restored backup, numbers are given again."""
         place = WATCH_PLACES.write(A_TENANT, 99_999, at=house.clock.now())
         answer = ana.get(f"{PATH}?watch=1&since={place}")
-        assert (answer.status_code, answer.json()["code"]) == (410, "DR4026")
+        assert (answer.status_code, answer.json()["code"]) == (410, "DR4029")
         assert "restored" in answer.json()["detail"]
 
     def test_a_change_without_its_object_asks_for_a_new_list(

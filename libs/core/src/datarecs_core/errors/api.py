@@ -173,7 +173,7 @@ class ApiCode(ErrorCode):
         "request; `datarecs admin recover --dry-run` lists missing results.",
     )
     PLACE_EXPIRED = Entry(
-        docs_id="DR4026",
+        docs_id="DR4029",
         meaning="The watch cannot continue from this place.",
         causes="A place older than seven days, of another tenant, or from before an upgrade or a "
         "restored backup of the server.",

@@ -50,6 +50,7 @@ REFUSED = frozenset(
 TERMS = ("not_found", "keep_alive", "keepalive")
 """Of HTTP and TCP."""
 PUBLISHED: dict[str, str] = {
+    "keep_last": "field of targets of a RetentionPolicy",
     "KEEP": "the word `keep` of the fields `empty` and `null` of a job",
     "FIELD_GIVEN_TWICE": "error code DR1005",
     "PART_KEEPS_DYING": "error code DR5011",

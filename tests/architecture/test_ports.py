@@ -27,6 +27,8 @@ PROVED_BY = {
     "LogProducer": "LogClient",
     "LogWriter": "LogClient",
     "BlobStores": "BlobStore",
+    "CheckFinder": "Checks",
+    "ResourceFinder": "ResourceWork",
 }
 """Ports that are used through another port and tested by its suite."""
 

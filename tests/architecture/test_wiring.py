@@ -91,6 +91,10 @@ TELLS: Mapping[Service, frozenset[str]] = {
         {
             "reconciliation.run.triggered",
             "reconciliation.run.cancel_requested",
+            "resource.retentionpolicy.status_updated",
+            "resource.connection.status_updated",
+            "resource.connection.reconciled",
+            "resource.connection.reconcile_failed",
             "resource.reconciliationjob.status_updated",
             "resource.reconciliationjob.reconciled",
             "resource.reconciliationjob.reconcile_failed",

@@ -15,7 +15,7 @@ PARTS = {
     "reconciliation-worker": {"database", "blob", "sources"},
     "workflow": {"database", "blob", "sources", "kubernetes"},
     "email-notifier": {"database", "kafka", "mail"},
-    "resource-controller": {"database"},
+    "resource-controller": {"database", "blob"},
     "webhook-service": {"database", "kafka", "webhooks"},
     "migrate": {"database"},
     "topics": {"kafka"},

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from datarecs_cli.applying import shown_name
 from datarecs_cli.main import run
 from datarecs_core.resources.resource import Kind
 from datarecs_core_api.request_examples import EXAMPLES
@@ -85,7 +86,7 @@ def test_an_exported_object_is_applied_unchanged(
     assert run(["get", KINDS[kind].path, name, "-o", "yaml", "--export"]) == 0
     Path("exported.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
     assert run(["apply", "-f", "exported.yaml"]) == 0
-    assert lines(capsys) == [f"{KINDS[kind].path.removesuffix('s')}/{name} unchanged"]
+    assert lines(capsys) == [f"{shown_name(KINDS[kind], name)} unchanged"]
 
 
 @pytest.mark.case("R67")

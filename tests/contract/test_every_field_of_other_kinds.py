@@ -1,4 +1,4 @@
-"""A field of a Connection, Schedule, WebhookEndpoint or NotificationRule has an effect.
+"""A field of every kind but jobs has an effect.
 
 The effect is what core or an adapter decides by it: what is dialled, started, sent, matched, tried
 again or mailed. The fields come from the published schemas, so one without a probe fails here.
@@ -33,6 +33,7 @@ from datarecs_core.notifications.evaluation import (
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.connection import Connection, ConnectionType
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import Target
 from datarecs_core.runs.model import RunMode
 from datarecs_core.scheduling.firing import Due, fire
 from datarecs_core.scheduling.schedule import Schedule
@@ -64,7 +65,7 @@ from datarecs_testing.fields.schema_fields import fields_of
 from datarecs_testing.fields.tiny_sources import write_lake, write_sources
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Kind.CONNECTION, Kind.SCHEDULE, Kind.WEBHOOK_ENDPOINT, Kind.NOTIFICATION_RULE)
+KINDS = tuple(kind for kind in Kind if kind is not Kind.RECONCILIATION_JOB)
 FIELDS = [
     (kind, one.path)
     for kind in KINDS
@@ -288,6 +289,8 @@ _RULES = "libs/specs/tests/test_other_kinds.py"
 _ORDER = "libs/application/tests/test_webhook_order.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
 _SCHEDULES = "services/core-api/tests/test_schedules.py"
+_RETENTION = "libs/application/tests/test_retention.py"
+_SELECTED = "libs/testing/src/datarecs_testing/conformance/retention.py"
 _ALERTS = "libs/application/tests/test_webhook_alerts.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
@@ -397,6 +400,10 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec", _ORDER, ("ordering", "max_block", "coalesce")),
     ("spec", _ALERTS, ("alert_emails",)),
     ("spec", _SCHEDULES, ("job",)),
+    ("spec", _RETENTION, ("sweep_interval", "dry_run")),
+    ("spec", _SELECTED, ("deleted_jobs", "job_labels")),
+    *((f"spec.targets.{name}", _RETENTION, ("ttl",)) for name in Target),
+    *((f"spec.targets.{name}", _SELECTED, ("keep_last",)) for name in ("runs", "differences")),
 )
 """Fields that a server or several deliveries show, with the file of the tests that set them."""
 _ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE for name in names}

@@ -23,6 +23,7 @@ DOCUMENT = document()
 VERBS = (
     *("list", "get", "follow", "create", "replace", "delete", "trigger", "retry", "cancel"),
     *("revoke", "test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
+    *("reconcile", "pause", "resume"),
 )
 OPERATIONS = [
     (method, path, operation)

@@ -240,7 +240,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
     expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
-    expected["POST", "/api/v1/jobs/{name}/actions/reconcile"] = 202
+    for segment in ("connections", "jobs"):
+        expected["POST", f"/api/v1/{segment}/{{name}}/actions/reconcile"] = 202
     expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
@@ -367,7 +368,8 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
     "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
     **{
-        f"POST /api/v1/jobs/{{name}}/actions/{action}": "resource.write"
+        f"POST /api/v1/{kind}/{{name}}/actions/{action}": "resource.write"
+        for kind in ("connections", "jobs")
         for action in ("reconcile", "pause", "resume")
     },
     "GET /api/v1/schedules/{name}/history": "read",

@@ -51,6 +51,7 @@ from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
 from datarecs_specs.documents import job_of
 from datarecs_testing.builders import a_resource
+from datarecs_testing.checking import report_checks
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
@@ -198,8 +199,10 @@ def test_a_job_says_which_connections_are_missing_until_they_are_applied() -> No
     platform.connect("there")
     platform.work()
     assert platform.condition("ReferencesResolved").status is Truth.TRUE
+    report_checks(platform.unit, MemoryWorkFinder(platform.store))
+    platform.work()
     assert phase_of(platform.job()) == "Ready"
-    assert platform.events() == ["created", *["status_updated", "reconciled"] * 3]
+    assert platform.events() == ["created", *["status_updated", "reconciled"] * 4]
 
 
 def test_a_connection_that_is_being_deleted_is_not_resolved() -> None:
@@ -230,6 +233,8 @@ def test_a_spec_that_cannot_be_read_is_invalid_and_stops_no_other() -> None:
     platform.connect("here", "there")
     platform.apply()
     platform.apply(replace(JOB, name="old", spec={"sources": "x"}))
+    platform.work()
+    report_checks(platform.unit, MemoryWorkFinder(platform.store))
     platform.work()
     with platform.unit.begin(platform.tenant, read_only=True) as tx:
         listed = {one.name: one for one in tx.resources.page(JOB.kind)}

@@ -12,6 +12,7 @@ from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.scheduling import SCHEDULED, Scheduling
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.resources.check_conditions import valid_condition
 from datarecs_core.resources.conditions import Condition, Truth, status_with
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Run, RunMode, RunStatus
@@ -30,6 +31,7 @@ from datarecs_runtime.clock import Latch
 from datarecs_specs.cron_times import CronTimes
 from datarecs_specs.documents import job_of
 from datarecs_testing.builders import a_resource
+from datarecs_testing.checking import WRONG_TYPE
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
@@ -299,10 +301,21 @@ def test_a_job_that_is_missing_is_told_by_the_tick_and_the_schedule_goes_on(
 
 
 @pytest.mark.case("R61")
-def test_a_job_that_cannot_run_is_explained_by_the_tick(here: Platform) -> None:
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (
+            Condition(type="ReferencesResolved", status=Truth.FALSE, reason="ConnectionMissing"),
+            "connection here does not exist",
+        ),
+        (valid_condition(WRONG_TYPE), "ABSOLUTE does not fit the text"),
+    ],
+)
+def test_a_job_that_cannot_run_is_explained_by_the_tick(
+    here: Platform, condition: Condition, words: str
+) -> None:
     uid = here.schedule()
-    missing = Condition(type="ReferencesResolved", status=Truth.FALSE, reason="ConnectionMissing")
-    status = status_with({}, [missing], details={}, generation=1, now=BEGIN)
+    status = status_with({}, [condition], details={}, generation=1, now=BEGIN)
     with here.unit.begin(here.tenant, feed=1) as tx:
         stored = replace(here.job, status=status, observed_generation=1, rv=tx.next_rv() + 10**9)
         assert tx.resources.replace(stored, expected_rv=here.job.rv)
@@ -310,7 +323,7 @@ def test_a_job_that_cannot_run_is_explained_by_the_tick(here: Platform) -> None:
     (tick,) = here.ticks(uid)
     assert tick.outcome is TickOutcome.ERROR
     assert tick.reason is not None
-    assert "job 'books' cannot run: connection here does not exist" in tick.reason
+    assert f"job 'books' cannot run: {words}" in tick.reason
     assert here.runs() == []
 
 

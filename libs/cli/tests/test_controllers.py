@@ -206,7 +206,9 @@ def test_an_action_on_a_kind_without_controller_is_refused(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["pause", "schedule", "nightly"]) == 2
-    assert "no controller acts on them; on: ReconciliationJob" in capsys.readouterr().err
+    assert (
+        "no controller acts on them; on: Connection, ReconciliationJob" in capsys.readouterr().err
+    )
     assert server.requests == []
 
 

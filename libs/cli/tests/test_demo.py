@@ -132,7 +132,8 @@ def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:
     files = check_files([str(around), str(job)])
     assert [one.findings for file in files for one in file.documents] == [()] * 5
     kinds = [one.declared.kind for file in files for one in file.documents if one.declared]
-    assert sorted(kinds) == sorted([*(set(Kind) - {Kind.SCHEDULE}), Kind.CONNECTION])
+    others = {Kind.SCHEDULE, Kind.RETENTION_POLICY}
+    assert sorted(kinds) == sorted([*(set(Kind) - others), Kind.CONNECTION])
 
 
 def test_a_folder_with_odd_characters_stays_one_value(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_every_kind_of_one_file_is_sent_after_the_kinds_it_names(
         server.on("PUT", path, says({"outcome": "created"}, 201), says({"outcome": "unchanged"}))
     texts = [json.dumps(EXAMPLES[one.kind]) for one in reversed(order)]
     (tmp_path / "all.yaml").write_text("\n---\n".join(texts), encoding="utf-8")
-    expected = [f"{one.path.removesuffix('s')}/{names[one.kind]}" for one in order]
+    expected = [f"{one.singular}/{names[one.kind]}" for one in order]
     assert expected[1:3] == ["job/ledger-vs-exports", "schedule/ledger-nightly"]
     for outcome in ("created", "unchanged"):
         assert run(["apply", "-f", "all.yaml"]) == 0

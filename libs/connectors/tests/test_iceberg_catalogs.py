@@ -151,6 +151,8 @@ class TestRest(TableConnectorConformance):
             self.connect(lake, SOURCE).pin(SOURCE)
         assert caught.value.code.name == "PERMISSION_DENIED"
         assert not any(part in str(caught.value) for part in ("stale", "wrong"))
+        (step,) = self.connect(lake, SOURCE).probe()
+        assert (step.ok, step.login_refused) == (False, True)
 
     @pytest.mark.parametrize(
         ("answer", "code"),

@@ -64,7 +64,8 @@ def judged(
 def test_a_bit_says_which_sources_repeat_a_key(sizes: list[int], bits: list[int]) -> None:
     stage = a_stage("k int, a int", "k", "a")
     repeated = np.asarray(repeated_in(stage, np.asarray(sizes)))
-    assert (repeated.tolist(), repeated.dtype) == (bits, np.int64)
+    assert repeated.tolist() == bits
+    assert repeated.dtype == np.dtype(np.int64)
 
 
 def test_groups_of_an_aggregate_repeat_no_key() -> None:

@@ -478,7 +478,7 @@ def check(
 
 def flags_of(batch: JudgedGroups) -> Iterator[tuple[int, tuple[bool, bool]]]:
     """By group whether it differs, and whether a source has several rows for it."""
-    assert (batch.differs.dtype, batch.repeated.dtype) == (np.bool_, np.bool_)
+    assert batch.differs.dtype == batch.repeated.dtype == np.dtype(np.bool_)
     pairs = zip(batch.differs.tolist(), batch.repeated.tolist(), strict=True)
     yield from zip(batch.keys.column("k0").to_pylist(), pairs, strict=True)
 

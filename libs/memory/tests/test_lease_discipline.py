@@ -1,5 +1,6 @@
 """The twins of the durable queues under the one lease discipline."""
 
+from datarecs_testing.conformance.checks import CheckQueueConformance
 from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
@@ -21,6 +22,10 @@ class TestDeliveries(DeliveryQueueConformance):
 
 
 class TestMails(MailQueueConformance):
+    pass
+
+
+class TestChecks(CheckQueueConformance):
     pass
 
 

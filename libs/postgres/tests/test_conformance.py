@@ -11,6 +11,7 @@ from datarecs_testing.conformance.change_feed import (
     ChangeFeedConformance,
     ResourceFeedConformance,
 )
+from datarecs_testing.conformance.checks import ChecksConformance
 from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
 from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
@@ -25,6 +26,7 @@ from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
 )
+from datarecs_testing.conformance.retention import RetentionConformance
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.schedules import SchedulesConformance
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
@@ -93,11 +95,19 @@ class TestQuotas(QuotasConformance):
     pass
 
 
+class TestChecks(ChecksConformance):
+    pass
+
+
 class TestResourceWork(ResourceWorkConformance):
     pass
 
 
 class TestSchedules(SchedulesConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from datarecs_testing.conformance.checks import CheckQueueConformance
 from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
@@ -25,6 +26,10 @@ class TestDeliveries(DeliveryQueueConformance):
 
 
 class TestMails(MailQueueConformance):
+    pass
+
+
+class TestChecks(CheckQueueConformance):
     pass
 
 

@@ -23,6 +23,7 @@ from datarecs_postgres.roles import (
     OWNER,
     READ,
     RELAY,
+    RESOURCES,
     SERVICE_OF,
     SERVICES,
     UNPRIVILEGED,
@@ -34,6 +35,7 @@ from datarecs_testing.builders import A_TENANT, B_TENANT, an_api_key, an_id
 from datarecs_testing.conformance.resources import stored
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.deliveries import a_mail
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +64,7 @@ def filled(stores: Stores) -> None:
         with stores.api.unit.begin(owner) as tx:
             tx.secrets.put(resource.uid, "signing", "k1", b"sealed")
             tx.api_keys.add(an_api_key(tenant_id=owner))
+            tx.retention.sweep_soon(resource.uid)
 
 
 class TestSchema:
@@ -336,6 +339,34 @@ class TestGrants:
                     "UPDATE datarecs.resource SET status = '{}' WHERE uid = %s", (resource.uid,)
                 )
 
+    @pytest.mark.case("R58")
+    def test_retention_removes_no_open_run_and_no_open_mail(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run, mail = stores.queued(), a_mail()
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            tx.mails.add(mail)
+        with database.connect(RESOURCES) as connection:
+            tenant(connection, A_TENANT)
+            runs = connection.execute(
+                "DELETE FROM datarecs.run WHERE run_id = %s", (run.run_id,)
+            ).rowcount
+            mails = connection.execute(
+                "DELETE FROM datarecs.email_delivery WHERE delivery_id = %s", (mail.delivery_id,)
+            ).rowcount
+        assert (runs, mails) == (0, 0)
+
+    @pytest.mark.parametrize("column", ["recipient", "mime"])
+    def test_retention_reads_no_content_of_mails(
+        self, database: PreparedDatabase, column: str
+    ) -> None:
+        with database.connect(RESOURCES) as connection:
+            tenant(connection, A_TENANT)
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(
+                    sql.SQL("SELECT {} FROM datarecs.email_delivery").format(sql.Identifier(column))
+                )
+
     def test_core_api_stores_a_secret_and_cannot_read_it(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
@@ -409,10 +440,12 @@ CALLS: dict[str, LiteralString] = {
     "claim_deliveries": "SELECT * FROM datarecs.claim_deliveries(10)",
     "claim_mails": "SELECT * FROM datarecs.claim_mails(10)",
     "claim_schedules": "SELECT * FROM datarecs.claim_schedules(10)",
+    "claim_sweeps": "SELECT * FROM datarecs.claim_sweeps(5)",
     "claim_resources": "SELECT * FROM datarecs.claim_resources('{}', 10)",
     "adopt_resources": "SELECT datarecs.adopt_resources('{}')",
     "resource_backlog": "SELECT * FROM datarecs.resource_backlog()",
     "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
+    "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

@@ -33,6 +33,7 @@ SPECS: Mapping[Kind, Mapping[str, object]] = {
     Kind.SCHEDULE: {"job": "orders", "cron": "30 2 * * *"},
     Kind.WEBHOOK_ENDPOINT: {"url": "https://erp.example.com/hook"},
     Kind.NOTIFICATION_RULE: {"to": [{"address": "finops@example.com"}]},
+    Kind.RETENTION_POLICY: {"targets": {"runs": {"ttl": "P90D"}}},
 }
 
 
@@ -177,6 +178,9 @@ def test_the_table_names_every_kind() -> None:
         ("rule", Kind.NOTIFICATION_RULE),
         ("schedule", Kind.SCHEDULE),
         ("sched", Kind.SCHEDULE),
+        ("retention-policy", Kind.RETENTION_POLICY),
+        ("retention-policies", Kind.RETENTION_POLICY),
+        ("ret", Kind.RETENTION_POLICY),
     ],
 )
 def test_a_kind_is_found_by_any_of_its_names(word: str, kind: Kind) -> None:

@@ -106,6 +106,24 @@ def test_after_a_power_cut_a_blob_is_whole_or_absent_and_what_returned_is_there(
     raise AssertionError("the write never finished")
 
 
+def test_a_removed_folder_does_not_return_after_a_power_cut(tmp_path: Path) -> None:
+    """Retention removes the row of a run after its artefacts."""
+    synced = []
+
+    class ObservedDisk(Disk):
+        def sync_folder(self, folder: Path) -> None:
+            super().sync_folder(folder)
+            synced.append((folder, sorted(one.name for one in folder.iterdir())))
+
+    store = a_store(tmp_path, ObservedDisk())
+    store.put(KEY, b"x")
+    synced.clear()
+    store.delete_prefix(ROOT)
+    assert synced == [((tmp_path / ROOT).parent, [])]
+    store.delete_prefix(ROOT)
+    assert len(synced) == 1
+
+
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     for dies_at in range(3):
         with pytest.raises(Died):

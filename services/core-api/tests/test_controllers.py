@@ -10,11 +10,13 @@ from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.access.permissions import Role
+from datarecs_core.resources.checks import CheckResult
 from datarecs_core.resources.resource import Kind
 from datarecs_runtime.clock import Latch
 from datarecs_specs.documents import job_of
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.checking import GOOD, REFUSED, WRONG_TYPE, report_checks
 from datarecs_testing.metrics import RecordedMetrics
 
 JOB = "/api/v1/jobs/ledger-vs-exports"
@@ -30,8 +32,8 @@ def ana(house: MemoryApiHouse) -> TestClient:
     return house.caller()
 
 
-def reconcile(house: MemoryApiHouse) -> None:
-    """What the resource-controller does until nothing is due."""
+def reconcile(house: MemoryApiHouse, result: CheckResult = GOOD) -> None:
+    """What the resource-controller and a worker do until nothing is due."""
     jobs = StoredSpecs(lambda spec: job_of("", spec))
     controller = JobController(unit=house.unit, jobs=jobs)
     loop = Reconciling(
@@ -42,7 +44,7 @@ def reconcile(house: MemoryApiHouse) -> None:
         rhythm=Rhythm(clock=house.clock, wake=Latch()),
         fraction=lambda: 0.5,
     )
-    while loop.step():
+    while loop.step() or report_checks(house.unit, house.finder, result):
         loop.drain()
 
 
@@ -94,6 +96,33 @@ def test_a_trigger_is_refused_while_a_connection_is_missing(
     connect(ana, first)
     # Before its controller has seen the connection: the rows decide, not an old status.
     assert condition(ana, "ReferencesResolved")["status"] == "False"
+    assert ana.post(f"{JOB}/runs").status_code == 202
+
+
+@pytest.mark.case("R61")
+def test_a_trigger_of_a_job_that_does_not_fit_its_sources_is_refused(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    declare(ana)
+    connect(ana, *connections(ana))
+    reconcile(house, WRONG_TYPE)
+    refused = ana.post(f"{JOB}/runs")
+    assert (refused.status_code, refused.json()["reason"]) == (409, "JOB_NOT_READY")
+    assert "ABSOLUTE does not fit the text" in refused.json()["detail"]
+    assert ana.get(JOB).json()["status"]["phase"] == "Invalid"
+    ana.post(f"{JOB}/actions/reconcile")
+    reconcile(house, GOOD)
+    assert ana.post(f"{JOB}/runs").status_code == 202
+
+
+@pytest.mark.case("R60")
+def test_a_trigger_of_a_job_with_a_wrong_password_is_allowed(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    declare(ana)
+    connect(ana, *connections(ana))
+    reconcile(house, REFUSED)
+    assert condition(ana, "Valid")["status"] == "Unknown"
     assert ana.post(f"{JOB}/runs").status_code == 202
 
 

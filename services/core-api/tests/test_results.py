@@ -8,14 +8,16 @@ from uuid import UUID
 import pytest
 from starlette.testclient import TestClient
 
+from datarecs_application.ports.retention import Place
 from datarecs_core.access.permissions import Role
-from datarecs_core.catalog.layout import differences_part, run_document
+from datarecs_core.catalog.layout import all_differences, differences_part, run_document
+from datarecs_core.retention.policy import Target
 from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core.values import RunId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api, subject_of
-from datarecs_testing.builders import A_TENANT
+from datarecs_testing.builders import A_TENANT, NOON
 from datarecs_testing.finished_runs import balance_check, books, document
 from datarecs_testing.tables import plan_of
 
@@ -174,6 +176,44 @@ class TestMismatches:
     def test_are_read_under_audit(self, finished: Finished, ana: TestClient) -> None:
         ana.get(f"{finished.run}/mismatches")
         assert sample_reads(finished) == [subject_of(ana)]
+
+
+class TestAfterRetention:
+    @pytest.fixture
+    def reduced(self, finished: Finished) -> Finished:
+        """A policy removed the differences."""
+        blobs = finished.house.blobs.of(A_TENANT)
+        blobs.delete_prefix(all_differences(A_TENANT, finished.run_id))
+        change_run(finished.house.unit, str(finished.run_id), differences_deleted_at=NOON)
+        return finished
+
+    def test_removed_differences_are_named_with_the_time(self, reduced: Finished) -> None:
+        answer = reduced.house.caller().get(f"{reduced.run}/mismatches")
+        assert (answer.status_code, answer.json()["code"]) == (404, "DR4004")
+        assert answer.json()["detail"] == (
+            "a retention policy removed the differences of this run at "
+            "2026-01-15T12:00:00.000000Z; its counts and measures are in the report"
+        )
+        run = reduced.house.caller().get(reduced.run).json()
+        assert run["differences_deleted_at"] == "2026-01-15T12:00:00.000000Z"
+
+    @pytest.mark.parametrize("what", ["stages", "report", "report?format=json"])
+    def test_counts_and_report_stay(self, reduced: Finished, what: str) -> None:
+        answer = reduced.house.caller().get(f"{reduced.run}/{what}")
+        assert answer.status_code == 200
+        assert "balance-check" in answer.text
+
+    @pytest.mark.parametrize("what", ["", "/stages", "/mismatches", "/report", "/events"])
+    def test_of_a_removed_run_nothing_is_left(self, finished: Finished, what: str) -> None:
+        place = Place(finished.house.clock.now(), finished.run_id)
+        change_run(finished.house.unit, str(finished.run_id), closed_at=NOON)
+        with finished.house.unit.begin(A_TENANT) as tx:
+            assert tx.retention.remove(Target.RUNS, [place]) == 1
+        answer = finished.house.caller().get(f"{finished.run}{what}")
+        assert (answer.status_code, answer.json()["detail"]) == (
+            404,
+            "there is no such run; a retention policy may have removed it",
+        )
 
 
 class TestTheReport:

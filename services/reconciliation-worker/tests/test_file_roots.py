@@ -13,8 +13,8 @@ from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_core.values import TenantId
-from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.settings import Settings
+from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.wiring import hello_frame
 from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import Files, Secrets, Worker

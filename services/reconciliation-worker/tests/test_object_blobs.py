@@ -11,8 +11,8 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.store_servers import BucketAddress
 from datarecs_core.values import TenantId
 from datarecs_reconciliation_worker import wiring
-from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.settings import Settings
+from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.wiring import child_environment, hello_frame, private_places
 from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import Files, Secrets, Worker

@@ -31,10 +31,11 @@ JOB = {
 SCHEDULES, TIMES, KILLS = 150, 3, 6
 
 
-def settings(database: PreparedDatabase) -> dict[str, str]:
+def settings(database: PreparedDatabase, blobs: Path) -> dict[str, str]:
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_DATABASE__URL": database.url(RESOURCES),
+        "DATARECS_BLOB__URL": blobs.as_uri(),
         "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "100000",
         "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "100000",
     }
@@ -92,7 +93,9 @@ def test_kills_while_schedules_fire_lose_and_double_no_time(
 
         def start(number: int) -> ServiceProcess:
             log = tmp_path / f"controller-{number}.log"
-            running = running_service("datarecs_resource_controller", settings(database), log=log)
+            running = running_service(
+                "datarecs_resource_controller", settings(database, tmp_path / "blobs"), log=log
+            )
             return stack.enter_context(running)
 
         processes = [start(0), start(1)]
@@ -127,7 +130,7 @@ def ledger(database: PreparedDatabase, uids: list[ResourceUid]) -> None:
 def test_it_is_ready_with_its_login_and_refuses_another(
     database: PreparedDatabase, tmp_path: Path
 ) -> None:
-    wrong = {**settings(database), "DATARECS_DATABASE__URL": database.admin_url}
+    wrong = {**settings(database, tmp_path), "DATARECS_DATABASE__URL": database.admin_url}
     with running_service(
         "datarecs_resource_controller", wrong, log=tmp_path / "wrong.log"
     ) as service:

@@ -163,8 +163,8 @@ class Preparing:
             "job_id": str(run.job_id),
             "job": run.job_name,
             "spec_hash": run.spec_hash,
-            "spec": _json(run.spec),
-            "parameters": _json(run.parameters),
+            "spec": stored_json(run.spec),
+            "parameters": stored_json(run.parameters),
             "attempt": leased.attempt,
             "lease_epoch": leased.lease_epoch,
             "started_at": None if run.started_at is None else run.started_at.isoformat(),
@@ -192,13 +192,13 @@ def credentials_of(source: Source, prepared: Prepared) -> dict[str, str]:
     }
 
 
-def _json(value: object) -> JsonValue:
+def stored_json(value: object) -> JsonValue:
     """Stored JSON as canonical JSON values."""
     match value:
         case Mapping():
-            return {str(key): _json(item) for key, item in value.items()}
+            return {str(key): stored_json(item) for key, item in value.items()}
         case list() | tuple():
-            return [_json(item) for item in value]
+            return [stored_json(item) for item in value]
         case None | bool() | int() | str():
             return value
         case _:

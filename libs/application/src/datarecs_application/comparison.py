@@ -158,10 +158,15 @@ def answer(question: Question, means: Means, reporter: ProgressReporter) -> Answ
         return Answer(plan=plan, outcome=outcome, pins=stages.pins)
 
 
-def plan_only(question: Question, means: Means) -> ComparisonPlan:
+def plan_only(question: Question, means: Means, *, whole: bool = True) -> ComparisonPlan:
     """Pin and describe every source, make the plan and release the pins: nothing is compared.
 
     Formats with inferred types are read for it, as in a run.
+
+    Args:
+        question: the job with its parameters filled in.
+        means: only `connect` and `pins` are used.
+        whole: wait for everything in pins, such as hashes of files.
 
     Raises:
         ExtractionFailedError: pinning or describing a source failed.
@@ -169,7 +174,7 @@ def plan_only(question: Question, means: Means) -> ComparisonPlan:
     """
     with ExitStack() as open_things:
         sources = opened_sources(
-            question.job.sources, means.connect, means.pins, open_things, whole=True
+            question.job.sources, means.connect, means.pins, open_things, whole=whole
         )
         return _planned(question, sources)
 

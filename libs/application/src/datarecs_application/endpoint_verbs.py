@@ -6,7 +6,8 @@ Separate from `webhook_actions`, because these change the endpoint itself and ma
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from datarecs_application.ports.state import SecretLabel, Transaction
+from datarecs_application.ports.sealing import SecretLabel
+from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import Making, is_signing_managed, store_secret
 from datarecs_application.webhook_actions import count_window
 from datarecs_core.resources.resource import Resource

@@ -1,16 +1,20 @@
-"""Whether the connections of a job exist: for its controller, and before a run starts.
+"""Whether a job can run: for its controller, and before a run starts.
 
 Runs of every namespace find their connections in the default one (`assignments`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from datarecs_application.controllers import unreadable
 from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.source_conditions import CHECK_EVERY, check_again, is_failing
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.check_conditions import valid_condition
+from datarecs_core.resources.checks import Cause, CheckResult
 from datarecs_core.resources.conditions import (
     Condition,
     ConditionType,
@@ -19,7 +23,13 @@ from datarecs_core.resources.conditions import (
     is_current,
     is_false,
 )
-from datarecs_core.resources.reconciling import RESYNC, Result, success
+from datarecs_core.resources.reconciling import (
+    RESYNC,
+    Result,
+    reconcile_request,
+    requeue_after,
+    success,
+)
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 
 _NAMED = 5
@@ -39,20 +49,51 @@ class JobController:
         """Valid, ReferencesResolved and Ready."""
         if self.jobs.of(resource) is None:
             return unreadable(resource)
-        with self.unit.begin(resource.tenant_id, read_only=True) as tx:
+        with self.unit.begin(resource.tenant_id) as tx:
             fault = reference_fault(tx, resource)
-        readable = Condition(type=ConditionType.VALID, status=Truth.TRUE, reason="Readable")
-        if fault is None:
-            return success(
-                readable,
-                _condition(ConditionType.REFERENCES_RESOLVED, "AllResolved"),
-                _condition(ConditionType.READY, "AllResolved"),
+            if fault is not None:
+                return _unresolved(fault)
+            checked = check_again(
+                tx, resource, subject=_subject(tx, resource), every=_longest_validity
             )
-        return success(
-            readable,
-            _condition(ConditionType.REFERENCES_RESOLVED, "ConnectionMissing", fault),
-            _condition(ConditionType.READY, "ConnectionMissing", fault),
+        valid = valid_condition(checked.result)
+        return requeue_after(
+            checked.next_check,
+            valid,
+            _condition(ConditionType.REFERENCES_RESOLVED, "AllResolved"),
+            replace(valid, type=ConditionType.READY),
         )
+
+
+def _unresolved(fault: str) -> Result:
+    """Sources of a connection that does not exist cannot be checked."""
+    missing = "ConnectionMissing"
+    return success(
+        Condition(type=ConditionType.VALID, status=Truth.UNKNOWN, reason=missing, message=fault),
+        _condition(ConditionType.REFERENCES_RESOLVED, missing, fault),
+        _condition(ConditionType.READY, missing, fault),
+    )
+
+
+def _subject(tx: Transaction, job: Resource) -> str:
+    """A job is checked again when it or a connection changes, or one fails or recovers."""
+    parts: list[JsonValue] = [job.generation, reconcile_request(job)]
+    for name in connection_names(job.spec):
+        one = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+        if one is not None:
+            parts += [str(one.uid), one.generation, is_failing(one)]
+    return sha256_hex(canonical_json(parts))
+
+
+def _longest_validity(result: CheckResult | None) -> timedelta:
+    """What is wrong may be corrected in the sources, where nothing reports it.
+
+    A check that did not end would take its whole time again.
+    """
+    if result is None:
+        return CHECK_EVERY
+    failure = result.first_failure()
+    return RESYNC if failure is None or failure.cause is Cause.CHECK else CHECK_EVERY
 
 
 def _condition(name: ConditionType, reason: str, fault: str = "") -> Condition:

@@ -159,6 +159,19 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_RETENTION = (
+    _counter("cleanup_total", "Objects that retention policies removed.", "what"),
+    _counter("retention_sweeps_total", "Sweeps of retention policies that ended."),
+)
+_CHECKS = (
+    _counter(
+        "resource_checks_total",
+        "Checks of connections and jobs, by kind and by the cause of the first failed step; NONE: "
+        "every step succeeded.",
+        "kind",
+        "cause",
+    ),
+)
 _RECONCILING = (
     _counter("reconcile_total", "Reconciles of objects, by how they ended.", "kind", "result"),
     _histogram("reconcile_seconds", "Time of one reconcile.", "kind", buckets=_LONG),
@@ -177,12 +190,7 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
         for family in (
-            _RUNS,
-            _WORKER,
-            _DELIVERY,
-            _WEBHOOK,
-            _MAIL,
-            _SCHEDULES,
+            *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS, _RETENTION),
             _RECONCILING,
             _PROCESS,
         )

@@ -326,6 +326,8 @@ def _act_soon(tx: Transaction, resource: Resource) -> None:
     claim_soon(tx, resource)
     if resource.kind is Kind.SCHEDULE:
         tx.schedules.decide_soon(resource.uid)
+    if resource.kind is Kind.RETENTION_POLICY:
+        tx.retention.sweep_soon(resource.uid)
     if resource.kind in RECONCILED:
         tx.resource_work.reconcile_soon(resource.uid, resource.kind)
     _reconcile_users(tx, resource)

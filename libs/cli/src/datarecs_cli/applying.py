@@ -45,7 +45,7 @@ class Applied:
 
 
 def shown_name(entry: KindEntry, name: str) -> str:
-    return f"{entry.path.removesuffix('s')}/{name}"
+    return f"{entry.singular}/{name}"
 
 
 def check_for_server(paths: Sequence[str], invocation: Invocation) -> tuple[Declared, ...]:

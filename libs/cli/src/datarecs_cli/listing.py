@@ -9,6 +9,7 @@ from datarecs_cli.object_watch import Lost, Observed, Scope, watch_objects
 from datarecs_cli.output import Column, as_yaml, cell, exact_json, print_json, print_list
 from datarecs_cli.run_names import run_named
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import Target
 from datarecs_specs.kinds import KindEntry
 
 _OBJECTS = (
@@ -37,6 +38,13 @@ _CHANGES = (
     Column(title="PARTS", member="changed"),
     Column(title="GENERATION", member="generation", number=True),
     Column(title="BY", member="actor"),
+)
+_POLICIES = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="REMOVES", member="removes"),
+    Column(title="DRY RUN", member="dry_run"),
+    Column(title="LAST SWEEP", member="last_sweep_at"),
 )
 _RUNS = (
     Column(title="RUN", member="run_id"),
@@ -68,6 +76,8 @@ def print_objects(
 def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> None:
     if kind == Kind.SCHEDULE:
         print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
+    elif kind == Kind.RETENTION_POLICY:
+        print_list("get", _POLICIES, [_policy_row(one) for one in items], invocation)
     else:
         columns = _JOBS if kind == Kind.RECONCILIATION_JOB else _OBJECTS
         print_list("get", columns, [_object_row(one) for one in items], invocation)
@@ -83,6 +93,20 @@ def _schedule_row(one: Json) -> Json:
     spec = _part(one, "spec")
     when = spec.get("cron") or f"every {spec.get('interval')}"
     return {**spec, "name": _part(one, "metadata").get("name"), "when": when}
+
+
+def _policy_row(one: Json) -> Json:
+    spec = _part(one, "spec")
+    targets = _part(spec, "targets")
+    removes = [
+        f"{name} after {_part(targets, name).get('ttl')}" for name in Target if name in targets
+    ]
+    return {
+        **_part(one, "metadata"),
+        "removes": ", ".join(removes),
+        "dry_run": spec.get("dry_run"),
+        "last_sweep_at": _part(one, "status").get("last_sweep_at"),
+    }
 
 
 def _part(one: Json, name: str) -> Json:

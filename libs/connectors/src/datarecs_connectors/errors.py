@@ -18,6 +18,8 @@ class SourceError(DatarecsError):
     """Base class of the errors of a source."""
 
     code: RunDetail
+    login_refused = False
+    """Whether the server was reached and refused the credentials."""
 
     def __init__(self, source: str, message: str) -> None:
         super().__init__(f"source {source}: {message}")
@@ -28,8 +30,20 @@ class ConnectionFailedError(SourceError):
     code = RunDetail.CONNECTION_FAILED
 
 
+class LoginRefusedError(ConnectionFailedError):
+    """A database refused the login."""
+
+    login_refused = True
+
+
 class PermissionDeniedError(SourceError):
     code = RunDetail.PERMISSION_DENIED
+
+
+class CredentialsRefusedError(PermissionDeniedError):
+    """A server over HTTP does not know the credentials, or they have expired."""
+
+    login_refused = True
 
 
 class PathRefusedError(SourceError):

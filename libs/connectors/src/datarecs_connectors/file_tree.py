@@ -17,6 +17,7 @@ from typing import BinaryIO, ClassVar
 
 from datarecs_connectors.confinement import Confinement
 from datarecs_connectors.errors import (
+    ConnectionFailedError,
     NoFilesError,
     PathRefusedError,
     SnapshotLostError,
@@ -179,8 +180,16 @@ class FileTree:
 
     def check_root(self) -> str:
         """Check that the folder can be listed; returns a text for people."""
-        count = len(self.find("*")) if not self.any_path else 0
-        return f"{count} files" if count else "the folder can be read"
+        if self.any_path:
+            return "the folder can be read"
+        try:
+            with self.confinement.open_folder() as folder:
+                count = len(list(FileSearch(self.confinement).matches(folder, ("*",), ())))
+        except FileNotFoundError as cause:
+            raise ConnectionFailedError(
+                self.source, "its folder does not exist; correct `root`, or create the folder"
+            ) from cause
+        return f"{count} {'file' if count == 1 else 'files'}"
 
     def close(self) -> None:
         """Nothing to close."""

@@ -18,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     CorruptSourceError,
+    CredentialsRefusedError,
     PermissionDeniedError,
     SourceLimitError,
 )
@@ -30,7 +31,8 @@ ANSWER_TIMEOUT_S = 30
 MAX_BYTES = 256 * 1024 * 1024
 """Size of one answer; metadata of a table with thousands of snapshots is about 10 MB."""
 _CHUNK_BYTES = 1024 * 1024
-_REFUSED = frozenset({401, 403})
+_UNKNOWN = 401
+_REFUSED = frozenset({_UNKNOWN, 403})
 _ABSENT = 404
 
 
@@ -88,7 +90,8 @@ class JsonServer:
         if len(content) > MAX_BYTES:
             raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
         if status in _REFUSED:
-            raise PermissionDeniedError(
+            kind = CredentialsRefusedError if status == _UNKNOWN else PermissionDeniedError
+            raise kind(
                 self.source, f"{where} refused ({status}); check the connection's secret and rights"
             )
         if status == _ABSENT:

@@ -31,7 +31,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.extracting import Readers, write_extract, write_together
 from datarecs_connectors.postgres_copy import blocks
 from datarecs_connectors.postgres_groups import GroupedAnswer, typed_batch
-from datarecs_connectors.postgres_login import CONNECT_TIMEOUT_S, failure_words, login_parameters
+from datarecs_connectors.postgres_login import CONNECT_TIMEOUT_S, login_failure, login_parameters
 from datarecs_connectors.postgres_privileges import excess_privileges, refuse_privileged_role
 from datarecs_connectors.postgres_ranges import (
     AUTO,
@@ -325,7 +325,7 @@ class PostgresConnector:
                 f" -c statement_timeout={int(statement_timeout.total_seconds() * 1000)}",
             )
         except psycopg.OperationalError as cause:
-            raise ConnectionFailedError(self.source, failure_words(cause, config)) from cause
+            raise login_failure(self.source, cause, config) from cause
 
     @contextmanager
     def _timed(self, session: Session, limit: timedelta) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from datarecs_connectors.errors import ConnectionFailedError
+from datarecs_connectors.errors import ConnectionFailedError, LoginRefusedError
 from datarecs_core.egress.urls import names_loopback
 from datarecs_core.resources.connection import PostgresConfig, SslMode, Transport
 
@@ -85,6 +85,23 @@ def _certificate_file(pem: str) -> str:
         descriptor, path = tempfile.mkstemp(prefix="datarecs-ca-", suffix=".pem")
     os.write(descriptor, pem.encode())
     return path
+
+
+_REFUSED_LOGIN = (
+    "authentication method requirement",
+    "password authentication failed",
+    "no pg_hba.conf entry",
+)
+
+
+def login_failure(
+    source: str, cause: psycopg.OperationalError, config: PostgresConfig
+) -> ConnectionFailedError:
+    """The error of a session that was not opened: a refused login, or any other failure."""
+    text = str(cause).lower()
+    is_refused = any(sign in text for sign in _REFUSED_LOGIN)
+    kind = LoginRefusedError if is_refused else ConnectionFailedError
+    return kind(source, failure_words(cause, config))
 
 
 def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> str:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from time import perf_counter
 
 from datarecs_application.ports.comparing import ProbeStep
+from datarecs_connectors.errors import SourceError
 from datarecs_connectors.source_trees import SourceTree
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
@@ -26,6 +27,7 @@ def steps(*acts: tuple[str, Callable[[], str]]) -> Sequence[ProbeStep]:
                 duration=timedelta(seconds=perf_counter() - began),
                 detail=detail,
                 code=None if failure is None else failure.code.name,
+                login_refused=isinstance(failure, SourceError) and failure.login_refused,
             )
         )
         if failure is not None:

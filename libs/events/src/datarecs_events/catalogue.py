@@ -237,7 +237,7 @@ def _emitters(kind: Kind, verb: str) -> tuple[Service, ...]:
         return (Service.RESOURCE_CONTROLLER,)
     if kind is Kind.WEBHOOK_ENDPOINT and verb != "created":
         return (Service.CORE_API, Service.WEBHOOK_SERVICE)
-    if kind in RECONCILED and verb == "status_updated":
+    if kind in {*RECONCILED, Kind.RETENTION_POLICY} and verb == "status_updated":
         return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
     return (Service.CORE_API,)
 

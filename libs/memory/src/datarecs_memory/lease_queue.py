@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from datarecs_application.ports.checks import LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, Lease, LeasedRun, Renewal
@@ -18,8 +19,10 @@ from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
+from datarecs_memory.checks import lease_check
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
 from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
+from datarecs_memory.retention import claim_sweeps
 from datarecs_memory.schedules import claim_schedules, decide_schedules_again
 from datarecs_memory.scope import RUN_CHANNEL, Scope
 from datarecs_memory.store import MemoryStore, TenantState, Timer
@@ -161,6 +164,9 @@ class MemoryWorkFinder:
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
         return claim_mails(self._store, limit)
 
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        return claim_sweeps(self._store, limit)
+
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         return claim_schedules(self._store, limit)
 
@@ -175,6 +181,9 @@ class MemoryWorkFinder:
 
     def decide_schedules_again(self, tzdata: str) -> int:
         return decide_schedules_again(self._store, tzdata)
+
+    def lease_check(self) -> LeasedCheck | None:
+        return lease_check(self._store)
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         now = self._store.clock.now()

@@ -28,6 +28,12 @@ class MemoryResourceWork:
         self._scope.state.work[uid] = _due(work, self._scope.now)
         self._scope.wake()
 
+    def due_again(self, uid: ResourceUid) -> None:
+        work = self.get(uid)
+        if work is not None:
+            self._scope.state.work[uid] = _due(work, self._scope.now)
+            self._scope.wake()
+
     def reconcile_jobs_using(self, connection: str) -> None:
         state = self._scope.state
         for uid, work in state.work.items():

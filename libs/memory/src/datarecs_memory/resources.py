@@ -6,7 +6,7 @@ from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.resources import JobsUsing
-from datarecs_application.ports.state import SecretLabel
+from datarecs_application.ports.sealing import SecretLabel
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.changes import Op
 from datarecs_core.resources.resource import Kind, Resource
@@ -62,6 +62,8 @@ class MemoryResources:
         for key in [key for key in self._scope.state.secrets if key[0] == resource.uid]:
             del self._scope.state.secrets[key]
         self._scope.state.schedules.pop(resource.uid, None)
+        self._scope.state.sweeps.pop(resource.uid, None)
+        self._scope.state.checks.pop(resource.uid, None)
         self._scope.state.work.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import Clock, Ids
+from datarecs_application.ports.retention import SweepState
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
@@ -71,6 +73,14 @@ class Shard:
     lease_until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow:
+    """A row of `resource_check`."""
+
+    check: ResourceCheck
+    claimed_at: datetime | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class TenantState:
     """One tenant's rows, by key."""
@@ -90,6 +100,8 @@ class TenantState:
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
     schedules: dict[ResourceUid, ScheduleState] = field(default_factory=dict)
     ticks: dict[tuple[ResourceUid, datetime], DecidedTick] = field(default_factory=dict)
+    sweeps: dict[ResourceUid, SweepState] = field(default_factory=dict)
+    checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
     work: dict[ResourceUid, Work] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
@@ -110,6 +122,8 @@ class TenantState:
             secrets=dict(self.secrets),
             schedules=dict(self.schedules),
             ticks=dict(self.ticks),
+            sweeps=dict(self.sweeps),
+            checks=dict(self.checks),
             work=dict(self.work),
             delivery=self.delivery.copy(),
         )

@@ -11,6 +11,7 @@ from datarecs_memory.access import (
     MemoryIdempotencyKeys,
     MemorySocketTickets,
 )
+from datarecs_memory.checks import MemoryChecks
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.delivery_order import MemoryDeliveryOrder
 from datarecs_memory.lease_queue import MemoryRunLeases
@@ -19,6 +20,7 @@ from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resource_work import MemoryResourceWork
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
+from datarecs_memory.retention import MemoryRetention
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.schedules import MemorySchedules
 from datarecs_memory.scope import Scope
@@ -50,6 +52,8 @@ class MemoryTransaction:
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
         self.schedules = MemorySchedules(scope)
+        self.retention = MemoryRetention(scope)
+        self.checks = MemoryChecks(scope)
         self.resource_work = MemoryResourceWork(scope)
 
     @property

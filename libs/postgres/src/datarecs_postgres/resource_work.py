@@ -40,6 +40,14 @@ class PostgresResourceWork:
         )
         self._session.wake()
 
+    def due_again(self, uid: ResourceUid) -> None:
+        self._session.execute(
+            update(RESOURCE_WORK)
+            .where(self._session.tenant_rows(RESOURCE_WORK), _WORK.uid == uid)
+            .values(due_at=func.now(), dirty_seq=_WORK.dirty_seq + 1)
+        )
+        self._session.wake()
+
     def reconcile_jobs_using(self, connection: str) -> None:
         self._session.execute(
             update(RESOURCE_WORK)

@@ -81,10 +81,15 @@ _MAIL_LOGGED = (
 """All columns except the bytes."""
 _WORK_DUE = ("due_at", "dirty_seq")
 _WORK_SETTLED = (
-    *("due_at", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
+    *("due_at", "dirty_seq", "attempts", "conflicts", "generation", "reconcile_at", "is_terminal"),
     *("window_start", "window_count", "epoch", "lease_until"),
 )
 _SCHEDULE_DECIDED = ("due_at", "times", "last_fire_time", "is_suspended", "waiting", "tzdata")
+_SWEPT = ("due_at", "generation", "target", "place_at", "place_id", "counts")
+_MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "created_at")
+"""Columns by which retention decides about mails."""
+_CHECK_REQUEST = ("subject", "due_at")
+_CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -184,6 +189,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
             *granted("UPDATE", WORKER_RUN, columns=("pins", "last_progress_at", *_NUMBERING)),
+            *granted("UPDATE", RESOURCES, columns=("differences_deleted_at",)),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="ended_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="closed_at IS NOT NULL",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -247,6 +263,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", *SERVICES, columns=_EVENT),
             *granted("SELECT", RELAY, READ),
             *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_SUBSCRIBER_COLUMNS),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "partition_key", "sent_at")),
             *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
         ),
         extra_policies=(
@@ -284,6 +301,7 @@ TABLES: tuple[TableAccess, ...] = (
         table="webhook_delivery",
         grants=(
             *granted("SELECT", WEBHOOK, API, READ),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id", "state")),
             *granted("INSERT", WEBHOOK),
             *granted("UPDATE", WEBHOOK),
         ),
@@ -313,6 +331,17 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("INSERT", MAIL),
             *granted("INSERT", API, WEBHOOK, columns=_MAIL_LOGGED),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=_MAIL_RETENTION),
+            *granted("DELETE", RESOURCES),
+        ),
+        extra_policies=(
+            Policy(
+                name="terminal_resources",
+                role=RESOURCES,
+                command="DELETE",
+                using="state <> ALL ('{PENDING,SENDING}'::text[])",
+                restrictive=True,
+            ),
         ),
     ),
     TableAccess(
@@ -321,6 +350,8 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", MAIL, API, READ),
             *granted("INSERT", MAIL),
             *granted("UPDATE", MAIL),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "delivery_id")),
+            *granted("DELETE", RESOURCES),
         ),
     ),
     TableAccess(
@@ -350,14 +381,25 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("revoked_at",)),
+            *granted("SELECT", RESOURCES, columns=("tenant_id", "run_id")),
+            *granted("DELETE", RESOURCES),
+        ),
+    ),
+    TableAccess(
+        table="retention_state",
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("due_at",)),
+            *granted("UPDATE", RESOURCES, columns=_SWEPT),
         ),
     ),
     TableAccess(
         table="resource_work",
         grants=(
-            *granted("SELECT", API, RESOURCES, READ),
+            *granted("SELECT", API, RESOURCES, WORKER_RUN, READ),
             *granted("INSERT", API),
-            *granted("UPDATE", API, columns=_WORK_DUE),
+            *granted("UPDATE", API, WORKER_RUN, columns=_WORK_DUE),
             *granted("UPDATE", RESOURCES, columns=_WORK_SETTLED),
         ),
     ),
@@ -372,7 +414,20 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="schedule_tick",
-        grants=(*granted("SELECT", API, RESOURCES, READ), *granted("INSERT", RESOURCES)),
+        grants=(
+            *granted("SELECT", API, RESOURCES, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("DELETE", RESOURCES),
+        ),
+    ),
+    TableAccess(
+        table="resource_check",
+        grants=(
+            *granted("SELECT", RESOURCES, WORKER_RUN, READ),
+            *granted("INSERT", RESOURCES),
+            *granted("UPDATE", RESOURCES, columns=_CHECK_REQUEST),
+            *granted("UPDATE", WORKER_RUN, columns=_CHECK_END),
+        ),
     ),
     TableAccess(
         table="notification_rule_state",
@@ -395,10 +450,12 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
+    FunctionAccess(name="claim_sweeps", arguments="integer", roles=(RESOURCES,)),
     FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
     FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
     FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
+    FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

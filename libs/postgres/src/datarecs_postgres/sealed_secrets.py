@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 
-from datarecs_application.ports.state import SecretLabel
+from datarecs_application.ports.sealing import SecretLabel
 from datarecs_core.values import ResourceUid, aware
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.resources import SEALED_SECRET

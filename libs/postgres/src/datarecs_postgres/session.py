@@ -32,6 +32,8 @@ class Woken(StrEnum):
     """Workers with a lease of a run."""
     CHANGES = "changes"
     """Watchers of declared objects."""
+    CHECKS = "checks"
+    """Workers that check connections and jobs."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
 

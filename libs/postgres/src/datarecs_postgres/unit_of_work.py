@@ -11,6 +11,7 @@ from datarecs_application.ports.outside import Ids
 from datarecs_core.values import TenantId
 from datarecs_postgres.api_keys import PostgresApiKeys
 from datarecs_postgres.audit import PostgresAudit
+from datarecs_postgres.checks import PostgresChecks
 from datarecs_postgres.database import Database
 from datarecs_postgres.history import RunHistory
 from datarecs_postgres.idempotency import PostgresIdempotencyKeys
@@ -22,6 +23,7 @@ from datarecs_postgres.outbox import PostgresOutbox
 from datarecs_postgres.quotas import PostgresQuotas
 from datarecs_postgres.resource_work import PostgresResourceWork
 from datarecs_postgres.resources import PostgresResources
+from datarecs_postgres.retention import PostgresRetention
 from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
 from datarecs_postgres.schedules import PostgresSchedules
@@ -61,6 +63,8 @@ class PostgresTransaction:
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
         self.schedules = PostgresSchedules(session)
+        self.retention = PostgresRetention(session)
+        self.checks = PostgresChecks(session)
         self.resource_work = PostgresResourceWork(session)
 
     @property

@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 
+from datarecs_application.ports.checks import CHECK_LEASE, LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, LeasedRun, Renewal
@@ -46,6 +47,12 @@ _CLAIM_DELIVERIES = select(
 _CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id", "delivery_id"))
 _CLAIM_SCHEDULES = select(
     func.datarecs.claim_schedules(_MOST).table_valued("tenant_id", "schedule_uid")
+)
+_CLAIM_SWEEPS = select(func.datarecs.claim_sweeps(_MOST).table_valued("tenant_id", "policy_uid"))
+_LEASE_CHECK = select(
+    func.datarecs.lease_check(bindparam("ttl", type_=Interval)).table_valued(
+        "tenant_id", "resource_uid", "epoch"
+    )
 )
 _CLAIM_RESOURCES = select(
     func.datarecs.claim_resources(bindparam("kinds", type_=ARRAY(Text)), _MOST).table_valued(
@@ -82,6 +89,10 @@ class PostgresWorkFinder:
         rows = self._database.answer(_CLAIM_SCHEDULES, {"most": limit})
         return [(TenantId(tenant), ResourceUid(schedule)) for tenant, schedule in rows]
 
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        rows = self._database.answer(_CLAIM_SWEEPS, {"most": limit})
+        return [(TenantId(tenant), ResourceUid(policy)) for tenant, policy in rows]
+
     def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
         parameters = {"kinds": sorted(kind.value for kind in kinds), "most": limit}
         return [
@@ -115,6 +126,11 @@ class PostgresWorkFinder:
     def decide_schedules_again(self, tzdata: str) -> int:
         ((made,),) = self._database.answer(_DECIDE_AGAIN, {"tzdata": tzdata})
         return int(made)
+
+    def lease_check(self) -> LeasedCheck | None:
+        for tenant, uid, epoch in self._database.answer(_LEASE_CHECK, {"ttl": CHECK_LEASE}):
+            return LeasedCheck(tenant_id=TenantId(tenant), uid=ResourceUid(uid), epoch=epoch)
+        return None
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         rows = self._database.answer(_DUE_TIMERS, {"most": limit})

@@ -94,6 +94,8 @@ class Limits(WaitingRunLimits):
     """WebhookEndpoints of a tenant; deliveries to each one are separate work."""
     rules_per_tenant: int = Field(default=500, ge=1, le=1_000_000)
     """NotificationRules of a tenant; each one is evaluated for each finished run."""
+    retention_policies_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
+    """RetentionPolicies of a tenant; each one examines all runs of the tenant."""
 
 
 class MailReports(Section):

@@ -17,17 +17,21 @@ from datarecs_core.jobs.validation import job_faults
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.scheduling.schedule import Schedule
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_specs.connection_shape import CONNECTION
 from datarecs_specs.job_shape import JOB
 from datarecs_specs.notice_shapes import ENDPOINT, endpoint_meaning
 from datarecs_specs.reading import Reading, Shape
+from datarecs_specs.retention_shapes import RETENTION
 from datarecs_specs.rule_shapes import RULE, rule_meaning
 from datarecs_specs.schedule_shapes import SCHEDULE, schedule_meaning
 from datarecs_specs.sql import sql_faults
 
-Spec = ReconciliationJob | Connection | Schedule | WebhookEndpoint | NotificationRule
+Spec = (
+    ReconciliationJob | Connection | Schedule | WebhookEndpoint | NotificationRule | RetentionPolicy
+)
 Meaning = Callable[[object, Reading], None]
 
 
@@ -46,6 +50,13 @@ class KindEntry:
     """Rules between fields, run on what could be read."""
     order: int
     """Order in `apply`: referenced kinds come first."""
+
+    @property
+    def singular(self) -> str:
+        """The path of one: `job`, `retention-policy`."""
+        if self.path.endswith("ies"):
+            return f"{self.path.removesuffix('ies')}y"
+        return self.path.removesuffix("s")
 
 
 def _no_more(spec: object, reading: Reading) -> None:
@@ -107,6 +118,15 @@ KINDS: Mapping[Kind, KindEntry] = {
             meaning=rule_meaning,
             order=6,
         ),
+        KindEntry(
+            kind=Kind.RETENTION_POLICY,
+            path="retention-policies",
+            alias="ret",
+            model=RetentionPolicy,
+            shape=RETENTION,
+            meaning=_no_more,
+            order=7,
+        ),
     )
 }
 
@@ -115,7 +135,7 @@ def kind_named(word: str) -> KindEntry | None:
     """The kind meant by its name, path, alias or a singular path, case aside."""
     wanted = word.casefold()
     for entry in KINDS.values():
-        names = {entry.kind.casefold(), entry.path, entry.path.removesuffix("s"), entry.alias}
+        names = {entry.kind.casefold(), entry.path, entry.singular, entry.alias}
         if wanted in names:
             return entry
     return None

@@ -131,9 +131,13 @@ class FileBlobStore:
     def delete_prefix(self, prefix: str) -> None:
         check_prefix(prefix, self._tenant)
         folder = self._root / prefix
+        if not folder.is_dir():
+            return
         for _ in range(_TRIES):
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.is_dir():
+                with _translated(self._root), contextlib.suppress(FileNotFoundError):
+                    self._disk.sync_folder(folder.parent)
                 return
         raise BlobStoreUnavailableError(
             where=str(folder), cause="the folder could not be removed completely"

@@ -40,6 +40,8 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "webhook_endpoint_state": ("next_claim_at", "rate_paid_until", "paused_until"),
     "email_delivery": ("due_at", "claimed_until", "expires_at", "lease_until"),
     "schedule_state": ("due_at",),
+    "retention_state": ("due_at",),
+    "resource_check": ("due_at", "lease_until"),
     "resource_work": ("due_at", "lease_until", "window_start"),
 }
 """Columns that are compared with the database's clock, by table."""

@@ -68,7 +68,8 @@ _ABOUT: Json = {
 }
 _SERVERS = [{"url": "/", "description": "The server of this document."}]
 _TAGS: Mapping[str, str] = {
-    "resources": "Connections, jobs, schedules, webhook endpoints, notification rules.",
+    "resources": "Connections, jobs, schedules, webhook endpoints, notification rules, "
+    "retention policies.",
     "runs": "Trigger, cancel, list and follow runs, and read their results.",
     "events": "Events of all runs of the tenant, live.",
     "webhooks": "Deliveries and their outcomes.",

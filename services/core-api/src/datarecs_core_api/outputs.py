@@ -164,6 +164,8 @@ class RunOut(Out):
     ended_at: Instant | None
     closed_at: Instant | None
     summary: SummaryOut | None
+    differences_deleted_at: Instant | None
+    """When a retention policy removed the stored differences; null while they are kept."""
     last_sequence: Number
     """Number of the newest entry of its history."""
 

@@ -6,6 +6,7 @@ path or an address of the platform; the log has the rest under `trace_id`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection
@@ -13,6 +14,7 @@ from starlette.requests import HTTPConnection
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.security import SecurityCode
+from datarecs_core.values import instant_text
 
 STATUS: Mapping[ErrorCode, int] = {
     ApiCode.MALFORMED_REQUEST: 400,
@@ -100,6 +102,15 @@ def result_lost() -> ProblemError:
         code=ApiCode.RESULT_LOST,
         detail="the result of this run is missing in the store of artefacts; restore it from a "
         "backup",
+    )
+
+
+def differences_removed(at: datetime) -> ProblemError:
+    """A retention policy removed the differences; the counts are still in the report."""
+    return ProblemError(
+        code=ApiCode.NOT_FOUND,
+        detail=f"a retention policy removed the differences of this run at {instant_text(at)}; "
+        "its counts and measures are in the report",
     )
 
 

@@ -67,6 +67,17 @@ EXAMPLES: Mapping[Kind, Mapping[str, object]] = {
             "filter": {"types": ["reconciliation.run.finalised"]},
         },
     ),
+    Kind.RETENTION_POLICY: _declaration(
+        Kind.RETENTION_POLICY,
+        "finance-90-days",
+        {
+            "job_labels": {"team": "finance"},
+            "targets": {
+                "runs": {"ttl": "P90D", "keep_last": 30},
+                "differences": {"ttl": "P30D"},
+            },
+        },
+    ),
     Kind.NOTIFICATION_RULE: _declaration(
         Kind.NOTIFICATION_RULE,
         "finance-breaks",

@@ -71,6 +71,7 @@ def run_view(run: Run) -> RunOut:
         ended_at=run.ended_at,
         closed_at=run.closed_at,
         summary=None if run.summary is None else SummaryOut(**asdict(run.summary)),
+        differences_deleted_at=run.differences_deleted_at,
         last_sequence=run.last_sequence,
     )
 

@@ -83,6 +83,11 @@ class ScratchFolder:
         return self.root / f"{CHILD}-{slot}"
 
     @property
+    def of_check(self) -> Path:
+        """The folder of the child that checks sources."""
+        return self.root / f"{CHILD}-check"
+
+    @property
     def runs(self) -> Path:
         """The folder of attempts."""
         return self.root / RUNS

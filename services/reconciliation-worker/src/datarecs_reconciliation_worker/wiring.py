@@ -12,7 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from datarecs_application.assignments import Preparing
 from datarecs_application.attempt_ends import EndReporter
+from datarecs_application.checking import Checking
+from datarecs_application.loops.checking import SourceChecks
 from datarecs_application.loops.heartbeat import Heartbeat
+from datarecs_application.loops.polling import Rhythm
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.outside import BlobStores
@@ -52,8 +55,11 @@ from datarecs_specs.documents import decode_stored, job_of
 from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
+CHECK_CHILD = "datarecs_reconciliation_worker.check_child"
 USER = "datarecs"
 """The name of a user that the system does not know."""
+CHECK_POLL = timedelta(seconds=5)
+"""Notifications wake the checks; a poll finds those of workers that died."""
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 """Variables of this process that its child has, too: nothing of the platform."""
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -91,6 +97,7 @@ def build(settings: Settings) -> Process:
     )
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
+    check_now = Latch()
     blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     scratch = ScratchFolder(settings.worker.scratch_dir)
     children = [warm_child(settings, clock, scratch.child(slot)) for slot in slots]
@@ -109,18 +116,18 @@ def build(settings: Settings) -> Process:
         supervisor(settings, shared, slot=slot, child=children[slot], wake=wakes[slot])
         for slot in slots
     ]
-
+    checks = _checks(settings, shared, check_now)
     ready_when = {"database": database.ready, "blobs": blobs.ready, "spark": children[0].ready}
     return Process(
         name=Service.RECONCILIATION_WORKER,
-        loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
+        loops=(_listener(url, wakes, beat_now, check_now), heartbeat, *supervisors, checks),
         ready_when=ready_when,
         start_checks=(
             scratch.claim,
             *start_checks((database,), settings.profile, now=clock.now),
             blobs.check_create_only,
         ),
-        wakes=[*wakes, beat_now],
+        wakes=[*wakes, beat_now, check_now],
         closing=(database.close, pulse.close, tracing.close, scratch.release),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
@@ -174,14 +181,52 @@ def supervisor(
     )
 
 
-def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch) -> Listener:
-    """Wakes slots for runs that are due, and the heartbeat for one that shall stop."""
+def _checks(settings: Settings, shared: SlotParts, wake: Latch) -> SourceChecks:
+    """Checks of connections and jobs, beside the slots."""
+    scratch = shared.scratch.of_check
+    return SourceChecks(
+        unit=shared.unit,
+        finder=shared.finder,
+        use=checking(settings),
+        make=lambda: check_child(scratch),
+        metrics=shared.metrics,
+        rhythm=Rhythm(clock=shared.clock, wake=wake, idle=CHECK_POLL),
+        memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
+    )
+
+
+def checking(settings: Settings) -> Checking:
+    """What checks read from the platform, as runs do."""
+    return Checking(
+        decode=StoredSpecs(),
+        secrets=TenantSecrets.of(settings.secrets, settings.profile),
+        surroundings=surroundings_frame(settings),
+    )
+
+
+def check_child(scratch: Path) -> SpawnedChild:
+    """The child of one check, not started; its folder is empty.
+
+    Raises:
+        ChildStartError: the folder cannot be used.
+    """
+    try:
+        empty_folder(scratch)
+    except OSError as cause:
+        raise ChildStartError(program="the check", cause=str(cause)) from cause
+    return SpawnedChild([sys.executable, "-m", CHECK_CHILD], child_environment(scratch))
+
+
+def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch, checks: Latch) -> Listener:
+    """Wakes slots for runs that are due, checks, and the heartbeat for a run that shall stop."""
 
     def wake_workers(_channel: str, payload: str) -> None:
         for wake in slots if concerns(payload, Woken.LEASES) else ():
             wake.set()
         if concerns(payload, Woken.CANCELS):
             heartbeat.set()
+        if concerns(payload, Woken.CHECKS):
+            checks.set()
 
     return Listener(url, wake_workers, channels=("datarecs_wake",))
 
@@ -285,8 +330,8 @@ def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChi
 
 def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
     """The settings of the child before its first run."""
-    policy = egress_policy(settings)
     return {
+        **surroundings_frame(settings),
         "master": settings.spark.master,
         "driver_memory": settings.spark.driver_memory,
         "cluster": _cluster(settings.spark),
@@ -294,6 +339,14 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "java_options": settings.java.options,
         "scratch": str(scratch),
         "max_spill_bytes": settings.worker.max_spill_mb * 1024 * 1024,
+        "otel_endpoint": settings.otel.endpoint,
+    }
+
+
+def surroundings_frame(settings: Settings) -> dict[str, JsonValue]:
+    """What a child may open; no secret."""
+    policy = egress_policy(settings)
+    return {
         "roots": [str(root) for root in _roots(settings)],
         "files_owner": None if settings.files.owner is None else str(settings.files.owner),
         "excluded": [str(path) for path in private_places(settings)],
@@ -304,7 +357,6 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "blob_url": settings.blob.url,
         "blob_endpoint": _store_endpoint(settings),
         "blob_region": settings.blob.region,
-        "otel_endpoint": settings.otel.endpoint,
     }
 
 

@@ -1,6 +1,7 @@
-"""Settings of the resource-controller: its database login, and which runs it may start."""
+"""Settings of the resource-controller: its database login, its runs, and their artefacts."""
 
 from datarecs_runtime.api_sections import WaitingRunLimits
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.sections import Database, Launcher, Live
 from datarecs_runtime.settings import ServiceSettings
 
@@ -8,6 +9,8 @@ from datarecs_runtime.settings import ServiceSettings
 class Settings(ServiceSettings):
     database: Database
     """Login `datarecs_resources`."""
+    blob: Blob
+    """Where it removes the artefacts of runs that retention policies select."""
     launcher: Launcher = Launcher()
     """Which backend executes the runs it starts; the same as run-controller's."""
     limits: WaitingRunLimits = WaitingRunLimits()

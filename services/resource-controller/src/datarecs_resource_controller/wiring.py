@@ -1,4 +1,4 @@
-"""The resource-controller, joined top to bottom: schedules are decided, objects reconciled."""
+"""The resource-controller, joined top to bottom: schedules, reconciling and retention."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -6,13 +6,17 @@ from datetime import timedelta
 from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
+from datarecs_application.loops.retention import RetentionSweeps
 from datarecs_application.loops.scheduling import ScheduleStarts
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.quotas import WaitingRuns
+from datarecs_application.retention import Sweeping
 from datarecs_application.scheduling import Scheduling
+from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.resource import Kind
+from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.runs.model import Backend
 from datarecs_core.scheduling.schedule import Schedule
 from datarecs_events.catalogue import Service
@@ -27,6 +31,7 @@ from datarecs_runtime.process import Process
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.cron_times import CronTimes
 from datarecs_specs.documents import decode_stored, job_of
+from datarecs_storage.opening import open_blob_stores
 
 GRACE = timedelta(seconds=10)
 """A decision takes milliseconds; a busy database may delay its end."""
@@ -42,11 +47,12 @@ def build(settings: Settings) -> Process:
         application=Service.RESOURCE_CONTROLLER,
     )
     tracing = tracing_of(settings.otel, Service.RESOURCE_CONTROLLER)
-    wake, reconcile_wake = Latch(), Latch()
+    wakes = [Latch(), Latch(), Latch()]
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
     )
     finder, jobs = PostgresWorkFinder(database), StoredSpecs(read_job)
+    blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     starts = ScheduleStarts(
         unit=unit,
         finder=finder,
@@ -62,23 +68,29 @@ def build(settings: Settings) -> Process:
             backend=Backend(settings.launcher.backend),
         ),
         metrics=metrics,
-        rhythm=Rhythm(clock=clock, wake=wake),
+        rhythm=Rhythm(clock=clock, wake=wakes[0]),
     )
-    controllers = (JobController(unit=unit, jobs=jobs),)
+    sweeping = Sweeping(
+        unit=unit, policies=StoredSpecs(read_policy), blobs=blobs, clock=clock, metrics=metrics
+    )
+    sweeps = RetentionSweeps(
+        finder=finder, sweeping=sweeping, rhythm=Rhythm(clock=clock, wake=wakes[2])
+    )
+    controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
     reconciling = Reconciling(
         unit=unit,
         finder=finder,
         controllers={one.kind: one for one in controllers},
         metrics=metrics,
-        rhythm=Rhythm(clock=clock, wake=reconcile_wake),
+        rhythm=Rhythm(clock=clock, wake=wakes[1]),
         fraction=random_fraction,
     )
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(starts, reconciling),
-        ready_when={"database": database.ready},
+        loops=(starts, reconciling, sweeps),
+        ready_when={"database": database.ready, "blobs": blobs.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
-        wakes=[wake, reconcile_wake],
+        wakes=wakes,
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
@@ -92,6 +104,14 @@ def read_schedule(spec: Mapping[str, object]) -> Schedule:
     if not isinstance(schedule, Schedule):
         raise TypeError("a stored Schedule was read as another kind")
     return schedule
+
+
+def read_policy(spec: Mapping[str, object]) -> RetentionPolicy:
+    """The typed spec of a stored retention policy."""
+    policy = decode_stored(Kind.RETENTION_POLICY, "", spec)
+    if not isinstance(policy, RetentionPolicy):
+        raise TypeError("a stored RetentionPolicy was read as another kind")
+    return policy
 
 
 def read_job(spec: Mapping[str, object]) -> ReconciliationJob:

@@ -44,6 +44,8 @@ class ProbeStep:
     """For people; no secret. What to do when the step failed."""
     code: str | None = None
     """Wire name of the error code of a failed step."""
+    login_refused: bool = False
+    """Whether the step failed because the server refused the credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

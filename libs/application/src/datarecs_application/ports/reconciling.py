@@ -1,5 +1,6 @@
 """Which objects are due for their controller, and the lease of one that works on them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,11 +30,27 @@ class ResourceBacklog:
     oldest_seconds: float
 
 
+class ResourceFinder(Protocol):
+    """The part of WorkFinder that is about objects."""
+
+    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
+        """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
+
+    def adopt_resources(self, kinds: Collection[Kind]) -> int:
+        """Make objects of these kinds due that have no row of work yet; their number."""
+
+    def resource_backlog(self) -> list[ResourceBacklog]:
+        """Due objects by kind; a kind without any is left out."""
+
+
 class ResourceWork(Protocol):
     """The rows of `resource_work`; each goes with its object."""
 
     def reconcile_soon(self, uid: ResourceUid, kind: Kind) -> None:
         """Make the object due now; called in the transaction that changes it."""
+
+    def due_again(self, uid: ResourceUid) -> None:
+        """Make an object due that has a row of work: something about it was observed outside."""
 
     def reconcile_jobs_using(self, connection: str) -> None:
         """Make every job due that reads from the connection of this name."""

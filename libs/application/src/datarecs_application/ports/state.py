@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_application.ports.checks import CheckFinder, Checks
 from datarecs_application.ports.delivery import (
     Deliveries,
     DeliveryOrder,
@@ -18,16 +19,13 @@ from datarecs_application.ports.delivery import (
 )
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
-from datarecs_application.ports.reconciling import (
-    ClaimedResource,
-    ResourceBacklog,
-    ResourceWork,
-)
+from datarecs_application.ports.reconciling import ResourceFinder, ResourceWork
 from datarecs_application.ports.resources import Resources
+from datarecs_application.ports.retention import Retention
 from datarecs_application.ports.schedules import Schedules
+from datarecs_application.ports.sealing import SealedSecrets
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
-from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Disposition, Run
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 
@@ -228,33 +226,6 @@ class Audit(Protocol):
         """Chain one audit row in the transaction of the effect (spec security 14)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretLabel:
-    """What may be shown of a sealed value."""
-
-    key_id: str
-    created_at: datetime
-    expires_at: datetime | None
-
-
-class SealedSecrets(Protocol):
-    """Envelope-encrypted values by (resource, field); insert and read are granted apart."""
-
-    def put(self, resource_uid: ResourceUid, field: str, key_id: str, sealed: bytes) -> None: ...
-
-    def live(self, resource_uid: ResourceUid, field: str) -> list[tuple[str, bytes]]:
-        """(key_id, sealed) that have not expired, newest first."""
-
-    def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
-        """Those that `live` returns, without their values; for callers that may not read them."""
-
-    def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
-        """Set the time until which a value is live."""
-
-    def erase(self, resource_uid: ResourceUid) -> None:
-        """Remove every value of the resource; safe to repeat."""
-
-
 class Transaction(Protocol):
     """What a use case uses between begin and commit. Reads and writes only one tenant."""
 
@@ -302,6 +273,10 @@ class Transaction(Protocol):
     def rule_states(self) -> RuleStates: ...
     @property
     def schedules(self) -> Schedules: ...
+    @property
+    def retention(self) -> Retention: ...
+    @property
+    def checks(self) -> Checks: ...
     @property
     def resource_work(self) -> ResourceWork: ...
     def next_rv(self) -> int:
@@ -362,7 +337,7 @@ class Renewal:
     """The desired state of the row is STOP: cancel requested, or the deadline timer fired."""
 
 
-class WorkFinder(Protocol):
+class WorkFinder(ResourceFinder, CheckFinder, Protocol):
     """Due work of all tenants, by the closed list of definer functions (security 5).
 
     Each call commits by itself and returns ids and numbers only; the work follows in one
@@ -393,17 +368,11 @@ class WorkFinder(Protocol):
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
         """Schedules that are due, oldest first; each is due again after 30 s."""
 
-    def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
-        """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
-
-    def adopt_resources(self, kinds: Collection[Kind]) -> int:
-        """Make objects of these kinds due that have no row of work yet; their number."""
-
-    def resource_backlog(self) -> list[ResourceBacklog]:
-        """Due objects by kind; a kind without any is left out."""
-
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""
+
+    def claim_sweeps(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        """Retention policies that are due, oldest first; each is due again after 30 s."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

@@ -158,7 +158,8 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="runs, jobs, schedules, connections, webhook-endpoints, notification-rules",
+            help="runs, jobs, schedules, connections, webhook-endpoints, notification-rules, "
+            "retention-policies",
         ),
     ],
     name: Annotated[
@@ -297,7 +298,8 @@ def delete(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="job, schedule, connection, webhook-endpoint, notification-rule"
+            metavar="KIND",
+            help="job, schedule, connection, webhook-endpoint, notification-rule, retention-policy",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],

@@ -146,7 +146,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_resource_controller"),
         side_port=9096,
         role="datarecs_resources",
-        sections=frozenset({"LAUNCHER"}),
+        sections=frozenset({"BLOB", "LAUNCHER"}),
         names=frozenset(WAITING_RUNS),
         settings=WAITING_RUNS,
     ),

@@ -45,6 +45,8 @@ _SQLITE, _POSTGRES = (
     _SELECT.format(":catalog", ":namespace", ":table"),
     _SELECT.format("%(catalog)s", "%(namespace)s", "%(table)s"),
 )
+_COUNT = "SELECT count(*) AS tables FROM iceberg_tables WHERE catalog_name = {}"
+_SQLITE_TABLES, _POSTGRES_TABLES = _COUNT.format(":catalog"), _COUNT.format("%(catalog)s")
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 _HINT = "version-hint.text"
 _BETWEEN_LEVELS = "\x1f"
@@ -116,6 +118,34 @@ class Catalog:
             case never:
                 assert_never(never)
 
+    def check(self) -> str:
+        """Check that the catalog answers; returns a text for people.
+
+        Raises what `load` raises.
+        """
+        match self.config.catalog:
+            case SqlCatalog() as catalog:
+                return f"{self._tables(catalog)} tables are registered"
+            case RestCatalog() as catalog:
+                _Rest(catalog=self, config=catalog).configured()
+                return f"{catalog.uri} is a catalog"
+            case HadoopCatalog(warehouse=warehouse):
+                if self._names_in(self.places.folder(warehouse)) is None:
+                    raise ConnectionFailedError(
+                        self.source, f"there is no folder {warehouse!r}; correct `warehouse`"
+                    )
+                return "the folder of the warehouse can be read"
+            case never:
+                assert_never(never)
+
+    def _tables(self, catalog: SqlCatalog) -> int:
+        values = {"catalog": catalog.name}
+        if catalog.postgres is None:
+            (row,) = self._in_sqlite(catalog.sqlite or "", values, _SQLITE_TABLES)
+        else:
+            (row,) = self._in_postgres(catalog.postgres, values, _POSTGRES_TABLES)
+        return int(str(row["tables"]))
+
     def missing(self, table: TableName) -> QueryFailedError:
         return QueryFailedError(
             self.source,
@@ -141,16 +171,20 @@ class Catalog:
             raise QueryFailedError(self.source, f"{str(table)!r} is a view; name a table")
         return str(rows[0]["metadata_location"])
 
-    def _in_postgres(self, server: PostgresConfig, values: Mapping[str, str]) -> list[Row]:
+    def _in_postgres(
+        self, server: PostgresConfig, values: Mapping[str, str], statement: str = _POSTGRES
+    ) -> list[Row]:
         connector = PostgresConnector(
             source=self.source,
             config=server,
             password=self.secrets.get("password", ""),
             policy=self.policy,
         )
-        return list(connector.fetch_rows(_POSTGRES, values))
+        return list(connector.fetch_rows(statement, values))
 
-    def _in_sqlite(self, file: str, values: Mapping[str, str]) -> list[Row]:
+    def _in_sqlite(
+        self, file: str, values: Mapping[str, str], statement: str = _SQLITE
+    ) -> list[Row]:
         path = self.places.folder(file)
         tree, name = self.places.tree(str(path))
         try:
@@ -162,7 +196,7 @@ class Catalog:
         try:
             with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
                 database.row_factory = sqlite3.Row
-                rows = database.execute(_SQLITE, values).fetchall()
+                rows = database.execute(statement, values).fetchall()
         except sqlite3.Error as cause:
             raise ConnectionFailedError(
                 self.source, f"{file!r} is not a SQL catalog: no readable table iceberg_tables"
@@ -230,22 +264,33 @@ class _Rest:
     catalog: Catalog
     config: RestCatalog
 
-    def load(self, table: TableName) -> TableMetadata:
-        server = JsonServer(source=self.catalog.source, policy=self.catalog.policy)
-        base = f"{self.config.uri.rstrip('/')}/v1"
-        token = self._token(server, base)
+    @property
+    def server(self) -> JsonServer:
+        return JsonServer(source=self.catalog.source, policy=self.catalog.policy)
+
+    @property
+    def base(self) -> str:
+        return f"{self.config.uri.rstrip('/')}/v1"
+
+    def configured(self) -> tuple[Mapping[str, object], str | None]:
+        """The configuration of the catalog, and the token for the next request."""
+        token = self._token(self.server, self.base)
         query = {"warehouse": self.config.warehouse} if self.config.warehouse else {}
-        config = server.get(f"{base}/config", query=query, token=token)
+        config = self.server.get(f"{self.base}/config", query=query, token=token)
         if config is None:
             raise ConnectionFailedError(
                 self.catalog.source, f"{self.config.uri} is not a catalog: it has no v1/config"
             )
+        return config, token
+
+    def load(self, table: TableName) -> TableMetadata:
+        config, token = self.configured()
         said = {**_mapping(config, "defaults"), **_mapping(config, "overrides")}
         between = str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS))
         namespace = between.join(quote(level, safe="") for level in table.namespace)
         prefix = "".join(f"{part}/" for part in str(said.get("prefix", "")).split("/") if part)
-        answer = server.get(
-            f"{base}/{prefix}namespaces/{namespace}/tables/{quote(table.name, safe='')}",
+        answer = self.server.get(
+            f"{self.base}/{prefix}namespaces/{namespace}/tables/{quote(table.name, safe='')}",
             token=token,
         )
         if answer is None:

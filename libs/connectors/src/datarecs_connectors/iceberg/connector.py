@@ -100,9 +100,9 @@ class IcebergConnector:
             return write_extract(scan, batches, directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
-        """Probe table, columns and files of the source; no steps without a source."""
+        """Probe table, columns and files of the source; without a source the catalog."""
         if source is None:
-            return ()
+            return steps(("catalog", self.catalog.check))
         held = []
 
         def table() -> str:

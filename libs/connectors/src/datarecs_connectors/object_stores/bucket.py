@@ -23,6 +23,7 @@ from obstore.exceptions import (
 
 from datarecs_connectors.errors import (
     ConnectionFailedError,
+    CredentialsRefusedError,
     PathRefusedError,
     SnapshotLostError,
     SourceUnsupportedError,
@@ -39,6 +40,11 @@ _TAIL_BYTES = 64 * 1024
 """The end of a file, which contains most Parquet footers."""
 _TAILS = 256
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist")
+_UNKNOWN = (
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+    "AuthenticationFailed",
+)
+"""Codes of S3 and Azure for credentials that the store does not accept."""
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 
 
@@ -185,7 +191,8 @@ class Bucket:
         status = match[1] if match else None
         is_refused = isinstance(failure, PermissionDeniedError | UnauthenticatedError)
         if is_refused or status in {"401", "403"}:
-            return SourcePermissionError(
+            kind = CredentialsRefusedError if _is_unknown(failure) else SourcePermissionError
+            return kind(
                 self.source,
                 "the store refuses the request; check the credentials, and that they may list and "
                 "read the bucket",
@@ -200,3 +207,9 @@ class Bucket:
             message = f"the store cannot be reached: {fault}; check `endpoint`, and set `ca`"
             return ConnectionFailedError(self.source, message)
         return ConnectionFailedError(self.source, "the store cannot be reached; check its endpoint")
+
+
+def _is_unknown(failure: Exception) -> bool:
+    """Whether the store does not accept the credentials, as opposed to what they may do."""
+    text = str(failure)
+    return isinstance(failure, UnauthenticatedError) or any(sign in text for sign in _UNKNOWN)

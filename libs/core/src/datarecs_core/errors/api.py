@@ -32,7 +32,8 @@ class ApiCode(ErrorCode):
     NOT_FOUND = Entry(
         docs_id="DR4004",
         meaning="Not found, or you have no access to it.",
-        causes="A misspelt name or id, another namespace, something already deleted.",
+        causes="A misspelt name or id, another namespace, something already deleted; of runs also "
+        "by a retention policy.",
         remedy="List the existing objects, for instance with `datarecs get jobs`.",
     )
     METHOD_NOT_ALLOWED = Entry(

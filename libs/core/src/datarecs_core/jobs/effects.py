@@ -56,8 +56,9 @@ def _of_job(job: ReconciliationJob) -> Iterator[Ineffective]:
     if job.execution.resume is not DEFAULT_EXECUTION.resume:
         yield ("execution", "resume"), "a run always starts from its sources", leave_out
     if job.results.breaks.retention != Breaks().retention:
-        message = "stored differences are never removed"
-        yield ("results", "breaks", "retention"), message, leave_out
+        message = "a RetentionPolicy decides how long stored differences are kept"
+        hint = "leave it out, and declare a RetentionPolicy with the target differences"
+        yield ("results", "breaks", "retention"), message, hint
     for index, source in usable(job.sources):
         sessions = source.limits.max_connections != DEFAULT_LIMITS.max_connections
         if source.kind not in _HAS_SESSIONS and sessions:

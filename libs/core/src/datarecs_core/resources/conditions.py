@@ -121,17 +121,21 @@ def is_current(resource: Resource) -> bool:
 
 def phase_of(resource: Resource) -> str | None:
     """One word for tables; None for a kind without phases."""
-    if resource.kind is not Kind.RECONCILIATION_JOB:
+    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB}:
         return None
     if resource.deletion_at is not None:
         return "Deleting"
     conditions = conditions_of(resource.status)
     if is_true(conditions, ConditionType.PAUSED):
         return "Paused"
-    if not is_current(resource):
-        return "Pending"
+    return _phase(resource.kind, conditions) if is_current(resource) else "Pending"
+
+
+def _phase(kind: Kind, conditions: Mapping[str, Condition]) -> str:
     if is_false(conditions, ConditionType.VALID):
         return "Invalid"
+    if kind is Kind.CONNECTION and is_false(conditions, ConditionType.READY):
+        return "Degraded"
     return "Ready" if is_true(conditions, ConditionType.READY) else "Pending"
 
 

@@ -13,7 +13,7 @@ from datarecs_core.resources.conditions import Condition
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 
-RECONCILED = frozenset({Kind.RECONCILIATION_JOB})
+RECONCILED = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB})
 """Kinds with a controller in the resource-controller: their objects have a row of work."""
 PAUSED = "datarecs.io/paused"
 """Annotation; with the value `true` nothing acts on the object."""

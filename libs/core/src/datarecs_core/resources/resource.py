@@ -19,6 +19,7 @@ class Kind(StrEnum):
     SCHEDULE = "Schedule"
     WEBHOOK_ENDPOINT = "WebhookEndpoint"
     NOTIFICATION_RULE = "NotificationRule"
+    RETENTION_POLICY = "RetentionPolicy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,6 +244,8 @@ class Run:
     traceparent: str | None = None
     fire_time: datetime | None = None
     schedule_uid: UUID | None = None
+    differences_deleted_at: datetime | None = None
+    """When a retention policy removed its stored differences."""
 
     @property
     def cancelling(self) -> bool:

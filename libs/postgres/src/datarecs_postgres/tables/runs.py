@@ -79,6 +79,7 @@ RUN = Table(
     column("pins", JSON, "versions of the sources that were read", null=True),
     column("report_path", TEXT, "path of the report", null=True),
     column("traceparent", TEXT, "trace of the trigger", null=True),
+    column("differences_deleted_at", INSTANT, "retention removed differences", null=True),
     PrimaryKeyConstraint("tenant_id", "run_id"),
     UniqueConstraint("run_id"),
     UniqueConstraint("tenant_id", "schedule_uid", "fire_time"),

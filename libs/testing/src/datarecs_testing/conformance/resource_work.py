@@ -9,7 +9,7 @@ from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind
 from datarecs_core.values import ResourceUid, TenantId
-from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_resource
+from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_resource, an_id
 from datarecs_testing.conformance.stores import Stores
 
 JOB = Kind.RECONCILIATION_JOB
@@ -136,6 +136,16 @@ class ResourceWorkConformance:
             work = tx.resource_work.get(theirs)
         assert work is not None
         assert work.dirty_seq == 1
+
+    def test_a_worker_makes_an_object_due_that_has_a_row(self, stores: Stores) -> None:
+        uid = declared(stores)
+        assert set(claimed(stores)) == {uid}
+        saved(stores, uid, due_at=None, lease_until=None)
+        for tenant, known in ((B_TENANT, uid), (A_TENANT, uid), (A_TENANT, an_id())):
+            with stores.worker.unit.begin(tenant) as tx:
+                tx.resource_work.due_again(ResourceUid(known))
+        assert work_of(stores, uid).dirty_seq == 2
+        assert set(claimed(stores)) == {uid}
 
     def test_the_backlog_counts_what_is_due_and_not_leased(self, stores: Stores) -> None:
         assert stores.resources.finder.resource_backlog() == []

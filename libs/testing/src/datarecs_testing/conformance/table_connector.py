@@ -182,6 +182,10 @@ class TableConnectorConformance(ABC):
             delivered(connector, scan)
         assert caught.value.code.name == "SNAPSHOT_LOST"
 
+    def test_a_probe_without_a_source_checks_the_catalog(self, connector: Connector) -> None:
+        (step,) = connector.probe()
+        assert (step.name, step.ok) == ("catalog", True), step.detail
+
     def test_a_probe_reports_its_steps_and_ends_at_the_first_that_fails(
         self, lake: Lake, connector: Connector, source: Source
     ) -> None:

@@ -22,8 +22,8 @@ from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
 from datarecs_memory.engine import MemoryEngine
-from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
+from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.work import Allowance, Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio

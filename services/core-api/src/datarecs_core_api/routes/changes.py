@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/v1", tags=["resources"], route_class=GuardedRout
 
 
 def _changes_route(entry: KindEntry) -> None:
-    noun = entry.path.replace("-", "_").removesuffix("s")
+    noun = entry.singular.replace("-", "_")
 
     @router.get(
         f"/{entry.path}/{{name}}/changes",

@@ -281,7 +281,7 @@ def _known_name(
 
 
 def _one(entry: KindEntry) -> str:
-    return entry.path.replace("-", "_").removesuffix("s")
+    return entry.singular.replace("-", "_")
 
 
 for _entry in KINDS.values():

@@ -23,7 +23,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.outputs import JsonObject, Page
 from datarecs_core_api.pagination import DEFAULT_LIMIT
-from datarecs_core_api.problems import not_found, result_lost
+from datarecs_core_api.problems import differences_removed, not_found, result_lost
 from datarecs_core_api.published_types import NameOut, RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
@@ -97,6 +97,8 @@ def mismatches(
 ) -> MismatchPage:
     """Stored differences, largest first, with the values of every source side by side."""
     run = known_run(use, caller, run_id)
+    if run.differences_deleted_at is not None:
+        raise differences_removed(run.differences_deleted_at)
     blobs = use.blobs.of(caller.tenant_id)
     document = _document(blobs, run)
     names = [str(one["name"]) for one in _stages_of(document)]
@@ -146,7 +148,8 @@ def report(
         hidden = ("samples", "hints", "unreadable", "notes")
         shown = document if samples else {**document, **{name: {} for name in hidden}}
         return _download(run, json.dumps(shown, ensure_ascii=False), "json")
-    rows = _largest(use.blobs.of(caller.tenant_id), run, document) if samples else None
+    has_rows = samples and run.differences_deleted_at is None
+    rows = _largest(use.blobs.of(caller.tenant_id), run, document) if has_rows else None
     view = run_view(run).model_dump(mode="json")
     page = run_report(document, view, samples=samples, rows=rows)
     return _download(run, page, "html")

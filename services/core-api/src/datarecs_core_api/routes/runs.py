@@ -92,7 +92,7 @@ def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
     uuid = canonical_uuid(run_id)
     run = None if uuid is None else use.queries.run(caller.tenant_id, RunId(uuid))
     if run is None:
-        raise not_found("run")
+        raise not_found("run; a retention policy may have removed it")
     return run
 
 

@@ -1,0 +1,1 @@
+"""How long the platform keeps runs, their differences, mails and ticks of schedules."""

@@ -1,0 +1,34 @@
+-- What resource-controller may remove, and the event that it may send; printed by
+-- `python -m datarecs_postgres.rls`, frozen here.
+CREATE POLICY ended_resources ON datarecs.run AS RESTRICTIVE FOR DELETE TO datarecs_resources USING (closed_at IS NOT NULL);
+GRANT UPDATE (differences_deleted_at) ON datarecs.run TO datarecs_resources;
+GRANT DELETE ON datarecs.run TO datarecs_resources;
+GRANT SELECT (tenant_id, partition_key, sent_at) ON datarecs.outbox TO datarecs_resources;
+CREATE POLICY tenant_resources ON datarecs.webhook_delivery TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT (tenant_id, run_id, state) ON datarecs.webhook_delivery TO datarecs_resources;
+CREATE POLICY tenant_resources ON datarecs.email_delivery TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY terminal_resources ON datarecs.email_delivery AS RESTRICTIVE FOR DELETE TO datarecs_resources USING (state <> ALL ('{PENDING,SENDING}'::text[]));
+GRANT SELECT (tenant_id, delivery_id, run_id, job_id, state, created_at) ON datarecs.email_delivery TO datarecs_resources;
+GRANT DELETE ON datarecs.email_delivery TO datarecs_resources;
+CREATE POLICY tenant_resources ON datarecs.email_attempt TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT (tenant_id, delivery_id) ON datarecs.email_attempt TO datarecs_resources;
+GRANT DELETE ON datarecs.email_attempt TO datarecs_resources;
+CREATE POLICY tenant_resources ON datarecs.report_link_revocation TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT (tenant_id, run_id) ON datarecs.report_link_revocation TO datarecs_resources;
+GRANT DELETE ON datarecs.report_link_revocation TO datarecs_resources;
+GRANT DELETE ON datarecs.schedule_tick TO datarecs_resources;
+ALTER TABLE datarecs.retention_state ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY owner ON datarecs.retention_state TO datarecs_owner USING (true) WITH CHECK (true);
+CREATE POLICY tenant_api ON datarecs.retention_state TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY tenant_resources ON datarecs.retention_state TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY tenant_read ON datarecs.retention_state TO datarecs_read USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT ON datarecs.retention_state TO datarecs_api, datarecs_resources, datarecs_read;
+GRANT INSERT ON datarecs.retention_state TO datarecs_api;
+GRANT UPDATE (due_at) ON datarecs.retention_state TO datarecs_api;
+GRANT UPDATE (due_at, generation, target, place_at, place_id, counts) ON datarecs.retention_state TO datarecs_resources;
+REVOKE ALL ON FUNCTION datarecs.claim_sweeps(integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION datarecs.claim_sweeps(integer) TO datarecs_resources;
+DROP POLICY types_api ON datarecs.outbox;
+CREATE POLICY types_api ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_api WITH CHECK (type = ANY ('{io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.created,io.datarecs.resource.connection.deleted,io.datarecs.resource.connection.status_updated,io.datarecs.resource.connection.updated,io.datarecs.resource.notificationrule.created,io.datarecs.resource.notificationrule.deleted,io.datarecs.resource.notificationrule.status_updated,io.datarecs.resource.notificationrule.updated,io.datarecs.resource.reconciliationjob.created,io.datarecs.resource.reconciliationjob.deleted,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.reconciliationjob.updated,io.datarecs.resource.retentionpolicy.created,io.datarecs.resource.retentionpolicy.deleted,io.datarecs.resource.retentionpolicy.status_updated,io.datarecs.resource.retentionpolicy.updated,io.datarecs.resource.schedule.created,io.datarecs.resource.schedule.deleted,io.datarecs.resource.schedule.status_updated,io.datarecs.resource.schedule.updated,io.datarecs.resource.webhookendpoint.created,io.datarecs.resource.webhookendpoint.deleted,io.datarecs.resource.webhookendpoint.status_updated,io.datarecs.resource.webhookendpoint.updated,io.datarecs.webhook.delivery.replay_requested,io.datarecs.webhook.delivery.resend_requested,io.datarecs.webhook.endpoint.test_requested}'::text[]));
+DROP POLICY types_resources ON datarecs.outbox;
+CREATE POLICY types_resources ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_resources WITH CHECK (type = ANY ('{io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.reconcile_failed,io.datarecs.resource.connection.reconciled,io.datarecs.resource.connection.status_updated,io.datarecs.resource.reconciliationjob.reconcile_failed,io.datarecs.resource.reconciliationjob.reconciled,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.retentionpolicy.status_updated}'::text[]));

@@ -419,6 +419,11 @@ SHOWN: dict[str, ShownBy] = {
         "libs/cli/tests/test_client.py::test_a_key_that_is_too_long_is_a_wrong_request",
         "characters",
     ),
+    "DR4029": ShownBy(
+        "services/core-api/tests/test_watching.py"
+        "::test_a_place_that_is_too_old_asks_for_a_new_list",
+        "watch_since",
+    ),
     "DR4025": ShownBy(
         "services/core-api/tests/test_results.py"
         "::test_a_result_that_the_store_has_lost_is_named_with_its_fix",

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from datarecs_core.access.permissions import Role
 from datarecs_core.runs.events import RunFinalised
 from datarecs_memory.blob_store import MemoryBlobStores
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock
 from datarecs_testing.api import ApiHouse
@@ -28,6 +28,7 @@ def rest(path: Any) -> Iterator[TestClient]:  # noqa: ANN401  the fixture
         unit=path.unit,
         queries=path.queries,
         changes=PostgresChangeFeed(path.api),
+        resource_changes=PostgresResourceFeed(path.api),
         finder=PostgresWorkFinder(path.api),
         clock=clock,
         ids=path.ids,

@@ -19,7 +19,7 @@ from datarecs_core.runs.events import RunCancelled, RunFinalised
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.values import EventId
 from datarecs_memory.blob_store import MemoryBlobStores
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.sections import Otel
@@ -115,6 +115,7 @@ def told(path: RealPath) -> Iterator[Told]:
             unit=path.unit,
             queries=path.queries,
             changes=PostgresChangeFeed(path.api),
+            resource_changes=PostgresResourceFeed(path.api),
             finder=PostgresWorkFinder(path.api),
             clock=SystemClock(),
             ids=path.ids,

@@ -207,7 +207,7 @@ def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     return answer.status_code, headers, told
 
 
-@pytest.mark.case("X01")
+@pytest.mark.case("X01", "R71")
 @pytest.mark.parametrize(("method", "template"), WITH_IDS)
 def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, template: str) -> None:
     house = neighbours.house
@@ -384,6 +384,7 @@ WANTED: Mapping[str, str] = {
         for method, tail, permission in (
             ("GET", "", "read"),
             ("GET", "/{name}", "read"),
+            ("GET", "/{name}/changes", "read"),
             ("POST", "", "resource.write"),
             ("PUT", "/{name}", "resource.write"),
             ("DELETE", "/{name}", "resource.write"),

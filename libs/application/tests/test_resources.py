@@ -268,8 +268,8 @@ def test_a_delete_without_finalizers_leaves_a_tombstone(platform: Platform) -> N
         deleted = delete_resource(tx, platform.actor(), FILES_KEY, match=ANY)
     last = platform.state.changes[-1]
     assert (deleted.is_gone, last.op) == (True, "DELETED")
-    assert last.body is not None
-    assert last.body.spec == FILES.spec
+    assert last.resource is not None
+    assert last.resource.spec == FILES.spec
     assert platform.events()[-1] == "io.datarecs.resource.connection.deleted"
     with pytest.raises(ResourceNotFoundError):
         platform.get()

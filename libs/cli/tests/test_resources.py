@@ -164,13 +164,18 @@ def test_a_dry_run_against_the_server_shows_each_change_and_writes_nothing(
     for path in PATHS[:2]:
         server.on("GET", path, refuses(404, ApiCode.NOT_FOUND))
     server.on("GET", PATHS[2], as_stored)
+    wanted = {"spec": {"enabled": True, "to": [{"address": "finops@example.com"}]}}
+    labels = {"metadata": {"labels": {"team": "a"}}}
+    server.on("PUT", PATHS[2], says({"outcome": "configured", **wanted, **labels}))
+    for path in PATHS[:2]:
+        server.on("PUT", path, says({"outcome": "created"}))
     asked = ["apply", "-f", "all.yaml", "--dry-run", "server"]
     assert run([*asked, "--exit-code"]) == 1
     assert run(asked) == 0
     shown = capsys.readouterr().out
     assert "notification-rule/finance configured" in shown
     assert '~ spec.to[0].address: "old@example.com" -> "finops@example.com"' in shown
-    assert server.requests_to("PUT") == []
+    assert {one.url.params["dry_run"] for one in server.requests_to("PUT")} == {"true"}
 
 
 def test_a_dry_run_of_the_client_asks_nobody(server: ScriptedApi) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datarecs_memory.change_feed import MemoryChangeFeed
+from datarecs_memory.change_feed import MemoryChangeFeed, MemoryResourceFeed
 from datarecs_memory.event_archive import MemoryEventArchive
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.outbox_reader import MemoryOutboxReader
@@ -37,5 +37,6 @@ def stores(clock: ManualClock, store: MemoryStore) -> Stores:
         archive=MemoryEventArchive(store),
         queries=MemoryQueries(store),
         feed=MemoryChangeFeed(store),
+        changes=MemoryResourceFeed(store),
         pass_time=clock.advance,
     )

@@ -13,7 +13,10 @@ from datarecs_testing.conformance.access import (
     AuditConformance,
     IdempotencyKeysConformance,
 )
-from datarecs_testing.conformance.change_feed import ChangeFeedConformance
+from datarecs_testing.conformance.change_feed import (
+    ChangeFeedConformance,
+    ResourceFeedConformance,
+)
 from datarecs_testing.conformance.checks import ChecksConformance
 from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
@@ -50,6 +53,10 @@ class TestQueries(QueriesConformance):
 
 
 class TestChangeFeed(ChangeFeedConformance):
+    pass
+
+
+class TestResourceFeed(ResourceFeedConformance):
     pass
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
@@ -51,5 +51,6 @@ def stores(database: PreparedDatabase, connect: Connect) -> Stores:
         archive=PostgresEventArchive(connect(CONTROLLER)),
         queries=PostgresQueries(connect(API)),
         feed=PostgresChangeFeed(connect(API)),
+        changes=PostgresResourceFeed(connect(API)),
         pass_time=database.pass_time,
     )

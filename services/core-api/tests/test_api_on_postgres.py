@@ -19,7 +19,7 @@ from datarecs_core_api.app import READY_S, routes
 from datarecs_core_api.following import Pace
 from datarecs_core_api.guarded import guarded_routes
 from datarecs_core_api.request_examples import EXAMPLES
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
@@ -58,6 +58,7 @@ def a_place(database: PreparedDatabase, folder: Path, stack: ExitStack) -> Place
         unit=PostgresUnitOfWork(api, ids),
         queries=PostgresQueries(api),
         changes=PostgresChangeFeed(api),
+        resource_changes=PostgresResourceFeed(api),
         finder=PostgresWorkFinder(api),
         clock=SystemClock(),
         ids=ids,

@@ -426,7 +426,8 @@ class TestDeleting:
         assert answer.json()["spec"] == shown.json()["spec"]
         assert ana.get(place).status_code == 404
         (deleted,) = (one for one in house.store.committed(A_TENANT).changes if one.op == "DELETED")
-        assert deleted.body is not None
+        assert deleted.resource is not None
+        assert deleted.resource.spec == shown.json()["spec"]
 
     @pytest.mark.case("R11")
     def test_waits_for_finalizers(self, ana: TestClient) -> None:

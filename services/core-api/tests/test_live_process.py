@@ -181,6 +181,23 @@ def test_one_connection_listens(running: Running, database: PreparedDatabase) ->
         assert listening(database) == ["datarecs_api"]
 
 
+@pytest.mark.case("R13", "R16")
+def test_a_watch_gets_each_write_and_continues_where_it_was(running: Running) -> None:
+    path, names = "/api/v1/jobs", ("one", "two", "three")
+
+    def create(name: str) -> None:
+        body = {**EXAMPLES[Kind.RECONCILIATION_JOB], "metadata": {"name": name}}
+        assert running.client.post(path, json=body).status_code == 201
+
+    since, seen = running.client.get(path).json()["watch_since"], list[Frame]()
+    for name in names:
+        with running.client.stream("GET", f"{path}?watch=1&since={since}") as answer:
+            create(name)
+            seen.append(next(frames(answer.iter_lines())))
+        since = seen[-1].id
+    assert [one.data["metadata"]["name"] for one in seen] == list(names)  # type: ignore[index]  # JSON
+
+
 def test_a_drain_lets_everybody_go(running: Running) -> None:
     run = triggered(running)
     with following(running, TENANT_WIDE) as wide, opened(running) as socket:

@@ -63,6 +63,12 @@ def test_kinds_come_in_the_order_of_apply() -> None:
     assert [one["alias"] for one in items] == ["conn", "job", "sched", "hook", "rule", "ret"]
 
 
+def test_each_kind_names_its_schema() -> None:
+    caller = memory_api().caller()
+    for one in caller.get("/api/v1/kinds").json()["items"]:
+        assert caller.get(one["json_schema"]).json()["title"] == one["kind"]
+
+
 def test_whoami_shows_the_permissions_of_the_key() -> None:
     house = memory_api()
     key = house.key(permissions=["run.trigger", "read"], owner="ci")

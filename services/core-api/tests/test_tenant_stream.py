@@ -22,6 +22,7 @@ from datarecs_core_api.feed import BUFFER, PAGE, PAUSE, POLL, Buffer, Feed
 from datarecs_core_api.following import MAX_PER_PRINCIPAL, MAX_PER_TENANT, LoopWake, Pace
 from datarecs_core_api.following import Following as Followers
 from datarecs_core_api.problems import ProblemError
+from datarecs_core_api.tenant_live import RunEventForm
 from datarecs_memory.change_feed import MemoryChangeFeed
 from datarecs_runtime.clock import Latch
 from datarecs_testing.api import PLACES, ApiHouse, MemoryApiHouse, memory_api
@@ -30,7 +31,9 @@ from datarecs_testing.clock import ManualClock
 from datarecs_testing.live_views import Frame, a_followed_run, frames, record
 from datarecs_testing.metrics import RecordedMetrics
 
+RunBuffer = Buffer[FeedEntry, EventFilter]
 PATH = "/api/v1/events/stream"
+FORM = RunEventForm(PLACES)
 TRIGGERED = "io.datarecs.reconciliation.run.triggered"
 NEVER = timedelta(minutes=10)
 LONG = Pace(poll=NEVER, ping=NEVER, check=NEVER)
@@ -381,15 +384,15 @@ class TestASlowReader:
         house = a_house()
         run = a_followed_run(house)
 
-        async def full() -> Buffer:
-            buffer = Buffer(A_TENANT, EventFilter(), LoopWake())
+        async def full() -> RunBuffer:
+            buffer = Buffer(FORM, A_TENANT, EventFilter(), LoopWake())
             house.feed.join(buffer)
             await asyncio.to_thread(record, house, run, BUFFER)
             return buffer
 
         buffer = asyncio.run(full())
         assert not buffer.is_lost
-        assert [one.rv for one in buffer.taken()[0]] == rvs(house)[1:]
+        assert [rv for rv, _ in buffer.taken()[0]] == rvs(house)[1:]
 
 
 def a_scope(house: ApiHouse) -> dict[str, object]:
@@ -463,10 +466,10 @@ class TestTheLoop:
     def run(self, source: HeldUp, *, enough: int, hint: bool = True) -> list[timedelta]:
         stop = Latch()
         clock = Waits(stop, enough)
-        feed = Feed(source, clock, RecordedMetrics(), places=PLACES)
+        feed = Feed(source, clock, RecordedMetrics(), form=FORM)
 
         async def joined() -> None:
-            feed.join(Buffer(A_TENANT, EventFilter(), LoopWake()))
+            feed.join(Buffer(FORM, A_TENANT, EventFilter(), LoopWake()))
 
         asyncio.run(joined())
         if hint:
@@ -484,7 +487,7 @@ class TestTheLoop:
 
     def test_reads_nothing_without_followers(self) -> None:
         stop, source = Latch(), HeldUp(looks=1)
-        feed = Feed(source, Waits(stop, 4), RecordedMetrics(), places=PLACES)
+        feed = Feed(source, Waits(stop, 4), RecordedMetrics(), form=FORM)
         feed.hint()
         feed.run(stop)
         assert source.looked == 0
@@ -524,10 +527,10 @@ class TestTheLoop:
                     raise StoreUnavailableError(cause="gone")
                 return super().entries(tenant, where, after=after, upto=upto, limit=limit)
 
-        feed = Feed(HalfGone(house.store), house.clock, RecordedMetrics(), places=PLACES)
+        feed = Feed(HalfGone(house.store), house.clock, RecordedMetrics(), form=FORM)
 
-        async def joined() -> list[Buffer]:
-            buffers = [Buffer(one, EventFilter(), LoopWake()) for one in (A_TENANT, B_TENANT)]
+        async def joined() -> list[RunBuffer]:
+            buffers = [Buffer(FORM, one, EventFilter(), LoopWake()) for one in (A_TENANT, B_TENANT)]
             for buffer in buffers:
                 feed.join(buffer)
             return buffers
@@ -539,8 +542,8 @@ class TestTheLoop:
             feed.read()
         broken.clear()
         feed.read()
-        assert [one.rv for one in ours.taken()[0]] == rvs(house)[-1:]
-        assert [one.rv for one in theirs.taken()[0]] == rvs(house, B_TENANT)
+        assert [rv for rv, _ in ours.taken()[0]] == rvs(house)[-1:]
+        assert [rv for rv, _ in theirs.taken()[0]] == rvs(house, B_TENANT)
 
 
 def test_a_page_is_smaller_than_the_buffer() -> None:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.following import Pace
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
@@ -59,6 +59,7 @@ def place(database: PreparedDatabase, tmp_path: Path) -> Iterator[Place]:
             unit=PostgresUnitOfWork(api, ids),
             queries=PostgresQueries(api),
             changes=PostgresChangeFeed(api),
+            resource_changes=PostgresResourceFeed(api),
             finder=PostgresWorkFinder(api),
             clock=SystemClock(),
             ids=ids,

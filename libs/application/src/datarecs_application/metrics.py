@@ -120,6 +120,7 @@ _DELIVERY = (
     ),
     _gauge("feed_connections", "Open live views.", "kind"),
     _gauge("feed_lag_seconds", "How far live views are behind the commit."),
+    _gauge("watch_lag_seconds", "How far watches of declared objects are behind the commit."),
 )
 _WEBHOOK = (
     _counter("webhook_attempts_total", "Attempts by outcome.", "outcome"),

@@ -371,7 +371,13 @@ def _report_write(tx: Transaction, actor: Principal, write: Write, action: str) 
 
 
 def _announce(tx: Transaction, write: Write, *, actor: str) -> None:
-    tx.resources.record_change(write.resource, op=str(write.op), changed=write.changed, actor=actor)
+    tx.resources.record_change(
+        write.resource,
+        op=str(write.op),
+        changed=write.changed,
+        actor=actor,
+        old_labels=write.old_labels,
+    )
     tx.outbox.append(write.event)
 
 

@@ -26,6 +26,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
+    PRUNED = "pruned"
     FAILED = "failed"
 
 
@@ -70,12 +71,9 @@ def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
     for one in declared:
         entry = KINDS[one.kind]
         name = shown_name(entry, one.name)
-        try:
-            body = api.send(_put(entry, one)).json()
-        except RefusedError as refused:
-            if refused.status in _STOPPING or refused.status >= _SERVER_FAULT:
-                raise
-            yield Applied(name=name, outcome=Outcome.FAILED, refusal=refused)
+        body = send_or_refusal(api, _put(entry, one))
+        if isinstance(body, RefusedError):
+            yield Applied(name=name, outcome=Outcome.FAILED, refusal=body)
             continue
         secret = body.get("generated_secret")
         yield Applied(
@@ -86,25 +84,38 @@ def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
 
 
 def compare_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
-    """What `apply_each` would do, by comparison with the stored objects; writes nothing."""
+    """What `apply_each` would do, as the server answers; writes nothing.
+
+    Raises:
+        RefusedError, ServerUnreachableError: as for `apply_each`.
+    """
     for one in declared:
         entry = KINDS[one.kind]
         name = shown_name(entry, one.name)
         stored = _stored(api, entry, one)
-        if stored is None:
-            yield Applied(name=name, outcome=Outcome.CREATED)
+        body = send_or_refusal(api, _put(entry, one, dry_run="true"))
+        if isinstance(body, RefusedError):
+            yield Applied(name=name, outcome=Outcome.FAILED, refusal=body)
             continue
-        changes = tuple(differences(stored.get("spec"), one.spec, "spec"))
-        changes += tuple(_label_changes(stored, one))
-        outcome = Outcome.CONFIGURED if changes else Outcome.UNCHANGED
-        yield Applied(name=name, outcome=outcome, changes=changes)
+        changes = () if stored is None else tuple(_changes(stored, body))
+        yield Applied(name=name, outcome=Outcome(str(body["outcome"])), changes=changes)
 
 
-def _put(entry: KindEntry, declared: Declared) -> ApiRequest:
+def send_or_refusal(api: Api, request: ApiRequest) -> Json | RefusedError:
+    """The answer, or the refusal if it concerns this object alone."""
+    try:
+        return api.send(request).json()
+    except RefusedError as refused:
+        if refused.status in _STOPPING or refused.status >= _SERVER_FAULT:
+            raise
+        return refused
+
+
+def _put(entry: KindEntry, declared: Declared, **further: str) -> ApiRequest:
     return ApiRequest(
         method="PUT",
         path=path_of(entry.path, declared.name),
-        params={"namespace": declared.namespace, "apply": "true"},
+        params={"namespace": declared.namespace, "apply": "true", **further},
         headers={"If-Match": "*"},
         body=document_of(declared),
     )
@@ -135,12 +146,17 @@ def _stored(api: Api, entry: KindEntry, declared: Declared) -> Json | None:
         raise
 
 
-def _label_changes(stored: Json, declared: Declared) -> Iterator[str]:
-    metadata = stored.get("metadata")
-    held: Mapping[str, object] = metadata if isinstance(metadata, Mapping) else {}
-    wanted = {"labels": dict(declared.labels), "annotations": dict(declared.annotations)}
-    for member, value in wanted.items():
-        yield from differences(held.get(member) or {}, value, f"metadata.{member}")
+def _changes(stored: Json, wanted: Json) -> Iterator[str]:
+    """Fields of the declaration that would differ."""
+    yield from differences(stored.get("spec"), wanted.get("spec"), "spec")
+    for member in ("labels", "annotations", "finalizers"):
+        pair = [_metadata(one).get(member) for one in (stored, wanted)]
+        yield from differences(pair[0], pair[1], f"metadata.{member}")
+
+
+def _metadata(resource: Json) -> Json:
+    metadata = resource.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def differences(held: object, wanted: object, path: str) -> Iterator[str]:

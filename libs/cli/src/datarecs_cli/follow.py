@@ -187,20 +187,28 @@ def _object(data: str, request: ApiRequest) -> Json:
 
 def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     """(event, data) of each server-sent event; a comment is an event without a name."""
-    name, data = "message", list[str]()
+    for name, data, _ in placed_frames(lines):
+        yield name, data
+
+
+def placed_frames(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """(event, data, id); an id without data is an event without a name."""
+    name, data, place = "message", list[str](), ""
     for line in lines:
         member, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
-            if data:
-                yield name, "\n".join(data)
-            name, data = "message", []
+            if data or place:
+                yield name if data else "", "\n".join(data), place
+            name, data, place = "message", [], ""
         elif not member:
-            yield "", value
+            yield "", value, ""
         elif member == "event":
             name = value
         elif member == "data":
             data.append(value)
+        elif member == "id":
+            place = value
 
 
 class Pump:

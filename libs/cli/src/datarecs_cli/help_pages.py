@@ -58,10 +58,24 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "down": HelpPage(("", "--reset --yes"), _PARTS),
     "status": HelpPage(("", "-o csv"), _PARTS),
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
-    "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
-    "get": HelpPage(
-        ("jobs", "runs --job orders --result UNMATCHED -o csv", "job orders --export"), _SERVER
+    "apply": HelpPage(
+        (
+            "-f jobs/",
+            "-f job.yaml --dry-run server --exit-code",
+            "-f books/ --prune -l set=books --yes",
+        ),
+        _DIFFERENCES,
     ),
+    "get": HelpPage(
+        (
+            "jobs",
+            "runs --job orders --result UNMATCHED -o csv",
+            "job orders --export",
+            "jobs -l team=finance --watch -o json",
+        ),
+        (0, 2, 5, 130),
+    ),
+    "changes": HelpPage(("job orders", "connection ledger --limit 50 -o csv"), _SERVER),
     "describe": HelpPage(("job orders", "schedule nightly -o json"), _SERVER),
     "wait": HelpPage(
         ("job orders --for condition=Ready --timeout 60", "connection ledger --for delete"),

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from datarecs_cli.applying import shown_name
 from datarecs_cli.client import Api, Json
-from datarecs_cli.invocation import Invocation, Output
-from datarecs_cli.output import Column, as_yaml, print_json, print_list
+from datarecs_cli.invocation import Invocation, Output, UsageFault
+from datarecs_cli.object_watch import Lost, Observed, Scope, watch_objects
+from datarecs_cli.output import Column, as_yaml, cell, exact_json, print_json, print_list
 from datarecs_cli.run_names import run_named
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import Target
@@ -30,6 +32,13 @@ _SCHEDULES = (
     Column(title="ZONE", member="timezone"),
     Column(title="SUSPENDED", member="suspend"),
 )
+_CHANGES = (
+    Column(title="AT", member="at"),
+    Column(title="CHANGE", member="op"),
+    Column(title="PARTS", member="changed"),
+    Column(title="GENERATION", member="generation", number=True),
+    Column(title="BY", member="actor"),
+)
 _POLICIES = (
     Column(title="NAME", member="name"),
     Column(title="NAMESPACE", member="namespace"),
@@ -46,15 +55,15 @@ _RUNS = (
     Column(title="CREATED", member="created_at"),
     Column(title="REASON", member="trigger_reason"),
 )
+_WATCHED = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.JSONL, Output.NAME)
 _SERVER_FIELDS = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 """Metadata fields that only the server writes."""
 
 
 def print_objects(
-    api: Api, entry: KindEntry, *, namespace: str | None, limit: int, invocation: Invocation
+    api: Api, entry: KindEntry, where: Mapping[str, str], *, limit: int, invocation: Invocation
 ) -> None:
-    """Objects of one kind, newest first."""
-    where = {} if namespace is None else {"namespace": namespace}
+    """Objects of one kind, newest first; `where` may have `namespace` and `label_selector`."""
     items = list(api.pages(entry.path, limit=limit, params=where))
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
         print_list("get", _OBJECTS, items, invocation)
@@ -103,6 +112,49 @@ def _policy_row(one: Json) -> Json:
 def _part(one: Json, name: str) -> Json:
     part = one.get(name)
     return part if isinstance(part, Mapping) else {}
+
+
+def print_watch(api: Api, entry: KindEntry, scope: Scope, invocation: Invocation) -> None:
+    """The objects and each change, one line each, until Ctrl-C.
+
+    Raises:
+        UsageFault: a format that has no lines.
+    """
+    if invocation.output not in _WATCHED:
+        raise UsageFault(f"-o {invocation.output} is not a format of --watch: use json or name")
+    for item in watch_objects(api, scope):
+        if isinstance(item, Lost):
+            invocation.say(f"connection lost ({item.reason}); reconnecting")
+        else:
+            print(_watched_line(entry, item, invocation.output), flush=True)
+
+
+def _watched_line(entry: KindEntry, item: Observed, output: Output | None) -> str:
+    metadata = _part(item.resource, "metadata")
+    if output in (Output.JSON, Output.JSONL):
+        missed = {"final_state_unknown": True} if item.is_last_known else {}
+        return exact_json({"event": str(item.event), **missed, "object": item.resource})
+    name = cell(shown_name(entry, str(metadata.get("name"))))
+    if output is Output.NAME:
+        return name
+    state = "last known state" if item.is_last_known else f"generation {metadata['generation']}"
+    return f"{item.event:<14}  {name}  {metadata['namespace']}  {state}"
+
+
+def print_changes(items: Sequence[Json], invocation: Invocation) -> None:
+    """Writes of an object, newest first."""
+    if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
+        print_list("changes", _CHANGES, items, invocation)
+        return
+    rows = [
+        {**one, "name": one.get("at"), "changed": ", ".join(map(str, _listed(one.get("changed"))))}
+        for one in items
+    ]
+    print_list("changes", _CHANGES, rows, invocation)
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:

@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
     Command("get", "datarecs_cli.commands.resources:get", "list resources and runs, or show one"),
+    Command("changes", "datarecs_cli.commands.resources:changes", "show who changed a resource"),
     Command(
         *("describe", "datarecs_cli.commands.controllers:describe"),
         "show a resource with its conditions",

@@ -1,10 +1,11 @@
-"""Twin of the run feed: transactions run one after another, so all commits are visible."""
+"""Twin of the feeds: transactions run one after another, so all commits are visible."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 
 from datarecs_application.ports.feed import EventFilter, FeedBatch, FeedEntry
+from datarecs_core.resources.change_feed import ResourceChange, WatchFilter
 from datarecs_core.values import TenantId
 from datarecs_memory.store import MemoryStore, TenantState
 
@@ -16,13 +17,10 @@ class MemoryChangeFeed:
         self._store = store
 
     def head(self) -> int:
-        return max((rv for _, rv in self._numbers()), default=0)
+        return _head(self._numbers())
 
     def read_after(self, *, after: int, limit: int) -> FeedBatch:
-        entries = sorted(
-            ((tenant, rv) for tenant, rv in self._numbers() if rv > after), key=lambda one: one[1]
-        )
-        return FeedBatch(entries=tuple(entries[:limit]), ended=0, begun=0)
+        return _batch(self._numbers(), after=after, limit=limit)
 
     def entries(
         self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
@@ -59,3 +57,46 @@ def _lines(state: TenantState) -> list[FeedEntry]:
         for entry in history
     )
     return sorted(lines, key=lambda one: one.entry.rv)
+
+
+class MemoryResourceFeed:
+    """Port ResourceFeed."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def head(self) -> int:
+        return _head(self._numbers())
+
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
+        return _batch(self._numbers(), after=after, limit=limit)
+
+    def entries(
+        self, tenant: TenantId, where: WatchFilter | None, *, after: int, upto: int, limit: int
+    ) -> list[ResourceChange]:
+        changes = (
+            one
+            for one in self._store.committed(tenant).changes
+            if after < one.rv <= upto and (where is None or where.covers(one))
+        )
+        return list(islice(changes, limit))
+
+    def lacks_objects(self, tenant: TenantId, after: int) -> bool:
+        changes = self._store.committed(tenant).changes
+        return after > self.head() or any(
+            one.rv > after and one.resource is None for one in changes
+        )
+
+    def _numbers(self) -> Iterator[tuple[TenantId, int]]:
+        for tenant, state in self._store.everything().items():
+            for change in state.changes:
+                yield tenant, change.rv
+
+
+def _head(numbers: Iterator[tuple[TenantId, int]]) -> int:
+    return max((rv for _, rv in numbers), default=0)
+
+
+def _batch(numbers: Iterator[tuple[TenantId, int]], *, after: int, limit: int) -> FeedBatch:
+    later = sorted((one for one in numbers if one[1] > after), key=lambda one: one[1])
+    return FeedBatch(entries=tuple(later[:limit]), ended=0, begun=0)

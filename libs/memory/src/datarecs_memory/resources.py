@@ -7,10 +7,13 @@ from datetime import datetime
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.resources import JobsUsing
 from datarecs_application.ports.sealing import SecretLabel
+from datarecs_core.resources.change_feed import ResourceChange
+from datarecs_core.resources.changes import Op
 from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.selector import EVERYTHING, Selector
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope
-from datarecs_memory.store import ResourceChange, Secret
+from datarecs_memory.store import Secret
 
 
 class MemoryResources:
@@ -67,18 +70,47 @@ class MemoryResources:
         return True
 
     def record_change(
-        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
+        self,
+        resource: Resource,
+        *,
+        op: str,
+        changed: Sequence[str],
+        actor: str,
+        old_labels: Mapping[str, str] | None = None,
     ) -> None:
         change = ResourceChange(
             rv=resource.rv,
-            resource=resource,
-            op=op,
+            kind=resource.kind,
+            namespace=resource.namespace,
+            name=resource.name,
+            uid=resource.uid,
+            op=Op(op),
+            generation=resource.generation,
             changed=tuple(changed),
             actor=actor,
-            body=resource if op == "DELETED" else None,
+            at=self._scope.now,
+            resource=resource,
+            old_labels=old_labels,
         )
         self._scope.state.changes = (*self._scope.state.changes, change)
         self._scope.wake()
+
+    def changes_of(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        limit: int,
+        before: int | None = None,
+    ) -> list[ResourceChange]:
+        wanted = (kind, namespace, name)
+        changes = [
+            one
+            for one in self._scope.state.changes
+            if (one.kind, one.namespace, one.name) == wanted and (before is None or one.rv < before)
+        ]
+        return sorted(changes, key=lambda one: one.rv, reverse=True)[:limit]
 
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
         """Nothing to do: transactions run one after another."""
@@ -96,6 +128,7 @@ class MemoryResources:
         kind: Kind,
         *,
         namespace: str | None = None,
+        selector: Selector = EVERYTHING,
         limit: int = 50,
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:
@@ -104,6 +137,7 @@ class MemoryResources:
             for one in self._scope.state.resources.values()
             if one.kind is kind
             and namespace in {None, one.namespace}
+            and selector.matches(one.labels)
             and (before is None or (one.created_at, one.uid) < before)
         ]
         return sorted(resources, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]

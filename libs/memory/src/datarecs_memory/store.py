@@ -19,6 +19,7 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
+from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run
@@ -35,18 +36,6 @@ SHARDS = 16
 class Timer:
     due_at: datetime
     claimed_until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceChange:
-    """One entry of the change feed; `body` only for DELETED."""
-
-    rv: int
-    resource: Resource
-    op: str
-    changed: tuple[str, ...]
-    actor: str
-    body: Resource | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

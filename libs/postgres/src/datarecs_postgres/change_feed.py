@@ -1,4 +1,4 @@
-"""Read the run feed: the cursor never skips a slower writer (spec resources-scheduler 4).
+"""Read the feeds: the cursor never skips a slower writer (spec resources-scheduler 4).
 
 Writers draw their numbers with the transaction id (`draw_rv`); a reader takes entries older than
 every open transaction. Separate from `queries`, because lists do not need this order.
@@ -21,13 +21,17 @@ from sqlalchemy import (
 )
 
 from datarecs_application.ports.feed import EventFilter, FeedBatch, FeedEntry
+from datarecs_core.resources.change_feed import ResourceChange, WatchFilter
 from datarecs_core.values import JobId, RunId, TenantId
 from datarecs_postgres.database import Database
 from datarecs_postgres.history import entry_of
+from datarecs_postgres.resource_rows import VERSION, change_of
 from datarecs_postgres.session import Session
+from datarecs_postgres.tables.resources import RESOURCE_CHANGE
 from datarecs_postgres.tables.runs import RUN, RUN_EVENT
 
-FEED = "run"
+RUNS, CHANGES = "run", "resource"
+"""Names of the feeds in `feed_after`."""
 
 
 class PostgresChangeFeed:
@@ -37,15 +41,10 @@ class PostgresChangeFeed:
         self._database = database
 
     def head(self) -> int:
-        newest = func.datarecs.feed_after(FEED, None, 1).table_valued("tenant_id", "rv")
-        rows = self._database.query(None, select(newest.c.rv))
-        return int(rows[0].rv) if rows else 0
+        return _head(self._database, RUNS)
 
     def read_after(self, *, after: int, limit: int) -> FeedBatch:
-        """One statement, so one snapshot: the runs it reports as ended are those it returned."""
-        rows = self._database.query(None, _BATCH, {"after": after, "limit": limit})
-        entries = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
-        return FeedBatch(entries=entries, ended=rows[0].ended, begun=rows[0].begun)
+        return _batch(self._database, RUNS, after=after, limit=limit)
 
     def entries(
         self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
@@ -88,14 +87,68 @@ class PostgresChangeFeed:
         ).scalar()
 
 
+class PostgresResourceFeed:
+    """Port ResourceFeed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def head(self) -> int:
+        return _head(self._database, CHANGES)
+
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
+        return _batch(self._database, CHANGES, after=after, limit=limit)
+
+    def entries(
+        self, tenant: TenantId, where: WatchFilter | None, *, after: int, upto: int, limit: int
+    ) -> list[ResourceChange]:
+        change = RESOURCE_CHANGE.c
+        statement = select(RESOURCE_CHANGE).where(
+            change.tenant_id == tenant, change.rv > after, change.rv <= upto
+        )
+        if where is not None:
+            statement = statement.where(change.kind == where.kind.value)
+            if where.namespace is not None:
+                statement = statement.where(change.namespace == where.namespace)
+        rows = self._database.query(tenant, statement.order_by(change.rv).limit(limit))
+        return [change_of(row) for row in rows]
+
+    def lacks_objects(self, tenant: TenantId, after: int) -> bool:
+        if after > self.head():
+            return True
+        change = RESOURCE_CHANGE.c
+        lacking = change.body.is_(None) | ~change.body.has_key(VERSION)
+        rows = self._database.query(
+            tenant,
+            select(change.rv)
+            .where(change.tenant_id == tenant, change.rv > after, lacking)
+            .limit(1),
+        )
+        return bool(rows)
+
+
+def _head(database: Database, feed: str) -> int:
+    newest = func.datarecs.feed_after(feed, None, 1).table_valued("tenant_id", "rv")
+    rows = database.query(None, select(newest.c.rv))
+    return int(rows[0].rv) if rows else 0
+
+
+def _batch(database: Database, feed: str, *, after: int, limit: int) -> FeedBatch:
+    """One statement, so one snapshot: the transactions reported as ended are those returned."""
+    rows = database.query(None, _BATCH, {"feed": feed, "after": after, "limit": limit})
+    entries = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
+    return FeedBatch(entries=entries, ended=rows[0].ended, begun=rows[0].begun)
+
+
 def _select_batch() -> Select[Any]:
     snapshot = func.pg_current_snapshot()
     horizon = select(
         _number(func.pg_snapshot_xmin(snapshot)).label("ended"),
         _number(func.pg_snapshot_xmax(snapshot)).label("begun"),
     ).subquery()
+    name = bindparam("feed", type_=Text)
     place, most = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
-    shown = func.datarecs.feed_after(FEED, place, most).table_valued("tenant_id", "rv")
+    shown = func.datarecs.feed_after(name, place, most).table_valued("tenant_id", "rv")
     return (
         select(horizon, shown.c.tenant_id, shown.c.rv)
         .select_from(horizon.outerjoin(shown, true()))

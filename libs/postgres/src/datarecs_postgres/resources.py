@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, delete, func, not_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.resources import JobsUsing
+from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.values import ResourceUid, aware
-from datarecs_postgres.session import Session
+from datarecs_core.resources.selector import EVERYTHING, Operator, Requirement, Selector
+from datarecs_core.values import ResourceUid
+from datarecs_postgres.resource_rows import body_of, change_of, resource_of, row_of
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.resources import RESOURCE, RESOURCE_CHANGE
 
 
@@ -40,7 +43,7 @@ class PostgresResources:
     def add(self, resource: Resource) -> None:
         if resource.tenant_id != self._session.tenant_id:
             raise ValueError("a resource is added in a transaction of its own tenant")
-        row = _to_row(resource)
+        row = row_of(resource)
         # Only the controller writes status, also for a new row: the default of the column is empty.
         named = {
             name: value
@@ -60,8 +63,8 @@ class PostgresResources:
         before = self._loaded.get(resource.uid) or self.get_by_uid(resource.uid)
         if before is None or before.rv != expected_rv:
             return False
-        old = _to_row(before)
-        changed = {name: value for name, value in _to_row(resource).items() if value != old[name]}
+        old = row_of(before)
+        changed = {name: value for name, value in row_of(resource).items() if value != old[name]}
         written = self._session.execute(
             update(RESOURCE)
             .where(
@@ -83,7 +86,13 @@ class PostgresResources:
         return bool(gone.rowcount)
 
     def record_change(
-        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
+        self,
+        resource: Resource,
+        *,
+        op: str,
+        changed: Sequence[str],
+        actor: str,
+        old_labels: Mapping[str, str] | None = None,
     ) -> None:
         self._session.execute(
             plain_insert(RESOURCE_CHANGE)
@@ -97,12 +106,35 @@ class PostgresResources:
                 op=op,
                 generation=resource.generation,
                 changed=list(changed),
-                body=_body(resource) if op == "DELETED" else None,
+                body=body_of(resource),
+                old_labels=old_labels,
                 actor=actor,
             )
             .inline()
         )
         self._session.wake()
+        self._session.wake(Woken.CHANGES)
+
+    def changes_of(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        limit: int,
+        before: int | None = None,
+    ) -> list[ResourceChange]:
+        rv = RESOURCE_CHANGE.c.rv
+        statement = select(RESOURCE_CHANGE).where(
+            self._session.tenant_rows(RESOURCE_CHANGE),
+            RESOURCE_CHANGE.c.kind == kind.value,
+            RESOURCE_CHANGE.c.namespace == namespace,
+            RESOURCE_CHANGE.c.name == name,
+        )
+        if before is not None:
+            statement = statement.where(rv < before)
+        rows = self._session.execute(statement.order_by(rv.desc()).limit(limit))
+        return [change_of(row) for row in rows]
 
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
         wanted = sorted(names)
@@ -138,6 +170,7 @@ class PostgresResources:
         kind: Kind,
         *,
         namespace: str | None = None,
+        selector: Selector = EVERYTHING,
         limit: int = 50,
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:
@@ -146,10 +179,12 @@ class PostgresResources:
         )
         if namespace is not None:
             statement = statement.where(RESOURCE.c.namespace == namespace)
+        for requirement in selector.requirements:
+            statement = statement.where(_meets(requirement))
         if before is not None:
             statement = statement.where(tuple_(RESOURCE.c.created_at, RESOURCE.c.uid) < before)
         newest = statement.order_by(RESOURCE.c.created_at.desc(), RESOURCE.c.uid.desc())
-        return [_from_row(row) for row in self._session.execute(newest.limit(limit))]
+        return [resource_of(row) for row in self._session.execute(newest.limit(limit))]
 
     def _named(self, kind: Kind, namespace: str, name: str) -> Select[tuple[Any, ...]]:
         return select(RESOURCE).where(
@@ -166,62 +201,21 @@ class PostgresResources:
         row = self._session.execute(statement).one_or_none()
         if row is None:
             return None
-        resource = _from_row(row)
+        resource = resource_of(row)
         self._loaded[resource.uid] = resource
         return resource
 
 
-def _to_row(resource: Resource) -> dict[str, Any]:
-    return {
-        "tenant_id": resource.tenant_id,
-        "uid": resource.uid,
-        "kind": resource.kind.value,
-        "namespace": resource.namespace,
-        "name": resource.name,
-        "api_version": resource.api_version,
-        "generation": resource.generation,
-        "rv": resource.rv,
-        "spec": resource.spec,
-        "spec_hash": resource.spec_hash,
-        "labels": resource.labels,
-        "annotations": resource.annotations,
-        "finalizers": list(resource.finalizers),
-        "status": resource.status,
-        "observed_generation": resource.observed_generation,
-        "created_at": resource.created_at,
-        "deletion_at": resource.deletion_at,
-    }
-
-
-def _from_row(row: Row[tuple[Any, ...]]) -> Resource:
-    return Resource(
-        tenant_id=row.tenant_id,
-        uid=ResourceUid(row.uid),
-        kind=Kind(row.kind),
-        namespace=row.namespace,
-        name=row.name,
-        api_version=row.api_version,
-        generation=row.generation,
-        rv=row.rv,
-        version=row.version,
-        spec=row.spec,
-        spec_hash=row.spec_hash,
-        status=row.status,
-        observed_generation=row.observed_generation,
-        labels=row.labels,
-        annotations=row.annotations,
-        finalizers=tuple(row.finalizers),
-        created_at=aware(row.created_at),
-        deletion_at=None if row.deletion_at is None else aware(row.deletion_at),
-    )
-
-
-def _body(resource: Resource) -> Mapping[str, Any]:
-    """The tombstone: the last body, with names and types of JSON."""
-    body = _to_row(resource)
-    return body | {
-        "tenant_id": str(resource.tenant_id),
-        "uid": str(resource.uid),
-        "created_at": resource.created_at.isoformat(),
-        "deletion_at": resource.deletion_at and resource.deletion_at.isoformat(),
-    }
+def _meets(requirement: Requirement) -> ColumnElement[bool]:
+    """The labels of a row meet it, as `Requirement.admits` decides."""
+    exists: ColumnElement[bool] = RESOURCE.c.labels.has_key(requirement.key)
+    value: ColumnElement[str] = RESOURCE.c.labels[requirement.key].astext
+    match requirement.operator:
+        case Operator.IN:
+            return value.in_(sorted(requirement.values))
+        case Operator.NOT_IN:
+            return not_(exists) | value.not_in(sorted(requirement.values))
+        case Operator.EXISTS:
+            return exists
+        case Operator.NOT_EXISTS:
+            return not_(exists)

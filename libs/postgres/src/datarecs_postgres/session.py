@@ -30,6 +30,8 @@ class Woken(StrEnum):
     """Workers' slots."""
     CANCELS = "cancels"
     """Workers with a lease of a run."""
+    CHANGES = "changes"
+    """Watchers of declared objects."""
     CHECKS = "checks"
     """Workers that check connections and jobs."""
     WORK = "work"

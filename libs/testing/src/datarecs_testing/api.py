@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
 from datarecs_application.observing import ObservedUnit
-from datarecs_application.ports.feed import ChangeFeed
+from datarecs_application.ports.feed import ChangeFeed, EventFilter, FeedEntry, ResourceFeed
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import BlobStores, Clock, Ids
 from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
@@ -37,13 +37,15 @@ from datarecs_core_api.limits import RequestLimits
 from datarecs_core_api.openapi import document
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.peers import Peers
-from datarecs_core_api.places import Places
+from datarecs_core_api.places import DatedPlaces, Places
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.run_updates import RunUpdates
 from datarecs_core_api.sign_in import FailedSignIns
+from datarecs_core_api.tenant_live import RunEventForm
+from datarecs_core_api.watching import ChangeForm, WatchFeed
 from datarecs_core_api.wiring import previewing_of
 from datarecs_memory.blob_store import MemoryBlobStores
-from datarecs_memory.change_feed import MemoryChangeFeed
+from datarecs_memory.change_feed import MemoryChangeFeed, MemoryResourceFeed
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.store import MemoryStore
@@ -70,6 +72,7 @@ PREVIEW = MailPreview.model_validate(
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A time limit that no test should reach."""
 PLACES = Places(bytes(32))
+WATCH_PLACES = DatedPlaces(b"w" * 32)
 UNHINDERED = Limits(
     requests_per_minute=1_000_000,
     tenant_requests_per_minute=1_000_000,
@@ -93,6 +96,7 @@ class ApiHouse:
     unit: UnitOfWork
     queries: Queries
     changes: ChangeFeed
+    resource_changes: ResourceFeed
     finder: WorkFinder
     clock: Clock
     ids: Ids
@@ -121,8 +125,13 @@ class ApiHouse:
         return RunUpdates(self.queries)
 
     @cached_property
-    def feed(self) -> Feed:
-        return Feed(self.changes, self.clock, self.metrics, places=PLACES)
+    def feed(self) -> Feed[FeedEntry, EventFilter]:
+        return Feed(self.changes, self.clock, self.metrics, form=RunEventForm(PLACES))
+
+    @cached_property
+    def watch_feed(self) -> WatchFeed:
+        form = ChangeForm(WATCH_PLACES, self.clock)
+        return Feed(self.resource_changes, self.clock, self.metrics, form=form)
 
     @cached_property
     def secrets(self) -> TenantSecrets:
@@ -138,6 +147,7 @@ class ApiHouse:
             unit=ObservedUnit(unit=self.unit, metrics=self.metrics, clock=self.clock),
             queries=self.queries,
             changes=self.changes,
+            resource_changes=self.resource_changes,
             finder=self.finder,
             blobs=self.blobs,
             secrets=self.secrets,
@@ -148,6 +158,9 @@ class ApiHouse:
             following=self.following,
             run_updates=self.run_updates,
             feed=self.feed,
+            places=PLACES,
+            watch_feed=self.watch_feed,
+            watch_places=WATCH_PLACES,
             base_url=BASE_URL,
             profile=self.profile,
             egress=Egress(),
@@ -229,6 +242,7 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
             "unit": MemoryUnitOfWork(store),
             "queries": MemoryQueries(store),
             "changes": MemoryChangeFeed(store),
+            "resource_changes": MemoryResourceFeed(store),
             "finder": MemoryWorkFinder(store),
             "clock": clock,
             "ids": ids,
@@ -242,6 +256,8 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
         if channel == "datarecs_run":
             house.following.wake_followers(payload)
             house.feed.read()
+        else:
+            house.watch_feed.read()
 
     store.listen(on_notification)
     return house

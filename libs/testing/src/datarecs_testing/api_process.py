@@ -14,7 +14,7 @@ import httpx2
 
 from datarecs_cli.stack.services import UNHINDERED
 from datarecs_memory.blob_store import MemoryBlobStores
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.roles import API, CONTROLLER
@@ -62,6 +62,7 @@ def a_key(database: PreparedDatabase, owner: str = "u-ana") -> str:
             unit=PostgresUnitOfWork(api, ids),
             queries=PostgresQueries(api),
             changes=PostgresChangeFeed(api),
+            resource_changes=PostgresResourceFeed(api),
             finder=PostgresWorkFinder(api),
             clock=clock,
             ids=ids,

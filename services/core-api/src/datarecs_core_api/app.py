@@ -22,6 +22,7 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    changes,
     controllers,
     deliveries,
     endpoint_verbs,
@@ -49,6 +50,7 @@ METHOD_NOT_ALLOWED = 405
 READY_S = 1.0
 ROUTERS = (
     resources.router,
+    changes.router,
     schedules.router,
     controllers.router,
     deliveries.router,

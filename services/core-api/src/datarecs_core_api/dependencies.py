@@ -6,17 +6,19 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from datarecs_application.ports.feed import ChangeFeed
+from datarecs_application.ports.feed import ChangeFeed, EventFilter, FeedEntry, ResourceFeed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids, SecretStore
 from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
 from datarecs_application.previewing import Previewing
 from datarecs_core.access.references import ReferenceRules
 from datarecs_core.egress.addresses import Profile
+from datarecs_core.resources.change_feed import ResourceChange, WatchFilter
 from datarecs_core.runs.model import Backend
 from datarecs_core.values import TenantId
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.pagination import Cursors
+from datarecs_core_api.places import DatedPlaces, Places
 from datarecs_core_api.run_updates import RunUpdates
 from datarecs_runtime.api_sections import Limits
 from datarecs_runtime.sections import Egress
@@ -29,6 +31,7 @@ class Ports:
     unit: UnitOfWork
     queries: Queries
     changes: ChangeFeed
+    resource_changes: ResourceFeed
     finder: WorkFinder
     """For the ticket of a socket."""
     blobs: BlobStores
@@ -39,7 +42,14 @@ class Ports:
     cursors: Cursors
     following: Following
     run_updates: RunUpdates
-    feed: Feed
+    feed: Feed[FeedEntry, EventFilter]
+    """Events of runs."""
+    places: Places
+    """Of that feed."""
+    watch_feed: Feed[ResourceChange, WatchFilter | None]
+    """Changes of declared objects."""
+    watch_places: DatedPlaces
+    """Of that feed."""
     base_url: str | None
     profile: Profile
     egress: Egress

@@ -47,6 +47,7 @@ _MEANINGS: Mapping[int, str] = {
     404: "Not found, or you have no access to it.",
     406: "No response of the requested type.",
     409: "It conflicts with the stored object or with a request in progress.",
+    410: "The place is too old; list the objects again.",
     412: "The object has changed; ETag holds its current version.",
     413: "The body is too large.",
     415: "The body is of another type.",

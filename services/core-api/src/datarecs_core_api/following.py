@@ -30,6 +30,8 @@ class Pace:
     """The fallback of notifications: the longest delay of a change."""
     ping: timedelta = timedelta(seconds=15)
     """Without frames, before a comment stops proxies from closing the stream."""
+    bookmark: timedelta = timedelta(seconds=60)
+    """Without a change, before a watcher gets a new place."""
     check: timedelta = timedelta(seconds=10)
     """Between two checks of the caller's access; a revoked key ends within it."""
     patience: timedelta = timedelta(seconds=30)

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.resources.changes import Op
 from datarecs_core.runs.model import Backend, Disposition, RunMode, RunResult, RunStatus
 from datarecs_core.runs.timeline import LaneKind, LaneState
 from datarecs_core.values import instant_text
@@ -30,6 +31,7 @@ from datarecs_core_api.published_types import (
     NameOut,
     Number,
     Permission,
+    PlaceOut,
     Priority,
     Seconds,
     Symbol,
@@ -251,6 +253,28 @@ class ResourceOut(Out):
     status: JsonObject
 
 
+class ResourcePage(Page[ResourceOut]):
+    """One page of a kind's objects."""
+
+    watch_since: PlaceOut | None
+    """Send it with `watch=1` as `since` to miss no later change; null on all but the first page."""
+
+
+class ChangeOut(Out):
+    """One write of a declared object."""
+
+    op: Op
+    changed: list[Word]
+    """Parts that differ, of an update: spec, labels, status and so on."""
+    generation: Generation
+    """After the write."""
+    uid: UUID
+    """Of the object; another one with the same name has another uid."""
+    actor: Line
+    """Who wrote it: a key, a user or a controller."""
+    at: Instant
+
+
 class AppliedOut(ResourceOut):
     """A declared object after a write, and what the write did."""
 
@@ -401,11 +425,13 @@ class EnabledOut(Out):
 
 
 class KindOut(Out):
-    """A declared kind: its path in REST and its short name."""
+    """A declared kind: its path in REST, its short name, its schema."""
 
     kind: Word
     path: Word
     alias: Word
+    json_schema: Word
+    """Path of its JSON Schema on this server."""
 
 
 class WhoamiOut(Out):

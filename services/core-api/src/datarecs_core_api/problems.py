@@ -37,6 +37,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,
+    ApiCode.PLACE_EXPIRED: 410,
     ApiCode.PRECONDITION_FAILED: 412,
     ApiCode.BODY_TOO_LARGE: 413,
     ApiCode.UNSUPPORTED_MEDIA_TYPE: 415,

@@ -37,6 +37,7 @@ Symbol = Annotated[str, Field(json_schema_extra={"pattern": "^[A-Z][A-Z0-9_]*$",
 Hash = Annotated[str, Field(json_schema_extra={"pattern": "^sha256:[0-9a-f]{64}$"})]
 Digits = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9]{1,19}$"})]
 CursorOut = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_CURSOR})]
+PlaceOut = Annotated[str, Field(json_schema_extra={"pattern": "^[A-Za-z0-9_-]{22}$"})]
 KeyId = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z2-7]{12}$"})]
 Permission = Annotated[str, Field(json_schema_extra={"pattern": r"^[a-z]+(\.[a-z]+)?$"})]
 Labels = Mapping[str, Annotated[str, Field(json_schema_extra={"maxLength": 63})]]

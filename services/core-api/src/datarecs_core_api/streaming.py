@@ -16,20 +16,32 @@ from datarecs_core_api.frames import FrameBatch
 MEDIA_TYPE = "text/event-stream"
 RETRY = b"retry: 2000\n\n"
 PING = b": ping\n\n"
+_PROPERTIES: Mapping[str, object] = {
+    "event": {"type": "string", "enum": ["event", "run", "end", "reset"]},
+    "id": {
+        "type": "string",
+        "description": "Send it as Last-Event-ID to continue after this event.",
+    },
+    "data": {"type": "string", "contentMediaType": "application/json"},
+    "retry": {"type": "integer"},
+}
 EVENT_SCHEMA: Mapping[str, object] = {
     "type": "object",
     "description": "One server-sent event of the stream.",
-    "properties": {
-        "event": {"type": "string", "enum": ["event", "run", "end", "reset"]},
-        "id": {
-            "type": "string",
-            "description": "Send it as Last-Event-ID to continue after this event.",
-        },
-        "data": {"type": "string", "contentMediaType": "application/json"},
-        "retry": {"type": "integer"},
-    },
+    "properties": _PROPERTIES,
 }
 """The OpenAPI description of a stream: each of its events in the form of its readers."""
+WATCH_SCHEMA: Mapping[str, object] = {
+    **EVENT_SCHEMA,
+    "properties": {
+        **_PROPERTIES,
+        "event": {
+            "type": "string",
+            "enum": ["CREATED", "UPDATED", "STATUS_UPDATED", "DELETED", "BOOKMARK"],
+        },
+    },
+}
+"""The same of a watch."""
 LAST_NUMBER = 2**63 - 1
 """The largest number an entry can have, in a run and in the feed."""
 

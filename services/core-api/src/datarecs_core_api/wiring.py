@@ -26,17 +26,20 @@ from datarecs_core_api.following import Following
 from datarecs_core_api.limits import MINUTE_S, RequestLimits
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.peers import Peers
-from datarecs_core_api.places import Places
+from datarecs_core_api.places import DatedPlaces, Places
 from datarecs_core_api.run_updates import RunUpdates
 from datarecs_core_api.serving import Serving
 from datarecs_core_api.settings import Settings
 from datarecs_core_api.sign_in import FailedSignIns
+from datarecs_core_api.tenant_live import RunEventForm
+from datarecs_core_api.watching import ChangeForm
 from datarecs_events.catalogue import Service as Name
-from datarecs_postgres.change_feed import PostgresChangeFeed
+from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.server_checks import start_checks
+from datarecs_postgres.session import RUN_CHANNEL, Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
@@ -68,7 +71,8 @@ def build(settings: Settings) -> Process:
     metrics = PrometheusMetrics()
     ports = _ports(settings, database, metrics)
     ready_when = {"database": database.ready, "blobs": ports.blobs.ready}
-    following, feed, clock = ports.following, ports.feed, ports.clock
+    following, feed, watch_feed = ports.following, ports.feed, ports.watch_feed
+    clock = ports.clock
     tracing = tracing_of(settings.otel, Name.CORE_API)
     observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
     ports = replace(ports, unit=observed)
@@ -94,15 +98,18 @@ def build(settings: Settings) -> Process:
     )
     serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
 
-    def wake_followers(_channel: str, run_id: str) -> None:
-        following.wake_followers(run_id)
-        feed.hint()
+    def wake_followers(channel: str, payload: str) -> None:
+        if channel == RUN_CHANNEL:
+            following.wake_followers(payload)
+            feed.hint()
+        elif concerns(payload, Woken.CHANGES):
+            watch_feed.hint()
 
-    listener = Listener(url, wake_followers, channels=("datarecs_run",))
+    listener = Listener(url, wake_followers)
     return Process(
         name=Name.CORE_API,
-        loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
-        wakes=(feed.wake,),
+        loops=(*((listener,) if settings.live.notify else ()), feed, watch_feed, failures, serving),
+        wakes=(feed.wake, watch_feed.wake),
         ready_when={**ready_when, "http": serving.ready},
         start_checks=start_checks((database,), settings.profile, now=SystemClock().now),
         closing=(ports.run_updates.close, database.close, tracing.close),
@@ -126,7 +133,9 @@ def _refuse_server_address(api: Api) -> None:
 
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
-    places_key = derived_key(settings.secrets, tenant=None, purpose="places")
+    places = Places(derived_key(settings.secrets, tenant=None, purpose="places"))
+    watch_places = DatedPlaces(derived_key(settings.secrets, tenant=None, purpose="watch-places"))
+    resource_changes = PostgresResourceFeed(database)
     secrets, queries = (
         TenantSecrets.of(settings.secrets, settings.profile),
         PostgresQueries(database),
@@ -135,6 +144,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         unit=PostgresUnitOfWork(database, ids),
         queries=queries,
         changes=changes,
+        resource_changes=resource_changes,
         finder=PostgresWorkFinder(database),
         blobs=open_blob_stores(settings.blob.url, **settings.blob.store_options()),
         secrets=secrets,
@@ -144,7 +154,10 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         cursors=Cursors(derived_key(settings.secrets, tenant=None, purpose="cursors")),
         following=Following(metrics),
         run_updates=RunUpdates(queries),
-        feed=Feed(changes, clock, metrics, places=Places(places_key)),
+        feed=Feed(changes, clock, metrics, form=RunEventForm(places)),
+        places=places,
+        watch_feed=Feed(resource_changes, clock, metrics, form=ChangeForm(watch_places, clock)),
+        watch_places=watch_places,
         base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,

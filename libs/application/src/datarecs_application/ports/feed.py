@@ -1,4 +1,4 @@
-"""Run events of all tenants in commit order: what live views and watchers read.
+"""Run events, and changes of declared objects, of all tenants in commit order, for live views.
 
 Separate from `state`, because a reader of the feed is outside all transactions: it reads what
 others have committed, in the order of their commits.
@@ -6,10 +6,14 @@ others have committed, in the order of their commits.
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from datarecs_application.ports.state import HistoryEntry
+from datarecs_core.resources.change_feed import ResourceChange, WatchFilter
 from datarecs_core.values import JobId, RunId, TenantId
+
+LineT = TypeVar("LineT")
+WhereT_contra = TypeVar("WhereT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,11 @@ class FeedBatch:
     """Every transaction that had begun is numbered below this one."""
 
 
-class ChangeFeed(Protocol):
-    """Run events after a cursor in commit order: it skips no slower writer, and waits for it.
+class CommitFeed(Protocol[LineT, WhereT_contra]):
+    """Lines after a cursor in commit order: it skips no slower writer, and waits for it.
 
-    Numbers are drawn in the order of transaction ids, and an event is shown when every older
-    transaction has ended. A reader that waits for an announced event reads again until `ended`
+    Numbers are drawn in the order of transaction ids, and a line is shown when every older
+    transaction has ended. A reader that waits for an announced line reads again until `ended`
     reaches the `begun` of that time.
     """
 
@@ -62,16 +66,30 @@ class ChangeFeed(Protocol):
         """At most `limit` numbers above `after`, of all tenants and without their contents."""
 
     def entries(
-        self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
-    ) -> list[FeedEntry]:
-        """The tenant's entries with a number in (after, upto], in order.
+        self, tenant: TenantId, where: WhereT_contra, *, after: int, upto: int, limit: int
+    ) -> list[LineT]:
+        """The tenant's lines with a number in (after, upto], in order.
 
         `upto` is a number that `head` or `read_after` has shown, else a slower writer is skipped.
         """
+
+
+class ChangeFeed(CommitFeed[FeedEntry, EventFilter], Protocol):
+    """Events of runs."""
 
     def is_expired(self, tenant: TenantId, after: int, *, age: timedelta) -> bool:
         """Whether a reader that has read up to `after` may have missed events older than `age`.
 
         Judged by the tenant's events around the cursor, since numbers have no times: also True
         where the events before it are deleted, and for a number that is not visible yet.
+        """
+
+
+class ResourceFeed(CommitFeed[ResourceChange, WatchFilter | None], Protocol):
+    """Changes of declared objects; `entries` covers kind and namespace, not the selector."""
+
+    def lacks_objects(self, tenant: TenantId, after: int) -> bool:
+        """Whether a change after this number was recorded by an older release, without its object.
+
+        Also True for a number that is not visible yet.
         """

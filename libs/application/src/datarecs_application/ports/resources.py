@@ -3,11 +3,13 @@
 Separate from `state`, which joins all ports of a transaction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.selector import EVERYTHING, Selector
 from datarecs_core.values import ResourceUid
 
 
@@ -39,11 +41,32 @@ class Resources(Protocol):
         """Delete the row; the change record stores the last body as a tombstone."""
 
     def record_change(
-        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
+        self,
+        resource: Resource,
+        *,
+        op: str,
+        changed: Sequence[str],
+        actor: str,
+        old_labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Append to the change feed under `resource.rv`.
+        """Append to the change feed under `resource.rv`, with the object after the write.
 
-        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which stores the body.
+        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED; `old_labels` are the labels before a
+        write that changed them.
+        """
+
+    def changes_of(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        limit: int,
+        before: int | None = None,
+    ) -> list[ResourceChange]:
+        """Recorded changes of every object that had this name, newest first.
+
+        `before` is the number of the last change already read. Also of objects that are deleted.
         """
 
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
@@ -63,6 +86,7 @@ class Resources(Protocol):
         kind: Kind,
         *,
         namespace: str | None = None,
+        selector: Selector = EVERYTHING,
         limit: int = 50,
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:

@@ -1,9 +1,9 @@
-"""`datarecs apply`, `get`, `delete`: resources on the server."""
+"""`datarecs apply`, `get`, `changes`, `delete`: resources on the server."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,10 +13,13 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from datarecs_cli.applying import Applied
+    from datarecs_cli.client import Api
+    from datarecs_core.resources.declared import Declared
     from datarecs_specs.kinds import KindEntry
 
 Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
 RUNS = frozenset({"run", "runs"})
+LIMIT = 50
 
 
 def apply(
@@ -31,18 +34,28 @@ def apply(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="exit with 1 if something would change")
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="delete resources with the labels of -l that no file declares"
+        ),
+    ] = False,
+    label_selector: Annotated[
+        str | None,
+        typer.Option("-l", "--label-selector", help="with --prune: the set, such as set=books"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="with --prune: do not prompt")] = False,
     secret_out: Annotated[
         Path | None, typer.Option(help="file for a new signing secret, instead of stderr")
     ] = None,
 ) -> ExitCode:
     """Create or replace the resources of the files; if one file has a fault, nothing is sent."""
-    from datarecs_cli.applying import apply_each, check_for_server, compare_each
+    from datarecs_cli.applying import check_for_server
     from datarecs_cli.client import connect
     from datarecs_cli.secret_output import hand_over
     from datarecs_reports.figures import counted
 
-    if dry_run not in {None, "client", "server"}:
-        raise UsageFault(f"--dry-run {dry_run}: write client or server")
+    _check_apply(dry_run, prune=prune, selector=label_selector, yes=yes)
     invocation = current()
     declared = check_for_server(files, invocation)
     if not declared:
@@ -51,8 +64,9 @@ def apply(
         invocation.say(f"{counted(len(declared), 'object')} without faults; nothing was sent")
         return ExitCode.DONE
     with connect(invocation) as api:
-        act = compare_each if dry_run else apply_each
-        applied = [_report_applied(one, invocation) for one in act(api, declared)]
+        pruning = _Pruning(label_selector, is_confirmed=yes) if label_selector else None
+        work = _applied(api, declared, pruning, is_dry=dry_run is not None)
+        applied = [_report_applied(one, invocation) for one in work]
     if invocation.is_json:
         _print_applied(applied)
     hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
@@ -61,6 +75,54 @@ def apply(
         return refused[0].exit_code
     changed = dry_run is not None and any(one.outcome != "unchanged" for one in applied)
     return ExitCode.DIFFERENT if exit_code and changed else ExitCode.DONE
+
+
+def _check_apply(dry_run: str | None, *, prune: bool, selector: str | None, yes: bool) -> None:
+    if dry_run not in {None, "client", "server"}:
+        raise UsageFault(f"--dry-run {dry_run}: write client or server")
+    if prune and not selector:
+        raise UsageFault("--prune needs the set: add -l, such as -l set=books")
+    if prune and dry_run == "client":
+        raise UsageFault("--prune needs the server: use --dry-run server")
+    if not prune and (selector is not None or yes):
+        raise UsageFault("-l and --yes are for --prune")
+
+
+class _Pruning(NamedTuple):
+    selector: str
+    is_confirmed: bool
+
+
+def _applied(
+    api: "Api", declared: Sequence["Declared"], pruning: _Pruning | None, *, is_dry: bool
+) -> Iterator["Applied"]:
+    """Apply or compare, then prune; after a refusal nothing is pruned."""
+    from datarecs_cli.applying import Applied, Outcome, apply_each, compare_each
+    from datarecs_cli.pruning import check_set, leftovers, prune_each
+
+    unwanted = []
+    if pruning is not None:
+        check_set(pruning.selector, declared)
+        unwanted = leftovers(api, pruning.selector, declared)
+        _list_unwanted([one.name for one in unwanted], pruning, is_dry=is_dry)
+    is_refused = False
+    for one in (compare_each if is_dry else apply_each)(api, declared):
+        is_refused = is_refused or one.refusal is not None
+        yield one
+    if is_dry:
+        yield from (Applied(name=one.name, outcome=Outcome.PRUNED) for one in unwanted)
+    elif not is_refused:
+        yield from prune_each(api, unwanted)
+
+
+def _list_unwanted(names: Sequence[str], pruning: _Pruning, *, is_dry: bool) -> None:
+    if not names or is_dry:
+        return
+    invocation = current()
+    for name in names:
+        invocation.say(f"no file declares {name}: it will be deleted")
+    if not pruning.is_confirmed:
+        _confirm(", ".join(names), invocation)
 
 
 def _report_applied(one: "Applied", invocation: Invocation) -> "Applied":
@@ -104,7 +166,16 @@ def get(
         str | None, typer.Argument(metavar="NAME", help="name of a resource, or a run")
     ] = None,
     *,
-    namespace: Annotated[str | None, typer.Option(help="only this namespace")] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="another namespace than default; * for all")
+    ] = None,
+    label_selector: Annotated[
+        str | None,
+        typer.Option("-l", "--label-selector", help="only these labels, such as team=finance,!old"),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="print each change until Ctrl-C")
+    ] = False,
     export: Annotated[
         bool,
         typer.Option("--export", help="leave out the server's fields, so that you can apply it"),
@@ -120,29 +191,106 @@ def get(
         str | None,
         typer.Option(help="only runs created since this time, such as 2026-01-31T12:00:00Z"),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 50,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="most rows to list", show_default="50")
+    ] = None,
 ) -> ExitCode:
-    """List resources or runs, or show one."""
-    from datarecs_cli import listing
+    """List resources or runs, show one, or watch resources."""
+    of_runs = _without_none(job=job, status=status, result=result, since=since)
+    where = _without_none(namespace=namespace, label_selector=label_selector)
+    if kind.casefold() in RUNS:
+        if watch or where:
+            raise UsageFault("-w, -l and --namespace are for resources; see datarecs watch RUN")
+        return _get_runs(name, of_runs, limit or LIMIT)
+    if of_runs:
+        raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
+    entry = entry_of(kind)
+    if watch:
+        _refuse_with_watch(limit=limit is not None, export=export)
+        return _watch(entry, name, where)
+    if name is None:
+        return _get_objects(entry, where, limit or LIMIT)
+    if label_selector is not None:
+        raise UsageFault("-l selects from a list: leave out NAME, or add -w")
+    return _get_object(entry, name, namespace or DEFAULT_NAMESPACE, export=export)
+
+
+def _get_runs(name: str | None, where: Mapping[str, str], limit: int) -> ExitCode:
     from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_run, print_runs
 
     invocation = current()
-    where = {"job": job, "status": status, "result": result, "since": since}
-    wanted = {key: value for key, value in where.items() if value is not None}
     with connect(invocation) as api:
-        if kind.casefold() in RUNS and name is None:
-            listing.print_runs(api, wanted, limit, invocation)
-        elif kind.casefold() in RUNS and name is not None:
-            listing.print_run(api, name, invocation)
-        elif wanted:
-            raise UsageFault(f"--{next(iter(wanted))} is only for `datarecs get runs`")
-        elif name is None:
-            listing.print_objects(
-                api, entry_of(kind), namespace=namespace, limit=limit, invocation=invocation
-            )
+        if name is None:
+            print_runs(api, where, limit, invocation)
         else:
-            resource = api.get(entry_of(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
-            listing.print_object(resource, invocation, export=export)
+            print_run(api, name, invocation)
+    return ExitCode.DONE
+
+
+def _get_objects(entry: "KindEntry", where: Mapping[str, str], limit: int) -> ExitCode:
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_objects
+
+    invocation = current()
+    with connect(invocation) as api:
+        print_objects(api, entry, where, limit=limit, invocation=invocation)
+    return ExitCode.DONE
+
+
+def _get_object(entry: "KindEntry", name: str, namespace: str, *, export: bool) -> ExitCode:
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_object
+
+    invocation = current()
+    with connect(invocation) as api:
+        resource = api.get(entry.path, name, namespace=namespace)
+        print_object(resource, invocation, export=export)
+    return ExitCode.DONE
+
+
+def _watch(entry: "KindEntry", name: str | None, where: Mapping[str, str]) -> ExitCode:
+    """Ends only with Ctrl-C or an error."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_watch
+    from datarecs_cli.object_watch import Scope
+
+    invocation = current()
+    with connect(invocation) as api:
+        print_watch(api, entry, Scope(path=entry.path, params=where, name=name), invocation)
+    return ExitCode.DONE
+
+
+def _without_none(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse_with_watch(**options: bool) -> None:
+    for name, is_set in options.items():
+        if is_set:
+            raise UsageFault(f"--{name} has no effect with --watch: leave it out")
+
+
+def changes(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="job, schedule, connection, webhook-endpoint, notification-rule"
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],
+    *,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 20,
+) -> ExitCode:
+    """Show who changed a resource, when and which parts, newest first, for 14 days."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_changes
+
+    invocation, entry = current(), entry_of(kind)
+    with connect(invocation) as api:
+        pages = api.pages(entry.path, name, "changes", limit=limit, params={"namespace": namespace})
+        print_changes(list(pages), invocation)
     return ExitCode.DONE
 
 

@@ -143,8 +143,8 @@ class ApiCode(ErrorCode):
     INVALID_INPUT = Entry(
         docs_id="DR4020",
         meaning="The request or command holds a value that is not allowed.",
-        causes="An unknown field, parameter or filter, a wrong type, a value out of range, a "
-        "finalizer added to an object that is being deleted.",
+        causes="An unknown field, parameter or filter, a wrong type or label selector, a value out "
+        "of range, a finalizer added to an object that is being deleted.",
         remedy="Correct what the message names; a response of the API lists each in `errors`.",
     )
     INVALID_SPEC = Entry(
@@ -172,6 +172,14 @@ class ApiCode(ErrorCode):
         "worker that wrote them.",
         remedy="Restore the objects of the run from a backup of the store, then repeat the "
         "request; `datarecs admin recover --dry-run` lists missing results.",
+    )
+    PLACE_EXPIRED = Entry(
+        docs_id="DR4029",
+        meaning="The watch cannot continue from this place.",
+        causes="A place older than seven days, of another tenant, or from before an upgrade or a "
+        "restored backup of the server.",
+        remedy="List the objects again, compare them with those you have, and watch from "
+        "`watch_since` of that list; `datarecs get KIND -w` does so itself.",
     )
     INTERNAL_ERROR = Entry(
         docs_id="DR4090",

@@ -51,6 +51,8 @@ class Write:
     op: Op
     changed: tuple[str, ...]
     event: ResourceEvent
+    old_labels: Mapping[str, str] | None = None
+    """Labels before the write, if it changed them: a watcher sees objects leave its selection."""
 
     @property
     def is_gone(self) -> bool:
@@ -253,4 +255,11 @@ def _write(
         old_generation=before.generation if before else None,
         timestamp=now,
     )
-    return Write(resource=resource, op=op, changed=changed, event=event)
+    had_others = before is not None and before.labels != resource.labels
+    return Write(
+        resource=resource,
+        op=op,
+        changed=changed,
+        event=event,
+        old_labels=before.labels if before and had_others else None,
+    )

@@ -1,12 +1,15 @@
-"""Conformance suite of ChangeFeed: commit order, entries of one tenant, correct cursors."""
+"""Conformance suites of the feeds: commit order, lines of one tenant, correct cursors."""
 
 from datetime import timedelta
 
 import pytest
 
 from datarecs_application.ports.feed import EventFilter, FeedEntry
+from datarecs_core.resources.change_feed import ResourceChange, WatchFilter
+from datarecs_core.resources.changes import Op
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import TenantId
-from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
+from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_resource, an_id
 from datarecs_testing.conformance.runs import a_fact
 from datarecs_testing.conformance.stores import Stores, carry_out
 
@@ -119,3 +122,95 @@ class ChangeFeedConformance:
     def test_a_number_nobody_was_shown_is_expired(self, stores: Stores) -> None:
         stores.triggered()
         assert stores.feed.is_expired(A_TENANT, stores.feed.head() + 1, age=DAY)
+
+
+CONNECTIONS = WatchFilter(kind=Kind.CONNECTION)
+
+
+def written(
+    stores: Stores, *, op: str = "CREATED", tenant: TenantId = A_TENANT, **fields: object
+) -> Resource:
+    """A recorded change in its own transaction."""
+    old_labels = {"team": "hr"} if op == "UPDATED" else None
+    with stores.api.unit.begin(tenant, feed=1) as tx:
+        resource = a_resource(tenant_id=tenant, **{**fields, "rv": tx.next_rv()})
+        tx.resources.record_change(
+            resource, op=op, changed=["labels"], actor="u-1", old_labels=old_labels
+        )
+    return resource
+
+
+def changes(
+    stores: Stores, tenant: TenantId = A_TENANT, where: WatchFilter | None = CONNECTIONS
+) -> list[ResourceChange]:
+    head = stores.changes.head()
+    return stores.changes.entries(tenant, where, after=0, upto=head, limit=100)
+
+
+class ResourceFeedConformance:
+    def test_an_empty_feed_has_no_head(self, stores: Stores) -> None:
+        assert stores.changes.head() == 0
+        assert stores.changes.read_after(after=0, limit=10).entries == ()
+
+    def test_the_numbers_of_all_tenants_are_shown_in_order(self, stores: Stores) -> None:
+        ours, theirs = written(stores), written(stores, tenant=B_TENANT)
+        batch = stores.changes.read_after(after=0, limit=10)
+        assert batch.entries == ((A_TENANT, ours.rv), (B_TENANT, theirs.rv))
+        assert stores.changes.head() == theirs.rv
+        assert stores.changes.read_after(after=ours.rv, limit=10).entries == batch.entries[1:]
+
+    @pytest.mark.parametrize("op", list(Op))
+    def test_a_change_carries_the_object_after_the_write(self, stores: Stores, op: Op) -> None:
+        resource = written(
+            stores,
+            op=str(op),
+            version=7,
+            spec={"text": "größe", "list": [1, None, True]},
+            status={"phase": "Ready"},
+            labels={"team": "finance"},
+            annotations={"note": "x"},
+            finalizers=("datarecs.io/in-use",),
+            deletion_at=NOON,
+        )
+        (change,) = changes(stores)
+        assert (change.resource, change.op, change.rv) == (resource, op, resource.rv)
+        assert (change.changed, change.actor) == (("labels",), "u-1")
+        assert change.old_labels == ({"team": "hr"} if op is Op.UPDATED else None)
+        assert not stores.changes.lacks_objects(A_TENANT, 0)
+
+    @pytest.mark.case("R71")
+    def test_changes_are_of_one_tenant(self, stores: Stores) -> None:
+        ours, theirs = written(stores), written(stores, tenant=B_TENANT)
+        assert [one.resource for one in changes(stores)] == [ours]
+        assert [one.resource for one in changes(stores, B_TENANT)] == [theirs]
+
+    def test_a_reader_may_want_one_kind_and_namespace(self, stores: Stores) -> None:
+        plain, other = written(stores), written(stores, namespace="other")
+        rule = written(stores, kind=Kind.NOTIFICATION_RULE)
+        assert [one.resource for one in changes(stores)] == [plain, other]
+        within = WatchFilter(kind=Kind.CONNECTION, namespace="other")
+        assert [one.resource for one in changes(stores, where=within)] == [other]
+        assert [one.resource for one in changes(stores, where=None)] == [plain, other, rule]
+
+    def test_changes_lie_between_two_numbers(self, stores: Stores) -> None:
+        rvs = [written(stores).rv for _ in range(4)]
+        some = stores.changes.entries(A_TENANT, None, after=rvs[0], upto=rvs[2], limit=9)
+        assert [one.rv for one in some] == rvs[1:3]
+        cut = stores.changes.entries(A_TENANT, None, after=0, upto=rvs[3], limit=2)
+        assert [one.rv for one in cut] == rvs[:2]
+
+    def test_a_number_nobody_was_shown_lacks_objects(self, stores: Stores) -> None:
+        rv = written(stores).rv
+        assert not stores.changes.lacks_objects(A_TENANT, rv)
+        assert stores.changes.lacks_objects(A_TENANT, rv + 1)
+
+    def test_changes_of_a_name_are_read_newest_first_in_pages(self, stores: Stores) -> None:
+        rvs = [written(stores, op=op, name="x").rv for op in ("CREATED", "DELETED", "CREATED")]
+        written(stores, name="y")
+        written(stores, name="x", namespace="other")
+        written(stores, name="x", tenant=B_TENANT)
+        with stores.api.unit.begin(A_TENANT, read_only=True) as tx:
+            key = (Kind.CONNECTION, "default", "x")
+            first = tx.resources.changes_of(*key, limit=2)
+            rest = tx.resources.changes_of(*key, limit=2, before=first[-1].rv)
+        assert [one.rv for one in (*first, *rest)] == list(reversed(rvs))

@@ -9,6 +9,7 @@ import pytest
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.selector import parse_selector
 from datarecs_core.values import TenantId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_resource
 from datarecs_testing.conformance.stores import Stores, carry_out
@@ -212,6 +213,30 @@ class ResourcesConformance:
         newest = [one.name for one in reversed(made)]
         assert [one.name for one in (*first, *rest)] == [*newest, other[0].name]
         assert len(other) == 1
+
+    @pytest.mark.parametrize(
+        ("text", "names"),
+        [
+            ("", ["a", "b", "c"]),
+            ("team=finance", ["a"]),
+            ("team!=finance", ["b", "c"]),
+            ("team in (finance, hr)", ["a", "b"]),
+            ("team notin (finance, hr)", ["c"]),
+            ("team", ["a", "b"]),
+            ("!team", ["c"]),
+            ("team,env=prod", ["a"]),
+            ("example.com/tier=", ["b"]),
+        ],
+    )
+    def test_a_list_may_be_limited_by_labels(
+        self, stores: Stores, text: str, names: list[str]
+    ) -> None:
+        stored(stores, name="a", labels={"team": "finance", "env": "prod"})
+        stored(stores, name="b", labels={"team": "hr", "example.com/tier": ""})
+        stored(stores, name="c", labels={"env": "prod"})
+        with stores.api.unit.begin(A_TENANT, read_only=True) as tx:
+            page = tx.resources.page(Kind.CONNECTION, selector=parse_selector(text))
+        assert sorted(one.name for one in page) == names
 
 
 class SealedSecretsConformance:

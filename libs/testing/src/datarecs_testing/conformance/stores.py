@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import TypeVar
 
-from datarecs_application.ports.feed import ChangeFeed
+from datarecs_application.ports.feed import ChangeFeed, ResourceFeed
 from datarecs_application.ports.messaging import EventArchive
 from datarecs_application.ports.state import (
     LeasedRun,
@@ -57,6 +57,8 @@ class Stores:
     queries: Queries
     feed: ChangeFeed
     """Read by core-api."""
+    changes: ResourceFeed
+    """The same."""
     pass_time: Callable[[timedelta], None]
     """Let database time move on, for everything that is stored with a time."""
 

@@ -80,6 +80,7 @@ async def follow_events(
         use.changes,
         use.feed,
         use.following,
+        places=use.places,
         caller=caller,
         may_see=lambda: keys.still(caller),
     )

@@ -3,10 +3,12 @@
 Bodies are JSON or one YAML document; every fault is returned at once. PUT and DELETE need If-Match.
 """
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import (
@@ -24,7 +26,6 @@ from datarecs_application.resources import (
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Resource
-from datarecs_core.values import ResourceUid
 from datarecs_core_api.addressing import key_of, read_resource
 from datarecs_core_api.auth import Reader, needs
 from datarecs_core_api.conditional import json_answer, required, unless_known
@@ -32,23 +33,29 @@ from datarecs_core_api.declaring import Declaration, DeclarationBody, declared
 from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import NAME_PATTERN, Namespace
+from datarecs_core_api.inputs import Namespace
 from datarecs_core_api.limits import most_of_each_kind
-from datarecs_core_api.outputs import AppliedOut, CreatedOnce, Page, ResourceOut
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
+from datarecs_core_api.object_lists import (
+    LabelSelector,
+    Namespaces,
+    Objects,
+    Since,
+    check_purpose,
+    read_page,
+)
+from datarecs_core_api.outputs import AppliedOut, CreatedOnce, ResourceOut, ResourcePage
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, next_link
 from datarecs_core_api.published_types import ObjectName
+from datarecs_core_api.streaming import MEDIA_TYPE, WATCH_SCHEMA
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import applied_view, created_once, resource_view
+from datarecs_core_api.watching import watch_answer
 from datarecs_specs.documents import Expected
 from datarecs_specs.kinds import KINDS, KindEntry
 
 router = APIRouter(prefix="/api/v1", tags=["resources"], route_class=GuardedRoute)
 Writer = Annotated[Principal, needs(Permission.RESOURCE_WRITE)]
-Namespaces = Annotated[
-    str, Query(pattern=rf"^\*$|{NAME_PATTERN}", description="A project of the tenant; * for all.")
-]
 IfMatch = Annotated[str | None, Header(description="The object's ETag, or *.")]
-EVERYWHERE = "*"
 Written = AppliedOut | CreatedOnce
 
 
@@ -98,18 +105,36 @@ def _reading_routes(entry: KindEntry) -> None:
         path,
         operation_id=f"list_{noun}",
         summary=f"List {entry.path}",
-        responses={200: {"model": Page[ResourceOut]}},
+        responses={
+            200: {"model": ResourcePage, "content": {MEDIA_TYPE: {"schema": WATCH_SCHEMA}}},
+            410: {},
+        },
     )
-    def list_resources(
+    async def list_resources(
         caller: Reader,
         request: Request,
         use: Using,
         namespace: Namespaces = DEFAULT_NAMESPACE,
+        label_selector: LabelSelector = "",
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT,
         cursor: Cursor | None = None,
+        since: Since | None = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+        *,
+        watch: Annotated[bool, Query(description="Stream changes instead of a list.")] = False,
     ) -> Response:
-        """Newest first; `next` is the cursor of the following page."""
-        page = _page(use, caller, entry, namespace=namespace, limit=limit, cursor=cursor)
+        """Newest first; `next` is the cursor of the following page.
+
+        With `watch=1` a stream of changes: each frame has the object after the write, and its id
+        is the place to continue from. An object that no longer meets the selector is DELETED.
+        """
+        check_purpose(request, watch=watch)
+        objects = Objects(entry=entry, namespace=namespace, labels=label_selector)
+        if watch:
+            place = (last_event_id or "").strip() or since
+            return await watch_answer(request, use, caller, objects.watched, since=place)
+        read = partial(read_page, use, caller, objects, limit=limit, cursor=cursor)
+        page = await run_in_threadpool(read)
         return json_answer(page, headers=next_link(request, page.next))
 
     @router.get(
@@ -257,31 +282,6 @@ def _known_name(
 
 def _one(entry: KindEntry) -> str:
     return entry.singular.replace("-", "_")
-
-
-def _page(
-    use: Ports,
-    caller: Principal,
-    entry: KindEntry,
-    *,
-    namespace: str,
-    limit: int,
-    cursor: str | None,
-) -> Page[ResourceOut]:
-    scope, now = {"list": entry.path, "namespace": namespace}, use.clock.now()
-    before = None
-    if cursor is not None:
-        at = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=now)
-        before = (at.created_at, ResourceUid(at.id))
-    within = None if namespace == EVERYWHERE else namespace
-    with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        resources = tx.resources.page(entry.kind, namespace=within, limit=limit + 1, before=before)
-    following = None
-    if len(resources) > limit:
-        last = resources[limit - 1]
-        position = Position(created_at=last.created_at, id=last.uid)
-        following = use.cursors.write(position, tenant=caller.tenant_id, where=scope, now=now)
-    return Page(items=[resource_view(one) for one in resources[:limit]], next=following)
 
 
 for _entry in KINDS.values():

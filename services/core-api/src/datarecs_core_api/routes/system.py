@@ -9,7 +9,7 @@ from datarecs_core_api.outputs import JsonObject, KindOut, LiveOut, Page, ReadyO
 from datarecs_core_api.problems import not_found
 from datarecs_core_api.published_types import KindPath
 from datarecs_specs.json_schema import json_schema
-from datarecs_specs.kinds import KINDS, kind_named
+from datarecs_specs.kinds import KINDS, KindEntry, kind_named
 
 open_router = APIRouter(tags=["system"], route_class=StrictRoute)
 router = APIRouter(prefix="/api/v1", tags=["system"], route_class=GuardedRoute)
@@ -46,8 +46,15 @@ def schema(kind: KindPath) -> JsonObject:
 def kinds(caller: Reader) -> Page[KindOut]:  # noqa: ARG001  only for the permission
     """The declared kinds with their paths and short names, in the order of `apply`."""
     entries = sorted(KINDS.values(), key=lambda entry: entry.order)
-    return Page(
-        items=[KindOut(kind=str(one.kind), path=one.path, alias=one.alias) for one in entries]
+    return Page(items=[_kind_view(one) for one in entries])
+
+
+def _kind_view(entry: KindEntry) -> KindOut:
+    return KindOut(
+        kind=str(entry.kind),
+        path=entry.path,
+        alias=entry.alias,
+        json_schema=f"/schemas/{entry.alias}/v1.json",
     )
 
 

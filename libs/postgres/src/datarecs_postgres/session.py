@@ -32,6 +32,8 @@ class Woken(StrEnum):
     """Workers with a lease of a run."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
+    OBJECTS = "objects"
+    """Loops that reconcile objects or decide schedules."""
 
 
 def concerns(payload: str, who: Woken) -> bool:

@@ -68,7 +68,7 @@ SCHEDULE = {
 _OBJECTS: LiteralString = """
 INSERT INTO datarecs.resource (tenant_id, uid, kind, namespace, name, api_version, generation, rv,
                                spec, spec_hash, created_at)
-SELECT %(tenant)s, gen_random_uuid(), %(kind)s, 'default', %(prefix)s || n, 'datarecs.io/v1', 1, 1,
+SELECT %(tenant)s, gen_random_uuid(), %(kind)s, 'default', %(prefix)s || n, 'datarecs.io/v1', 1, 0,
        %(spec)s::jsonb, '', date_trunc('hour', now()) - interval '30 min'
 FROM generate_series(1, %(count)s) n
 """

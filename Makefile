@@ -155,6 +155,7 @@ bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/events.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/feed.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/steady.py --write docs/benchmarks-events.md
+	@$(BENCH).resources --write docs/benchmarks-resources.md
 	@$(BENCH).matrix $(FIGURES)
 
 mutants: setup ## change what decides a verdict, one place at a time: make mutants ONLY="tolerance verdict"

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,10 @@ def number(database: PreparedDatabase, where: str) -> int:
 
 def decided(database: PreparedDatabase) -> int:
     return number(database, "observed_generation = 1")
+
+
+def is_decided(database: PreparedDatabase, count: int) -> bool:
+    return decided(database) == count
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -152,3 +157,25 @@ def test_a_backlog_of_one_tenant_does_not_delay_another(private_database: Prepar
     rounds = [finder.claim_resources(kinds, 4) for _ in range(2)]
     opened.close()
     assert B_TENANT in {claim.tenant_id for claims in rounds for claim in claims}
+
+
+def test_a_stored_declaration_is_reconciled_without_waiting_for_a_poll(
+    private_database: PreparedDatabase, tmp_path: Path
+) -> None:
+    database, edits = private_database, 8
+    opened = Database(database.url(API), limits=Limits(pool_size=1))
+    unit = PostgresUnitOfWork(opened, UuidV7Ids())
+    with ExitStack() as stack:
+        started(stack, database, tmp_path, 1)
+        declare(database, 2)
+        wait_until(lambda: decided(database) == 2)
+        began = time.monotonic()
+        for one in range(edits):
+            job = a_resource(kind=Kind.RECONCILIATION_JOB, name=f"late-{one}", spec=JOB)
+            with unit.begin(A_TENANT) as tx:
+                tx.resources.add(job)
+                tx.resource_work.reconcile_soon(job.uid, job.kind)
+            wait_until(partial(is_decided, database, 3 + one))
+        took = time.monotonic() - began
+    opened.close()
+    assert took < edits / 2, "each edit waited for the poll of a second"

@@ -16,6 +16,7 @@ from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_application.resources import observe_resource
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources import changes
 from datarecs_core.resources.conditions import (
@@ -200,6 +201,7 @@ def record(unit: UnitOfWork, claim: ClaimedResource, observed: Observed, decided
         tx.resource_work.save(
             _released(tx, claim, observed, decided, is_dirty=_is_dirty(work, claim))
         )
+        crash_point(CrashPoint.RECONCILE_IN_TX)
     return True
 
 

@@ -42,6 +42,13 @@ class CrashPoint(StrEnum):
     DELIVER_AFTER_INSERT = "deliver.after_insert"
     DELIVER_AFTER_SEND = "deliver.after_send"
     DELIVER_AFTER_MARK = "deliver.after_mark"
+    FIRE_AFTER_CLAIM = "fire.after_claim"
+    FIRE_IN_TX = "fire.in_tx"
+    FIRE_AFTER_COMMIT = "fire.after_commit"
+    RECONCILE_AFTER_CLAIM = "reconcile.after_claim"
+    RECONCILE_BEFORE_TX = "reconcile.before_tx"
+    RECONCILE_IN_TX = "reconcile.in_tx"
+    RECONCILE_AFTER_COMMIT = "reconcile.after_commit"
 
 
 def pass_by(point: CrashPoint) -> None:

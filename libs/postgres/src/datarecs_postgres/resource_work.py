@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind
 from datarecs_core.values import ResourceUid, aware
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.resource_work import RESOURCE_WORK
 from datarecs_postgres.tables.resources import RESOURCE
 
@@ -38,7 +38,7 @@ class PostgresResourceWork:
                 set_={"due_at": func.now(), "dirty_seq": _WORK.dirty_seq + 1},
             )
         )
-        self._session.wake()
+        self._session.wake(Woken.OBJECTS)
 
     def due_again(self, uid: ResourceUid) -> None:
         self._session.execute(
@@ -60,7 +60,7 @@ class PostgresResourceWork:
             )
             .values(due_at=func.now(), dirty_seq=_WORK.dirty_seq + 1)
         )
-        self._session.wake()
+        self._session.wake(Woken.OBJECTS)
 
     def get(self, uid: ResourceUid) -> Work | None:
         return self._one(self._of(uid))

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_core.scheduling.schedule import Tick, TickOutcome
 from datarecs_core.values import ResourceUid, RunId, aware
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.runs import RUN
 from datarecs_postgres.tables.schedules import SCHEDULE_STATE, SCHEDULE_TICK
 
@@ -32,7 +32,7 @@ class PostgresSchedules:
                 index_elements=["tenant_id", "schedule_uid"], set_={"due_at": func.now()}
             )
         )
-        self._session.wake()
+        self._session.wake(Woken.OBJECTS)
 
     def for_update(self, uid: ResourceUid) -> ScheduleState | None:
         return self._one(self._of(uid).with_for_update())

@@ -36,6 +36,8 @@ class Woken(StrEnum):
     """Workers that check connections and jobs."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
+    OBJECTS = "objects"
+    """Loops that reconcile objects or decide schedules."""
 
 
 def concerns(payload: str, who: Woken) -> bool:

@@ -7,7 +7,7 @@ it.
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +42,19 @@ class ServiceProcess:
 
 @contextmanager
 def running_service(
-    module: str, settings: Mapping[str, str], *, log: Path
+    module: str,
+    settings: Mapping[str, str],
+    *,
+    log: Path,
+    arguments: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Iterator[ServiceProcess]:
-    """`python -m module` for as long as the block lasts."""
+    """`python -m module` for as long as the block lasts, in a working directory of its own."""
     inherited = {name: value for name, value in process_environment().items() if name in _PASSED_ON}
     with log.open("ab") as out:
         process = subprocess.Popen(
-            tied_to_parent([sys.executable, "-m", module]),
+            tied_to_parent([sys.executable, "-m", module, *arguments]),
+            cwd=folder,
             env={**inherited, "DATARECS_SIDE__PORT": "0", **settings},
             stdout=out,
             stderr=subprocess.STDOUT,

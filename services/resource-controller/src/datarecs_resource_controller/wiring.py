@@ -1,6 +1,6 @@
 """The resource-controller, joined top to bottom: schedules, reconciling and retention."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from datarecs_application.job_references import JobController
@@ -21,7 +21,9 @@ from datarecs_core.runs.model import Backend
 from datarecs_core.scheduling.schedule import Schedule
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.listener import Listener
 from datarecs_postgres.server_checks import start_checks
+from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_resource_controller.settings import Settings
@@ -87,7 +89,7 @@ def build(settings: Settings) -> Process:
     )
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(starts, reconciling, sweeps),
+        loops=(*_listening(settings, wakes), starts, reconciling, sweeps),
         ready_when={"database": database.ready, "blobs": blobs.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
         wakes=wakes,
@@ -96,6 +98,18 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _listening(settings: Settings, wakes: Sequence[Latch]) -> tuple[Listener, ...]:
+    """Wakes the loops as soon as a declaration is stored; without it they only poll."""
+
+    def wake_loops(_channel: str, payload: str) -> None:
+        for wake in wakes if concerns(payload, Woken.OBJECTS) else ():
+            wake.set()
+
+    url = settings.database.url.get_secret_value()
+    listener = Listener(url, wake_loops, channels=("datarecs_wake",))
+    return (listener,) if settings.live.notify else ()
 
 
 def read_schedule(spec: Mapping[str, object]) -> Schedule:

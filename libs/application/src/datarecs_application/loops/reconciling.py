@@ -23,6 +23,7 @@ from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.outside import Metrics, Wake
 from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.resources.reconciling import Pace, Result
 from datarecs_core.resources.resource import Kind
 
@@ -125,6 +126,7 @@ class Reconciling:
             tenant_id=str(claim.tenant_id), resource_uid=str(claim.uid), lease_epoch=claim.epoch
         ):
             try:
+                crash_point(CrashPoint.RECONCILE_AFTER_CLAIM)
                 self._reconcile(attempt)
             except (StoreUnavailableError, StoreBusyError) as cause:
                 log.warning("reconcile_repeats", code=cause.code.name)
@@ -143,7 +145,9 @@ class Reconciling:
         if idle is not None:
             self._record(attempt, observed, idle)
             return
-        self._finish(attempt, observed, reconcile_with(controller, observed.resource))
+        result = reconcile_with(controller, observed.resource)
+        crash_point(CrashPoint.RECONCILE_BEFORE_TX)
+        self._finish(attempt, observed, result)
 
     def _finish(self, attempt: _Attempt, observed: Observed, result: Result) -> None:
         decided = decide(
@@ -159,6 +163,7 @@ class Reconciling:
             log.warning("reconcile_overtaken")
             self.metrics.count("stale_epoch_total", queue="resources")
             return
+        crash_point(CrashPoint.RECONCILE_AFTER_COMMIT)
         if decided.ended is None:
             return
         kind = claim.kind.value

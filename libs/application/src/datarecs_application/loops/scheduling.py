@@ -9,6 +9,7 @@ from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.outside import Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.scheduling import FEED_NUMBERS, Scheduling, decide_schedule
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.scheduling.schedule import Tick, TickOutcome
 from datarecs_core.values import ResourceUid, TenantId
 
@@ -41,6 +42,8 @@ class ScheduleStarts:
             self.finder.decide_schedules_again(self.use.times.version)
             self._checked_zones = True
         due = self.finder.claim_schedules(BATCH)
+        if due:
+            crash_point(CrashPoint.FIRE_AFTER_CLAIM)
         for tenant, uid in due:
             with structlog.contextvars.bound_contextvars(
                 tenant_id=str(tenant), schedule_uid=str(uid)
@@ -52,6 +55,8 @@ class ScheduleStarts:
         try:
             with self.unit.begin(tenant, feed=FEED_NUMBERS) as tx:
                 ticks = decide_schedule(tx, uid, self.use)
+                crash_point(CrashPoint.FIRE_IN_TX)
+            crash_point(CrashPoint.FIRE_AFTER_COMMIT)
         except StoreUnavailableError:
             raise
         except StoreBusyError as cause:

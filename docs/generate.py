@@ -123,19 +123,19 @@ def events_page() -> str:
         ("topic", "partitions", "kept"),
         ((f"`{one.name}`", str(one.partitions), f"{one.retention.days} days") for one in TOPICS),
     )
-    hearing = _table(
+    subscriptions = _table(
         ("service", "topic", "reads"),
-        ((one.service, f"`{one.topic}`", _heard(one)) for one in SUBSCRIPTIONS),
+        ((one.service, f"`{one.topic}`", _received_events(one)) for one in SUBSCRIPTIONS),
     )
     return (
         f"# Events\n\n{NOTE}\nEvery event is a CloudEvent 1.0. Schemas, examples and the rules of "
         f"change: [events-schema](../events-schema/README.md).\n\n## Types\n\n{types}\n"
         f"## Topics\n\n{topics}\n## Who reads what\n\nBroker rights repeat this table: a service "
-        f"cannot read what is not here.\n\n{hearing}"
+        f"cannot read what is not here.\n\n{subscriptions}"
     )
 
 
-def _heard(subscription: Subscription) -> str:
+def _received_events(subscription: Subscription) -> str:
     types = subscription.types
     if types is None:
         return "everything"
@@ -221,11 +221,11 @@ def settings_page() -> str:
 
 
 def _readers() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     for reader, settings_class in READERS.items():
         for setting in describe(settings_class):
-            found.setdefault(setting.name, []).append(reader)
-    return found
+            readers.setdefault(setting.name, []).append(reader)
+    return readers
 
 
 def _named(readers: list[str]) -> str:
@@ -265,7 +265,7 @@ def _also(entry: Entry) -> str:
 
 
 def cases_page() -> str:
-    """Every acceptance id and what it asks for, an area a section."""
+    """Every acceptance id and what it requires, an area a section."""
     cases = tomllib.loads(CASES.read_text(encoding="utf-8"))
     areas = groupby(cases.items(), key=lambda case: case[0].rstrip("0123456789").rstrip("-"))
     head = (
@@ -307,10 +307,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--write", action="store_true", help="write the pages")
     what.add_argument("--check", action="store_true", help="fail when a page differs")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     texts = {name: page() for name, page in PAGES.items()}
     stale = [name for name, text in texts.items() if not _stands(FOLDER / name, text)]
-    if asked.write:
+    if options.write:
         for name in stale:
             (FOLDER / name).write_text(texts[name], encoding="utf-8")
         return 0

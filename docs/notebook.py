@@ -2,7 +2,7 @@
 
 `--write` stores them, `--check` fails when one differs. Cells are executed in this process, as
 plain Python: they show only the value of their last line, so a Jupyter kernel, with a process and
-sockets of its own, would add nothing.
+separate sockets, would add nothing.
 """
 
 import argparse

@@ -18,7 +18,7 @@ RANGE = re.compile(r"^([A-Z]+-?)(\d+)\.\.(\d+)$")
 
 
 def expand(entry: str) -> Iterator[str]:
-    """`L01..09` is L01 to L09, both included; digits keep their width."""
+    """`L01..09` is L01 to L09, both included; digits have a fixed width."""
     match = RANGE.match(entry)
     if match is None:
         yield entry
@@ -30,12 +30,12 @@ def expand(entry: str) -> Iterator[str]:
 
 def marked(root: Path) -> set[str]:
     """Every id in a `pytest.mark.case` of a test or of a conformance suite."""
-    found = set()
+    names = set()
     for path in (path for pattern in PLACES for path in root.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.case"):
-                found |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
-    return found
+                names |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
+    return names
 
 
 def wanted(root: Path) -> Mapping[str, list[str]]:

@@ -75,8 +75,8 @@ class Declared(NamedTuple):
         text = JOB.replace(self.old, self.new) if self.old else self.new
         assert text != JOB, self.old
         decoded = decode_yaml(text.encode(), surroundings=Surroundings())
-        found = [fault for each in decoded for fault in (*each.faults, *each.warnings)]
-        return [line_of(one) for one in found if one.code.docs_id == code]
+        faults = [fault for each in decoded for fault in (*each.faults, *each.warnings)]
+        return [line_of(one) for one in faults if one.code.docs_id == code]
 
 
 class Planned(NamedTuple):
@@ -111,8 +111,8 @@ def job_over(
     one: str, two: str, stage: Stage
 ) -> Callable[[], tuple[ReconciliationJob, list[Table]]]:
     def make() -> tuple[ReconciliationJob, list[Table]]:
-        given = tables(one, two)
-        return a_job(given, stage), given
+        tables_made = tables(one, two)
+        return a_job(tables_made, stage), tables_made
 
     return make
 
@@ -273,7 +273,7 @@ SHOWN: dict[str, ShownBy] = {
         "secret",
     ),
     "DR1023": ShownBy(
-        "libs/cli/tests/test_client.py::test_codes_of_declarations_keep_their_own_page",
+        "libs/cli/tests/test_client.py::test_codes_of_declarations_have_a_separate_page",
         "connection",
     ),
     "DR1024": ShownBy(
@@ -328,7 +328,7 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR3021": ShownBy(
         "libs/application/tests/test_runs.py"
-        "::test_a_lost_lease_gives_the_run_another_attempt_and_then_ends_it",
+        "::test_a_lost_lease_leads_to_another_attempt_and_then_ends_the_run",
         "worker",
     ),
     "DR3023": ShownBy(
@@ -379,7 +379,7 @@ SHOWN: dict[str, ShownBy] = {
         "application/json",
     ),
     "DR4003": ShownBy(
-        "services/core-api/tests/test_body.py::test_of_a_declaration_has_its_own_limit",
+        "services/core-api/tests/test_body.py::test_of_a_declaration_has_a_separate_limit",
         "file",
     ),
     "DR4005": ShownBy(
@@ -421,7 +421,7 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR4029": ShownBy(
         "services/core-api/tests/test_watching.py"
-        "::test_a_place_that_is_too_old_asks_for_a_new_list",
+        "::test_a_place_that_is_too_old_requests_a_new_list",
         "watch_since",
     ),
     "DR4025": ShownBy(
@@ -479,7 +479,7 @@ SHOWN: dict[str, ShownBy] = {
         "key",
     ),
     "DR6011": ShownBy(
-        "libs/cli/tests/test_client.py::test_a_wrong_key_is_told_at_once",
+        "libs/cli/tests/test_client.py::test_a_wrong_key_is_reported_at_once",
         "key",
     ),
     "DR6012": ShownBy(

@@ -13,11 +13,11 @@ MARKED = 'import pytest\n\n\n@pytest.mark.case("K02")\ndef test_x() -> None: ...
 
 @pytest.fixture
 def cases() -> ModuleType:
-    found = spec_from_file_location("cases", ROOT / "tests/cases.py")
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = spec_from_file_location("cases", ROOT / "tests/cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

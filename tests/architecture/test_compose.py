@@ -114,7 +114,7 @@ def write_secrets(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [one.name for one in SERVICES])
-def test_a_service_accepts_its_settings_and_keeps_the_rules_of_servers(
+def test_a_service_accepts_its_settings_and_follows_the_rules_of_servers(
     name: str, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for variable in [one for one in process_environment() if one.startswith("DATARECS_")]:

@@ -6,7 +6,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "docs/decisions"
 
 
-def test_every_decision_stands_in_the_index_under_its_own_title() -> None:
+def test_every_decision_stands_in_the_index_under_its_title() -> None:
     index = dict(re.findall(r"\[\d{4}\]\((\S+?)\) \| (.+?) \|", (FOLDER / "README.md").read_text()))
     pages = {
         page.name: page.read_text(encoding="utf-8").splitlines()[0].split(" ", 2)[2]

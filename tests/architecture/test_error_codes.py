@@ -63,10 +63,10 @@ def words_of_tests() -> frozenset[str]:
 @cache
 def carriers() -> dict[str, list[str]]:
     """`SpecCode.X` to the exceptions that carry it."""
-    found: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
     for name, code in CARRIER.findall(shipped()):
-        found.setdefault(code, []).append(name)
-    return found
+        classes.setdefault(code, []).append(name)
+    return classes
 
 
 def names_of(code: ErrorCode) -> list[str]:
@@ -131,7 +131,7 @@ def test_a_code_is_raised_and_shown_by_a_test(code: ErrorCode) -> None:
 
 
 @pytest.mark.case("STY-05")
-def test_a_code_that_nobody_raises_is_found() -> None:
+def test_a_code_that_nobody_raises_is_detected() -> None:
     class Lonely(ErrorCode):
         NEVER_RAISED_BY_ANYBODY = replace(CODES[0].entry, docs_id="DR1999")
 

@@ -36,12 +36,12 @@ def carriers() -> dict[str, list[type[DatarecsError]]]:
             is_ours = "datarecs_testing" not in path.parts
             if is_ours and re.search(r"^class \w+\(\w*Error\)", path.read_text(), re.MULTILINE):
                 importlib.import_module(".".join(path.relative_to(source).with_suffix("").parts))
-    found: dict[str, list[type[DatarecsError]]] = {}
+    classes: dict[str, list[type[DatarecsError]]] = {}
     for kind in _below(DatarecsError):
         code = kind.__dict__.get("code")
         if isinstance(code, ErrorCode) and kind.__module__.startswith("datarecs"):
-            found.setdefault(code.docs_id, []).append(kind)
-    return found
+            classes.setdefault(code.docs_id, []).append(kind)
+    return classes
 
 
 def _below(kind: type[DatarecsError]) -> Iterator[type[DatarecsError]]:
@@ -119,19 +119,19 @@ def made(kind: type[DatarecsError]) -> Made:
 
 def messages_of(docs_id: str) -> list[str]:
     """What people read when the code is raised, as far as it is raised here."""
-    found = []
+    messages = []
     if docs_id in DECLARED:
         situation = DECLARED[docs_id]
         lines = situation.messages(docs_id)
         assert lines, "the situation raises another code"
         named = [line for line in lines if all(name in line for name in situation.names)]
         assert named, f"none of {lines} names {situation.names}"
-        found += named
+        messages += named
     for kind in carriers().get(docs_id, []):
         error, names = made(kind)
         assert [name for name in names if name not in str(error)] == [], str(error)
-        found.append(str(error))
-    return found
+        messages.append(str(error))
+    return messages
 
 
 _WORDS = (
@@ -164,7 +164,7 @@ def test_a_message_names_the_thing_and_the_page_is_about_it(docs_id: str) -> Non
     entry = CODES[docs_id].entry
     page = topics(f"{entry.meaning} {entry.causes} {entry.remedy}")
     for message in messages_of(docs_id):
-        if said := topics(message):  # else it says what its caller gave it and no more
+        if said := topics(message):  # else it says what its caller passed it and no more
             assert said & page, f"{message!r} and its page share no word"
 
 
@@ -184,7 +184,7 @@ def test_a_code_of_a_running_part_is_raised_by_the_test_that_is_named(docs_id: s
     assert shown.thing in f"{code.entry.meaning} {code.entry.remedy}"
 
 
-def test_a_message_that_lacks_a_fact_is_found() -> None:
+def test_a_message_that_lacks_a_fact_is_detected() -> None:
     class SilentError(DatarecsError):
         def __init__(self, *, source: str, column: str) -> None:
             super().__init__(f"a column of {source} cannot be read")
@@ -195,6 +195,6 @@ def test_a_message_that_lacks_a_fact_is_found() -> None:
     assert unnamed(SilentError, facts) == ["column"]
 
 
-def test_a_page_about_something_else_is_found() -> None:
+def test_a_page_about_something_else_is_detected() -> None:
     page = topics("The connector this needs is not installed. Install it.")
     assert not topics("column 'tags' has the type array, which nothing compares yet") & page

@@ -118,7 +118,7 @@ def test_importing_a_package_does_nothing(
 
 
 @pytest.mark.case("ARC-10")
-def test_what_importing_a_module_does_is_found(tmp_path: Path) -> None:
+def test_what_importing_a_module_does_is_detected(tmp_path: Path) -> None:
     package = tmp_path / "datarecs_busy"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -134,8 +134,8 @@ def test_what_importing_a_module_does_is_found(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    (told,) = json.loads(result.stdout).values()
-    assert told == [
+    (effects,) = json.loads(result.stdout).values()
+    assert effects == [
         "socket.__new__",
         "thread",
         "open /dev/null",
@@ -163,29 +163,29 @@ def test_modules_and_functions_stay_small() -> None:
 
 @pytest.mark.case("ARC-12")
 def test_no_module_has_a_name_that_says_nothing() -> None:
-    found = [
+    offences = [
         str(path.relative_to(ROOT))
         for path in modules()
         if path.stem in REFUSED_MODULES and not str(path).endswith(BASE_OF_ERRORS)
     ]
-    assert found == []
+    assert offences == []
 
 
 @pytest.mark.case("GLO-01")
 def test_no_class_has_a_name_with_two_meanings() -> None:
-    found = [
+    offences = [
         f"{path.relative_to(ROOT)}: {node.name}; say {REFUSED_CLASSES[node.name]}"
         for path, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and node.name in REFUSED_CLASSES
     ]
-    assert found == []
+    assert offences == []
 
 
 @pytest.mark.case("GLO-02")
 def test_sources_are_numbered_and_never_left_and_right() -> None:
     two_sided = re.compile(r"\b(left_\w+|right_\w+|df1|df2|side)\b")
-    found = []
+    offences = []
     for member in ("core", "application", "spark"):
         for path in modules([ROOT / "libs" / member]):
             names = {
@@ -193,8 +193,8 @@ def test_sources_are_numbered_and_never_left_and_right() -> None:
                 for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                 if isinstance(node, ast.Name)
             }
-            found += [f"{path.relative_to(ROOT)}: {n}" for n in names if two_sided.fullmatch(n)]
-    assert found == []
+            offences += [f"{path.relative_to(ROOT)}: {n}" for n in names if two_sided.fullmatch(n)]
+    assert offences == []
 
 
 @pytest.mark.case("STY-11")
@@ -220,7 +220,7 @@ def test_every_module_says_what_it_decides() -> None:
 @pytest.mark.case("STY-01")
 def test_every_exception_to_a_check_has_its_reason() -> None:
     bare = re.compile(r"#\s*(noqa: ?[A-Z0-9, ]+|type: ignore\[[^\]]+\])\s*$")
-    found = [
+    offences = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in [
             *modules(MEMBERS),
@@ -230,20 +230,20 @@ def test_every_exception_to_a_check_has_its_reason() -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if bare.search(line)
     ]
-    assert found == []
+    assert offences == []
 
 
 def unreasoned(config: str) -> list[str]:
     """Lines of ruff's tables of exceptions without a comment, on the line or right above."""
     lines = ["", *config.splitlines()]
     tables = ("ignore = [", "[tool.ruff.lint.per-file-ignores]")
-    found, inside = [], False
+    offences, inside = [], False
     for above, line in pairwise(lines):
         inside = line in tables or (inside and line not in {"", "]"})
         holds_codes = re.search(r'"[A-Z]+[0-9]*"', line)
         if inside and holds_codes and "#" not in line and not above.startswith("#"):
-            found.append(line)
-    return found
+            offences.append(line)
+    return offences
 
 
 @pytest.mark.case("STY-01")
@@ -257,5 +257,5 @@ def test_every_exception_in_the_lists_of_the_linter_has_its_reason() -> None:
     "config",
     ['ignore = [\n  "T201",\n]', '[tool.ruff.lint.per-file-ignores]\n"libs/x/**" = ["T201"]\n'],
 )
-def test_an_exception_without_a_reason_is_found(config: str) -> None:
+def test_an_exception_without_a_reason_is_detected(config: str) -> None:
     assert len(unreasoned(config)) == 1

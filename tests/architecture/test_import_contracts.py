@@ -67,7 +67,7 @@ class Lint:
                 path.write_text(before, encoding="utf-8")
 
 
-def test_the_tree_as_it_stands_keeps_every_contract(lint: Lint) -> None:
+def test_the_tree_as_it_stands_satisfies_every_contract(lint: Lint) -> None:
     result = lint.run()
     assert result.returncode == 0, result.stdout
 

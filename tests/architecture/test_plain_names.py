@@ -1,11 +1,11 @@
-"""Names of the source say what a thing is or does, in the words of the field.
+"""Names of source and tests say what a thing is or does, in the words of the field.
 
 Some roots are refused: names made of them say how somebody came by a value instead of what it is.
 """
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -91,10 +91,14 @@ def modules() -> list[Path]:
     return sorted(path for member in ("libs", "services") for path in ROOT.glob(f"{member}/*/src"))
 
 
-@pytest.mark.parametrize("source", modules(), ids=lambda path: path.parent.name)
-def test_names_of_the_source_are_plain(source: Path) -> None:
+def folders_of_tests() -> list[Path]:
+    return sorted([*ROOT.glob("libs/*/tests"), *ROOT.glob("services/*/tests"), ROOT / "tests"])
+
+
+def refused_names(paths: Iterable[Path]) -> list[str]:
+    """Every refused name that the modules define, with its place."""
     refused = []
-    for path in sorted(source.rglob("*.py")):
+    for path in sorted(paths):
         place = path.relative_to(ROOT)
         if is_refused(path.stem):
             refused.append(str(place))
@@ -103,7 +107,23 @@ def test_names_of_the_source_are_plain(source: Path) -> None:
             for line, name in defined_names(path.read_text(encoding="utf-8"))
             if is_refused(name)
         ]
+    return refused
+
+
+@pytest.mark.parametrize("source", modules(), ids=lambda path: path.parent.name)
+def test_names_of_the_source_are_plain(source: Path) -> None:
+    refused = refused_names(source.rglob("*.py"))
     assert refused == [], "\n" + "\n".join(refused)
+
+
+@pytest.mark.parametrize("folder", folders_of_tests(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_tests_are_plain(folder: Path) -> None:
+    refused = refused_names(folder.rglob("*.py"))
+    assert refused == [], "\n" + "\n".join(refused)
+
+
+def test_names_of_the_root_are_plain() -> None:
+    assert refused_names(ROOT.glob("*.py")) == []
 
 
 def test_titles_of_decisions_are_plain() -> None:

@@ -1,4 +1,4 @@
-"""Every port has implementers, and one that keeps state has two that pass its conformance suite.
+"""Every port has implementers, and one with state has two that pass its conformance suite.
 
 Read from the source: a class implements a port when it has all of its members and takes the same
 parameters. mypy proves the types where wiring joins the two.
@@ -35,7 +35,7 @@ PROVED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class as its source shows it: members of its own and of its bases in the same member."""
+    """A class as its source shows it: its members and those of its bases in the same member."""
 
     name: str
     member: str
@@ -59,7 +59,7 @@ def class_nodes(folder: Path, pattern: str = "*.py") -> tuple[ast.ClassDef, ...]
     )
 
 
-def found_classes(member: str, folder: Path) -> dict[str, Class]:
+def read_classes(member: str, folder: Path) -> dict[str, Class]:
     nodes = {node.name: node for node in class_nodes(folder)}
     return {name: Class(name, member, dict(_members(node, nodes))) for name, node in nodes.items()}
 
@@ -94,16 +94,16 @@ def _parameters(function: ast.FunctionDef) -> frozenset[str]:
 @cache
 def shipped_classes() -> tuple[Class, ...]:
     return tuple(
-        found
+        shipped
         for folder in sorted([*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")])
         if folder.parent.name != "testing"
-        for found in found_classes(folder.parent.name, folder).values()
+        for shipped in read_classes(folder.parent.name, folder).values()
     )
 
 
 PROTOCOLS = {
     name: port
-    for name, port in found_classes("application", PORTS).items()
+    for name, port in read_classes("application", PORTS).items()
     if any(
         node.name == name and "Protocol" in map(ast.unparse, node.bases)
         for node in class_nodes(PORTS)
@@ -134,8 +134,8 @@ def members_running(suite: str) -> set[str]:
     }
 
 
-def keeps_state(port: Class) -> bool:
-    """A port that is handed a transaction keeps nothing itself; `RunLeases` does it for it."""
+def has_state(port: Class) -> bool:
+    """A port that is handed a transaction stores nothing itself; `RunLeases` does it for it."""
     handed = any("tx" in parameters for parameters in port.members.values())
     return not handed and any(one.member in KEEPERS for one in implementers(port))
 
@@ -147,8 +147,8 @@ def test_every_port_has_an_implementer(name: str) -> None:
 
 
 @pytest.mark.case("ARC-08")
-def test_a_port_that_keeps_state_has_two_implementers_in_its_conformance_run() -> None:
-    keepers = {name: port for name, port in PROTOCOLS.items() if keeps_state(port)}
+def test_a_port_with_state_has_two_implementers_in_its_conformance_run() -> None:
+    keepers = {name: port for name, port in PROTOCOLS.items() if has_state(port)}
     implemented = {name: {one.member for one in implementers(keepers[name])} for name in keepers}
     proved = {name: members_running(f"{PROVED_BY.get(name, name)}Conformance") for name in keepers}
     assert {"UnitOfWork", "LogClient", "BlobStore"} <= keepers.keys()
@@ -157,7 +157,7 @@ def test_a_port_that_keeps_state_has_two_implementers_in_its_conformance_run() -
 
 
 @pytest.mark.case("ARC-08")
-def test_a_port_that_nobody_implements_is_found() -> None:
+def test_a_port_that_nobody_implements_is_detected() -> None:
     lonely = Class("Lonely", "application", {"put_new": frozenset({"key", "weight"})})
     assert implementers(lonely) == []
     assert members_running("LonelyConformance") == set()

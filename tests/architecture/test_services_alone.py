@@ -1,7 +1,7 @@
 """A service runs with what it declares: everything else that is installed here is hidden from it.
 
-In place of an environment per service: the distributions reachable from its own metadata are
-computed, and a process in which all others cannot be imported loads every module and asks for help.
+In place of an environment per service: the distributions reachable from its metadata are
+computed, and a process in which all others cannot be imported loads every module and shows help.
 """
 
 import json
@@ -51,11 +51,11 @@ def declared(
     """The requirements of a distribution on this machine, with their extras."""
     project = MEMBERS.get(name)
     for text in distribution(name).requires or [] if project is None else project["dependencies"]:
-        asked = Requirement(text)
-        if asked.marker is None or any(
-            asked.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        requirement = Requirement(text)
+        if requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)
         ):
-            yield normal(asked.name), frozenset(asked.extras)
+            yield normal(requirement.name), frozenset(requirement.extras)
 
 
 def closure(name: str) -> set[str]:
@@ -77,12 +77,12 @@ def modules_of(installed: Distribution) -> set[str]:
 
 @cache
 def installed() -> dict[str, set[str]]:
-    found = {normal(one.name): modules_of(one) for one in distributions()}
-    return found | {name: {name.replace("-", "_")} for name in MEMBERS}
+    modules = {normal(one.name): modules_of(one) for one in distributions()}
+    return modules | {name: {name.replace("-", "_")} for name in MEMBERS}
 
 
 def alone(package: str, owner: str) -> subprocess.CompletedProcess[str]:
-    """Load the package and ask for help while only what the owner declares can be imported."""
+    """Load the package and print its help while only what the owner declares can be imported."""
     needed = closure(owner)
     visible = {module for name in needed for module in installed()[name]}
     hidden = {module for modules in installed().values() for module in modules} - visible

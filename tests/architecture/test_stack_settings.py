@@ -1,4 +1,4 @@
-"""`datarecs up` hands each service the settings that its own class reads, and no others."""
+"""`datarecs up` hands each service the settings that its class reads, and no others."""
 
 from importlib import import_module
 

@@ -78,25 +78,25 @@ def pytest_outcomes(folder: Path, text: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.case("STY-03")
 def test_a_forgotten_arm_is_named_by_the_type_check(tmp_path: Path) -> None:
     arm = "        case ConfirmCancel():\n            return cancellation.confirm(run, now=now)\n"
-    told = checked_with(CORE / "runs/decide.py", arm, "", tmp_path)
-    assert 'Argument 1 to "assert_never" has incompatible type "ConfirmCancel"' in told
+    output = checked_with(CORE / "runs/decide.py", arm, "", tmp_path)
+    assert 'Argument 1 to "assert_never" has incompatible type "ConfirmCancel"' in output
 
 
 @pytest.mark.case("STY-10")
 def test_a_float_among_measures_is_a_type_error(tmp_path: Path) -> None:
     exact = "EXACT.multiply(gap.size, HUNDRED)"
-    told = checked_with(
+    output = checked_with(
         CORE / "comparison/planning/tolerance.py", exact, "float(gap.size) * 100.0", tmp_path
     )
-    assert 'incompatible type "float"; expected "Decimal"' in told
+    assert 'incompatible type "float"; expected "Decimal"' in output
 
 
 @pytest.mark.case("STY-07")
 def test_only_marked_tests_open_sockets_and_only_on_this_machine(tmp_path: Path) -> None:
-    told = pytest_outcomes(tmp_path, DIALLING).stdout
-    assert "A test tried to use socket.getaddrinfo." in told
-    assert 'connect() with host "192.0.2.1" (allowed: "127.0.0.1,::1")' in told
-    assert "2 failed, 1 passed" in told
+    output = pytest_outcomes(tmp_path, DIALLING).stdout
+    assert "A test tried to use socket.getaddrinfo." in output
+    assert 'connect() with host "192.0.2.1" (allowed: "127.0.0.1,::1")' in output
+    assert "2 failed, 1 passed" in output
 
 
 @pytest.mark.case("STY-07")

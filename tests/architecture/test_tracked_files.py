@@ -54,12 +54,12 @@ def texts() -> dict[str, str]:
         text=True,
         check=True,
     )
-    found = {}
+    contents = {}
     for name in filter(None, listed.stdout.split("\0")):
         path = ROOT / name
         if path.is_file():
-            found[name] = path.read_text(encoding="utf-8", errors="replace")
-    return found
+            contents[name] = path.read_text(encoding="utf-8", errors="replace")
+    return contents
 
 
 def foreign_hosts(text: str) -> list[str]:
@@ -79,18 +79,18 @@ def places_of_this_machine(text: str) -> list[str]:
 
 
 def test_no_file_names_a_foreign_host() -> None:
-    found = {name: foreign_hosts(text) for name, text in texts().items()}
-    assert {name: hosts for name, hosts in found.items() if hosts} == {}
+    offences = {name: foreign_hosts(text) for name, text in texts().items()}
+    assert {name: hosts for name, hosts in offences.items() if hosts} == {}
 
 
 def test_no_file_names_a_place_of_this_machine() -> None:
-    found = {name: places_of_this_machine(text) for name, text in texts().items()}
-    assert {name: places for name, places in found.items() if places} == {}
+    offences = {name: places_of_this_machine(text) for name, text in texts().items()}
+    assert {name: places for name, places in offences.items() if places} == {}
 
 
 def test_no_file_holds_a_word_of_a_workplace() -> None:
-    found = {name: foreign_words(f"{name} {text}") for name, text in texts().items()}
-    assert {name: words for name, words in found.items() if words} == {}
+    offences = {name: foreign_words(f"{name} {text}") for name, text in texts().items()}
+    assert {name: words for name, words in offences.items() if words} == {}
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-setup.lock"])
@@ -108,7 +108,7 @@ def test_jars_are_locked_by_hash_and_not_by_address() -> None:
     assert "://" not in lock
 
 
-def test_what_must_not_be_there_is_found() -> None:
+def test_what_must_not_be_there_is_detected() -> None:
     host = "packages.somewhere.org"
     assert foreign_hosts(f"see https://user@{host}/simple") == [host]
     assert foreign_hosts("https://hooks.example.com http://127.0.0.1:9 https://x") == []

@@ -54,7 +54,7 @@ WIRED: Mapping[Service, tuple[Subscription, ...]] = {
     Service.EMAIL_NOTIFIER: email_notifier.subscriptions(cast("MailHandlers", Anything())),
     Service.WEBHOOK_SERVICE: webhook_service.subscriptions(cast("WebhookHandlers", Anything())),
 }
-TELLS: Mapping[Service, frozenset[str]] = {
+EMITTED: Mapping[Service, frozenset[str]] = {
     Service.CORE_API: frozenset(
         {
             "reconciliation.run.triggered",
@@ -117,7 +117,7 @@ TELLS: Mapping[Service, frozenset[str]] = {
 """The column "emits" of the table of services; a name that ends in a dot means its family."""
 
 
-def heard(subscription: Subscription, service: Service) -> frozenset[str]:
+def received_types(subscription: Subscription, service: Service) -> frozenset[str]:
     """The types in a line of wiring; None means all granted types."""
     if subscription.events is None:
         return granted(service, subscription.topic)
@@ -141,8 +141,8 @@ def graph() -> grimp.ImportGraph:
 def modules_of(service: Service) -> frozenset[str]:
     """Every module of ours that a service can load, however far down."""
     package = f"datarecs_{service.replace('-', '_')}"
-    own = {package, *graph().find_descendants(package)}
-    return frozenset(own | graph().find_upstream_modules(package, as_package=True))
+    members = {package, *graph().find_descendants(package)}
+    return frozenset(members | graph().find_upstream_modules(package, as_package=True))
 
 
 @cache
@@ -163,7 +163,7 @@ def named_in(module: str) -> frozenset[str]:
 @pytest.mark.case("ARC-16")
 @pytest.mark.parametrize("service", Service)
 def test_a_service_is_wired_to_what_the_catalogue_grants_it(service: Service) -> None:
-    wired = {line.topic: heard(line, service) for line in WIRED.get(service, ())}
+    wired = {line.topic: received_types(line, service) for line in WIRED.get(service, ())}
     assert wired == {
         one.topic: granted(service, one.topic) for one in SUBSCRIPTIONS if one.service is service
     }
@@ -171,25 +171,25 @@ def test_a_service_is_wired_to_what_the_catalogue_grants_it(service: Service) ->
 
 @pytest.mark.case("ARC-16")
 @pytest.mark.parametrize("service", [one for one in Service if one not in WIRED])
-def test_a_service_that_hears_nothing_has_no_consumer(service: Service) -> None:
+def test_a_service_that_receives_nothing_has_no_consumer(service: Service) -> None:
     assert "datarecs_kafka.consumer" not in modules_of(service)
 
 
 @pytest.mark.case("ARC-16")
 @pytest.mark.parametrize("service", Service)
-def test_a_service_may_tell_what_the_table_of_services_says(service: Service) -> None:
+def test_a_service_may_emit_what_the_table_of_services_says(service: Service) -> None:
     allowed = {one.removeprefix(PREFIX) for one in EVENT_TYPES_BY_SERVICE[service]}
     assert allowed == {
         one.short_name
         for one in CATALOGUE
-        for told in TELLS[service]
-        if one.short_name == told or (told.endswith(".") and one.short_name.startswith(told))
+        for name in EMITTED[service]
+        if one.short_name == name or (name.endswith(".") and one.short_name.startswith(name))
     }
 
 
 @pytest.mark.case("ARC-16")
 @pytest.mark.parametrize("service", Service)
-def test_the_database_lets_a_service_tell_that_and_no_more(service: Service) -> None:
+def test_the_database_lets_a_service_emit_that_and_no_more(service: Service) -> None:
     policies = next(table for table in TABLES if table.table == "outbox").extra_policies
     (policy,) = [
         one

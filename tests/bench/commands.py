@@ -1,6 +1,6 @@
 """Seconds that people wait: a small job in a warm worker, and `datarecs compare` from a cold start.
 
-No peer: the targets are seconds on a small machine. Every command is a process of its own, and the
+No peer: the targets are seconds on a small machine. Every command is a separate process, and the
 files it reads lie in the page cache.
 """
 
@@ -52,12 +52,12 @@ def compare(case: Case, engine: EngineChoice) -> None:
 
 def seconds(work: Callable[[], object], runs: int, warming: int) -> tuple[float, ...]:
     """Of every run but the first ones, which warm what lasts: page cache, Java's code."""
-    found = []
+    timings = []
     for _ in range(warming + runs):
         began = perf_counter()
         work()
-        found.append(perf_counter() - began)
-    return tuple(found[warming:])
+        timings.append(perf_counter() - began)
+    return tuple(timings[warming:])
 
 
 def small_job(folder: Path, case: Case, stack: ExitStack) -> Callable[[], object]:
@@ -86,7 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.commands", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     load_before = os.getloadavg()[0]
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
@@ -112,14 +112,14 @@ def main() -> int:
             ),
         )
         figures = [
-            Figure(name=name, unit="s", values=seconds(work, asked.runs, warming), target=limit)
+            Figure(name=name, unit="s", values=seconds(work, options.runs, warming), target=limit)
             for name, work, (warming, limit) in measured
         ]
-    facts = [*machine(load_before), ("versions", versions()), ("turns", str(asked.runs))]
+    facts = [*machine(load_before), ("versions", versions()), ("turns", str(options.runs))]
     text = page("Small jobs and commands", figures, facts)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

@@ -139,7 +139,7 @@ class Datarecs:
 
 
 def start_datarecs(case: Case, stage: Stage, limits: Limits, stack: ExitStack) -> Compare:
-    """A session of its own, with the heap that `datarecs compare` gives to this memory."""
+    """A separate session, with the heap that `datarecs compare` sets for this memory."""
     runtime = start_spark(case.out.parent / "session", limits.memory_bytes)
     stack.callback(runtime.close)
     return Datarecs(runtime, case, stage, limits)
@@ -289,10 +289,10 @@ def start_datacompy(case: Case, engine: str, stack: ExitStack) -> Compare:
     if peer.stdin is None or peer.stdout is None or peer.stdout.readline() != "ready\n":
         raise RuntimeError(f"datacompy {DATACOMPY} does not start by uv")
     stack.callback(peer.stdin.close)
-    return partial(ask_datacompy, peer, case)
+    return partial(request_datacompy, peer, case)
 
 
-def ask_datacompy(peer: Popen[str], case: Case) -> Counts:
+def request_datacompy(peer: Popen[str], case: Case) -> Counts:
     """One question and its answer, a line each."""
     if peer.stdin is None or peer.stdout is None:
         raise RuntimeError("the peer has no pipes")

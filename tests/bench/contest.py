@@ -1,6 +1,6 @@
-"""Contestants of a comparison in turn, each in a process of its own that stays warm.
+"""Contestants of a comparison in turn, each in a separate process that stays warm.
 
-A process of its own can die or hang without ending the others, and the memory of everything below
+A separate process can die or hang without ending the others, and the memory of everything below
 it is one contestant's. Memory is sampled in the turns that warm: reading it slows a process down.
 """
 

@@ -1,7 +1,7 @@
 """Generated sources of the benchmarks of comparisons, and what differs between them.
 
 Data come as people have them: a key of two columns, source 0 in eight files in key order, every
-other source in one file in an order of its own and with another compression. The plain form has one
+other source in one file in another order and with another compression. The plain form has one
 number as key, one file a source and one order for all. Which rows differ is arithmetic on their
 numbers, so the counts that every contestant must return are known before a file is written.
 """
@@ -68,7 +68,7 @@ class Data:
     """What is generated.
 
     Rows of a source lie at places 0 to `keys - 1` of the key order. A multiplication modulo `keys`
-    gives each place its draw; a source's rows with the lowest draws from its offset on differ. So
+    assigns each place its draw; a source's rows with the lowest draws from its offset on differ. So
     the numbers of differing rows are exact, and they are spread over the files.
     """
 

@@ -17,9 +17,9 @@ from datacompy import PolarsCompare  # type: ignore[import-not-found]  # not in 
 
 
 def on_polars(key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - not in the workspace
-    found = PolarsCompare(pl.read_parquet(one), pl.read_parquet(two), join_columns=key)
-    found.all_mismatch().write_parquet(out, compression="zstd")
-    return found, found.df1_unq_rows.height, found.df2_unq_rows.height
+    comparison = PolarsCompare(pl.read_parquet(one), pl.read_parquet(two), join_columns=key)
+    comparison.all_mismatch().write_parquet(out, compression="zstd")
+    return comparison, comparison.df1_unq_rows.height, comparison.df2_unq_rows.height
 
 
 def on_spark(session: Any, key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - as above
@@ -27,9 +27,9 @@ def on_spark(session: Any, key: str, one: str, two: str, out: str) -> Any:  # no
 
     session.catalog.clearCache()  # of the question before
     frames = [_readable(session.read.parquet(path)) for path in (one, two)]
-    found = spark.SparkSQLCompare(session, *frames, join_columns=key)
-    found.all_mismatch().write.parquet(out)
-    return found, found.df1_unq_rows.count(), found.df2_unq_rows.count()
+    comparison = spark.SparkSQLCompare(session, *frames, join_columns=key)
+    comparison.all_mismatch().write.parquet(out)
+    return comparison, comparison.df1_unq_rows.count(), comparison.df2_unq_rows.count()
 
 
 def _readable(frame: Any) -> Any:  # noqa: ANN401 - as above
@@ -53,8 +53,8 @@ def engines(name: str) -> Callable[..., Any]:
 def of_one_machine() -> Mapping[str, str]:
     """Who knows Spark says so much on one machine.
 
-    It asks over ninety questions of its join: of the usual 200 partitions each, on two cores, ten
-    thousand rows take as long as a million do here. And it keeps the joined rows in memory.
+    It runs over ninety queries over its join: of the usual 200 partitions each, on two cores, ten
+    thousand rows take as long as a million do here. And it holds the joined rows in memory.
     """
     return {
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
@@ -64,8 +64,8 @@ def of_one_machine() -> Mapping[str, str]:
     }
 
 
-def counted(found: Any, only_first: int, only_second: int) -> Mapping[str, int]:  # noqa: ANN401 - as above
-    changed = sum(each["unequal_cnt"] for each in found.column_stats)
+def counted(comparison: Any, only_first: int, only_second: int) -> Mapping[str, int]:  # noqa: ANN401 - as above
+    changed = sum(each["unequal_cnt"] for each in comparison.column_stats)
     return {"only_first": only_first, "only_others": only_second, "changed": changed}
 
 
@@ -75,8 +75,8 @@ def main(arguments: Sequence[str]) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        found = counted(*compared(key, *json.loads(line)))
-        sys.stdout.write(json.dumps(found) + "\n")
+        counts = counted(*compared(key, *json.loads(line)))
+        sys.stdout.write(json.dumps(counts) + "\n")
         sys.stdout.flush()
 
 

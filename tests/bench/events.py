@@ -1,6 +1,6 @@
 """Figures of the event path on a real database and broker, fsync on: commit, ack, queue, close.
 
-The run-controller is a process of its own, as in production; worker slots run here, with children
+The run-controller is a separate process, as in production; worker slots run here, with children
 that follow a script. Times are the database's: from the row of one event to the mark that the
 broker has acknowledged another, so that they end a little late rather than early.
 """
@@ -65,10 +65,10 @@ class Stage:
     path: RealPath
     database: PreparedDatabase
     seconds: int
-    found: dict[str, list[float]] = field(default_factory=dict)
+    measured: dict[str, list[float]] = field(default_factory=dict)
 
-    def tell(self, name: str, value: float) -> None:
-        self.found.setdefault(name, []).append(value)
+    def add(self, name: str, value: float) -> None:
+        self.measured.setdefault(name, []).append(value)
 
 
 def relay_rate(running: Servers, broker: KafkaBroker) -> float:
@@ -123,10 +123,10 @@ def announcing(stage: Stage) -> None:
     queued = seconds_between(
         stage.database, "run.triggered", "run.queued", since=since, acked=False
     )
-    stage.tell("ack p50", quantile(acks, 0.5) * MS)
-    stage.tell("ack p99", quantile(acks, 0.99) * MS)
-    stage.tell("queued p50", quantile(queued, 0.5) * MS)
-    stage.tell("queued p99", quantile(queued, 0.99) * MS)
+    stage.add("ack p50", quantile(acks, 0.5) * MS)
+    stage.add("ack p99", quantile(acks, 0.99) * MS)
+    stage.add("queued p50", quantile(queued, 0.5) * MS)
+    stage.add("queued p99", quantile(queued, 0.99) * MS)
 
 
 def closing(stage: Stage) -> None:
@@ -147,8 +147,8 @@ def closing(stage: Stage) -> None:
     closed = seconds_between(
         stage.database, "run.completed", "run.finalised", since=since, acked=True
     )
-    stage.tell("closed p50", quantile(closed, 0.5) * MS)
-    stage.tell("closed p99", quantile(closed, 0.99) * MS)
+    stage.add("closed p50", quantile(closed, 0.5) * MS)
+    stage.add("closed p99", quantile(closed, 0.99) * MS)
 
 
 def whole_runs(stage: Stage) -> None:
@@ -169,11 +169,11 @@ def whole_runs(stage: Stage) -> None:
         " WHERE type LIKE '%%.run.finalised' AND created_at >= %s",
         (since,),
     )
-    stage.tell("runs", (count - 1) / seconds)
+    stage.add("runs", (count - 1) / seconds)
     took = seconds_between(
         stage.database, "run.triggered", "run.finalised", since=since, acked=False
     )
-    stage.tell("run p99", quantile(took, 0.99) * MS)
+    stage.add("run p99", quantile(took, 0.99) * MS)
 
 
 def _raise(done: object) -> None:
@@ -219,7 +219,7 @@ class DeadWorkers:
             clock.wait(timedelta(milliseconds=500))
 
 
-TOLD: Mapping[str, tuple[str, str, float | None, bool]] = {
+REPORTED: Mapping[str, tuple[str, str, float | None, bool]] = {
     "relay": ("relay, 20,000 events over 16 shards", "events/s", 2000, True),
     "ack p50": ("commit → ack at 100 events/s, p50", "ms", None, False),
     "ack p99": ("commit → ack at 100 events/s, p99", "ms", 250, False),
@@ -254,13 +254,13 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
         held.callback(path.stop.set)
         path.controller()
         stage = Stage(path=path, database=database, seconds=seconds)
-        stage.found["relay"] = relayed
+        stage.measured["relay"] = relayed
         dead = DeadWorkers.die(stage)
         for _ in range(rounds):
             announcing(stage)
         for _ in range(rounds):
             closing(stage)
-        stage.found["dead"] = dead.noticed()
+        stage.measured["dead"] = dead.noticed()
         database.query("DELETE FROM datarecs.run_lease")
         path.work(slots=4)
         for _ in range(rounds):
@@ -271,18 +271,18 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
             ("commits of one client per second (fsync)", f"{commits_per_second(database):.0f}"),
             ("rounds", f"{rounds}, each {seconds} s"),
         ]
-    found = [
+    figure_list = [
         Figure(
             name=title,
             unit=unit,
-            values=tuple(stage.found[name]),
+            values=tuple(stage.measured[name]),
             target=target,
             more_is_better=more,
         )
-        for name, (title, unit, target, more) in TOLD.items()
-        if stage.found.get(name)
+        for name, (title, unit, target, more) in REPORTED.items()
+        if stage.measured.get(name)
     ]
-    return found, about
+    return figure_list, about
 
 
 def main() -> int:
@@ -291,13 +291,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=10, help="of each round")
     parser.add_argument("--write", type=Path, help="a page whose part on events to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    found, about = figures(asked.rounds, asked.seconds)
-    text = page("Event path", found, about)
+    results, about = figures(options.rounds, options.seconds)
+    text = page("Event path", results, about)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

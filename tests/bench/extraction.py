@@ -116,14 +116,14 @@ class Extraction:
 
 def in_turn(works: dict[str, Callable[[], None]], runs: int) -> dict[str, list[float]]:
     """Seconds of every run, in turn; the first turn warms and is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in works}
+    timings: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(runs + 1):
         for name, work in works.items():
             began = perf_counter()
             work()
             if turn:
-                found[name].append(perf_counter() - began)
-    return found
+                timings[name].append(perf_counter() - began)
+    return timings
 
 
 def main() -> int:
@@ -133,7 +133,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--goal", type=float, help="times a plain COPY")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     load_before = os.getloadavg()[0]
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
@@ -141,28 +141,30 @@ def main() -> int:
         server = stack.start_postgres(folder, process_environment())
         if server.process is not None:
             held.callback(server.process.stop)
-        work = Extraction(server, rows=asked.rows, folder=folder)
+        work = Extraction(server, rows=options.rows, folder=folder)
         seconds = in_turn(
             {
                 PEER: work.copied,
                 OURS: work.extracted,
                 ALONE: lambda: work.extracted(BY_ONE),
             },
-            asked.runs,
+            options.runs,
         )
-    medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
+    medians = [f"{name} {statistics.median(timings):.2f} s" for name, timings in seconds.items()]
     facts = [
         *machine(load_before),
         ("versions", f"{work.server}, psycopg {version('psycopg')}, {versions()}"),
-        ("turns", str(asked.runs)),
+        ("turns", str(options.runs)),
         ("medians", ", ".join(medians)),
     ]
-    goals = {OURS: asked.goal}
-    figures = [ratio(name, own, seconds[PEER], goals.get(name)) for name, own in seconds.items()]
-    text = page(f"Reading {asked.rows:,} rows of PostgreSQL", figures, facts)
+    goals = {OURS: options.goal}
+    figures = [
+        ratio(name, timings, seconds[PEER], goals.get(name)) for name, timings in seconds.items()
+    ]
+    text = page(f"Reading {options.rows:,} rows of PostgreSQL", figures, facts)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

@@ -1,7 +1,7 @@
 """Figures of the live feed on a real database, fsync on: from a commit to the client's read.
 
-core-api and the clients are processes of their own; writers are here. Of each event the moment at
-which its COMMIT returned is kept, and each client notes when it has read it, by the machine's one
+core-api and the clients are separate processes; writers are here. Of each event the moment at
+which its COMMIT returned is saved, and each client notes when it has read it, by the machine's one
 monotonic clock.
 """
 
@@ -111,9 +111,9 @@ def one_round(database: PreparedDatabase, api: Running, seconds: int) -> Round:
         committed = written(database, runs, seconds)
         used = cpu_s(api.service.process.pid) - before
         SystemClock().wait(SETTLE)
-        told = clients.receipts()
+        receipts = clients.receipts()
     late: dict[str, list[float]] = {"run": [], "tenant": []}
-    for event_id, at, wide in told:
+    for event_id, at, wide in receipts:
         if event_id in committed:
             late["tenant" if wide else "run"].append(max(at - committed[event_id], 0.0) * MS)
     wanted = (len(committed), len(committed) * TENANT_WIDE)
@@ -125,17 +125,17 @@ def one_round(database: PreparedDatabase, api: Running, seconds: int) -> Round:
 def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, str]]]:
     """Everything, on one database server and one core-api."""
     load_before = os.getloadavg()[0]
-    found: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     with servers(kafka=False) as running:
         database = running.database()
         with running_api(database, running.folder) as api:
             for _ in range(rounds):
                 late, used = one_round(database, api, seconds)
-                found.setdefault("cpu", []).append(used)
+                samples.setdefault("cpu", []).append(used)
                 every = [one for values in late.values() for one in values]
                 for name, values in {**late, "all": every}.items():
-                    found.setdefault(f"{name} p50", []).append(quantile(values, 0.5))
-                    found.setdefault(f"{name} p99", []).append(quantile(values, 0.99))
+                    samples.setdefault(f"{name} p50", []).append(quantile(values, 0.5))
+                    samples.setdefault(f"{name} p99", []).append(quantile(values, 0.99))
         about = [
             *machine(load_before),
             ("commits of one client per second (fsync)", f"{commits_per_second(database):.0f}"),
@@ -144,12 +144,12 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
             ("rounds", f"{rounds}, each {seconds} s"),
         ]
     return [
-        Figure(name=title, unit="ms", values=tuple(found[name]), target=target)
-        for name, (title, target) in TOLD.items()
+        Figure(name=title, unit="ms", values=tuple(samples[name]), target=target)
+        for name, (title, target) in REPORTED.items()
     ], about
 
 
-TOLD: Mapping[str, tuple[str, float | None]] = {
+REPORTED: Mapping[str, tuple[str, float | None]] = {
     "run p50": ("commit → client of one run, p50", None),
     "run p99": ("commit → client of one run, p99", None),
     "tenant p50": ("commit → client of the tenant, p50", None),
@@ -167,13 +167,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=10, help="of each round")
     parser.add_argument("--write", type=Path, help="a page whose part on the live feed to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    found, about = figures(asked.rounds, asked.seconds)
-    text = page("Live feed", found, about)
+    results, about = figures(options.rounds, options.seconds)
+    text = page("Live feed", results, about)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

@@ -32,18 +32,18 @@ Seconds = Mapping[str, Mapping[int, float]]
 
 def seconds_of(page: str) -> Seconds:
     """What the page says of two sources of which few rows differ."""
-    found: dict[str, dict[int, float]] = {}
+    seconds: dict[str, dict[int, float]] = {}
     for rows, medians in _PART.findall(page):
         for name, value in _MEDIAN.findall(medians):
-            found.setdefault(name, {})[int(rows.replace(",", ""))] = float(value)
-    return found
+            seconds.setdefault(name, {})[int(rows.replace(",", ""))] = float(value)
+    return seconds
 
 
-def table(found: Seconds, sizes: Sequence[int]) -> str:
+def table(measured: Seconds, sizes: Sequence[int]) -> str:
     """Seconds at every size, and by how much the last step grows."""
     head = " | ".join(f"{rows:,} rows" for rows in sizes)
     lines = [f"| seconds | {head} |", f"| --- |{' --: |' * len(sizes)}"]
-    for name, at in found.items():
+    for name, at in measured.items():
         cells = [f"{at[rows]:.2f}" if rows in at else "" for rows in sizes]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -52,10 +52,10 @@ def table(found: Seconds, sizes: Sequence[int]) -> str:
 class Plot:
     """The position of a number of rows and of seconds in the picture."""
 
-    def __init__(self, found: Seconds) -> None:
-        self.found = found
-        rows = [each for at in found.values() for each in at]
-        seconds = [each for at in found.values() for each in at.values()]
+    def __init__(self, measured: Seconds) -> None:
+        self.measured = measured
+        rows = [each for at in measured.values() for each in at]
+        seconds = [each for at in measured.values() for each in at.values()]
         self.rows = (min(rows), max(rows))
         self.seconds = (_decade_below(min(seconds)), _decade_above(max(seconds)))
 
@@ -86,21 +86,23 @@ class Plot:
             yield f'<path d="M{LEFT} {y:.1f}H{right}" stroke="#dddddd"/>'
             yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{decade:g} s</text>'
             decade *= 10
-        for rows in sorted({each for at in self.found.values() for each in at}):
+        for rows in sorted({each for at in self.measured.values() for each in at}):
             x = self.x(rows)
             yield f'<path d="M{x:.1f} {TOP}V{bottom}" stroke="#eeeeee"/>'
-            told = f"{rows / 1e6:g} M" if rows >= 1e6 else f"{rows:,}"
-            yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{told}</text>'
+            label = f"{rows / 1e6:g} M" if rows >= 1e6 else f"{rows:,}"
+            yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>'
         where = f'x="{(LEFT + right) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle"'
         yield f"<text {where}>rows of a source</text>"
 
     def _lines(self) -> Iterator[str]:
         """The names stand at the ends, pushed apart."""
-        ends = sorted(self.found, key=lambda name: self.y(self.found[name][max(self.found[name])]))
-        colours = _colours(self.found)
+        ends = sorted(
+            self.measured, key=lambda name: self.y(self.measured[name][max(self.measured[name])])
+        )
+        colours = _colours(self.measured)
         below = float(TOP)
         for name in ends:
-            at = sorted(self.found[name].items())
+            at = sorted(self.measured[name].items())
             colour = colours[name]
             points = [(self.x(rows), self.y(seconds)) for rows, seconds in at]
             path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -136,16 +138,18 @@ def main() -> int:
     """Draw the picture beside the page and show it there."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("--write", type=Path, required=True, help="the page to read and to add to")
-    asked = parser.parse_args()
-    found = seconds_of(asked.write.read_text(encoding="utf-8"))
-    sizes = sorted({rows for at in found.values() for rows in at})
+    options = parser.parse_args()
+    measured = seconds_of(options.write.read_text(encoding="utf-8"))
+    sizes = sorted({rows for at in measured.values() for rows in at})
     if not sizes:
-        sys.stderr.write(f"{asked.write} has no part on two sources with {SHARE} of differences\n")
+        sys.stderr.write(
+            f"{options.write} has no part on two sources with {SHARE} of differences\n"
+        )
         return 1
-    picture = asked.write.with_name(f"{asked.write.stem}-growth.svg")
-    picture.write_text(Plot(found).svg(), encoding="utf-8")
+    picture = options.write.with_name(f"{options.write.stem}-growth.svg")
+    picture.write_text(Plot(measured).svg(), encoding="utf-8")
     shown = f"![seconds by rows of a source]({picture.name})"
-    replace_part(asked.write, f"## Growth\n\n{shown}\n\n{table(found, sizes)}\n")
+    replace_part(options.write, f"## Growth\n\n{shown}\n\n{table(measured, sizes)}\n")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Every combination of the matrix, on a heap of 1 GiB: which answers are true, time and memory.
 
-A process of its own compares, in one warm session, while this one adds up what it and everything
+A separate process compares, in one warm session, while this one adds up what it and everything
 below it hold. Where it fails or exceeds its time it is replaced by a new one, and the next
 combination has its turn. A file of answers lets a run that was stopped go on where it was. Ends
 with 1 when any combination had no answer or a wrong one.

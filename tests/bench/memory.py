@@ -1,6 +1,6 @@
 """Memory of a process and of all below it: Python, Java and the processes of tasks together.
 
-Shared pages count once: Linux tells the proportional share of each process (`smaps_rollup`).
+Shared pages count once: Linux reports the proportional share of each process (`smaps_rollup`).
 """
 
 import re

@@ -141,7 +141,7 @@ class OurDeliveries:
 
 @dataclass(kw_only=True)
 class Peers:
-    """The two libraries on databases of their own, on one event loop."""
+    """The two libraries on separate databases, on one event loop."""
 
     procrastinate_url: str
     pgqueuer_url: str
@@ -255,7 +255,7 @@ def figures(rounds: int, items: int) -> tuple[list[Figure], list[tuple[str, str]
             ("versions", ", ".join(f"{n} {version(n)}" for n in ("procrastinate", "pgqueuer"))),
         ]
     targets = {"datarecs runs, one by one": 500.0, f"datarecs deliveries, by {BATCH}": 3000.0}
-    found = [
+    figure_list = [
         Figure(
             name=name,
             unit="items/s",
@@ -265,7 +265,7 @@ def figures(rounds: int, items: int) -> tuple[list[Figure], list[tuple[str, str]
         )
         for name, each in rates.items()
     ]
-    return found, about
+    return figure_list, about
 
 
 def main() -> int:
@@ -274,12 +274,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--items", type=int, default=1000, help="of each round, one by one")
     parser.add_argument("--write", type=Path, help="a page whose part on the queue to replace")
-    asked = parser.parse_args()
-    found, about = figures(asked.rounds, asked.items)
-    text = page("Durable queue", found, about)
+    options = parser.parse_args()
+    results, about = figures(options.rounds, options.items)
+    text = page("Durable queue", results, about)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

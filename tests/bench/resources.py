@@ -1,6 +1,6 @@
 """Figures of resource-controller on a real database, fsync on: declarations that stay true.
 
-Controllers are processes of their own, declarations are written here as core-api writes them. A
+Controllers are separate processes, declarations are written here as core-api writes them. A
 process notes by the machine's one monotonic clock when the reconcile of an object began and when
 its result was committed; the places are those of the crash tests.
 """
@@ -268,16 +268,16 @@ def waits(committed: Mapping[str, float], controllers: Sequence[Controller]) -> 
 def to_reconcile(house: House, rounds: int, seconds: int) -> dict[str, tuple[float, ...]]:
     """Milliseconds from commit to the start of the reconcile, by quantile."""
     names = [f"job-{number + 1}" for number in range(seconds * WRITES_PER_S)]
-    found: dict[str, list[float]] = {"p50": [], "p99": []}
+    result: dict[str, list[float]] = {"p50": [], "p99": []}
     with house.controllers(1) as controllers:
         house.until_decided()
         for _ in range(rounds):
             committed = edited(house, names)
             house.until_decided()
             late = waits(committed, controllers)
-            found["p50"].append(quantile(late, 0.5) * MS)
-            found["p99"].append(quantile(late, 0.99) * MS)
-    return {name: tuple(values) for name, values in found.items()}
+            result["p50"].append(quantile(late, 0.5) * MS)
+            result["p99"].append(quantile(late, 0.99) * MS)
+    return {name: tuple(values) for name, values in result.items()}
 
 
 def no_ops(house: House, rounds: int) -> tuple[float, ...]:
@@ -377,20 +377,20 @@ def figures(
 
 def reported(rounds: int, seconds: int, idle_s: int) -> Iterator[str]:
     """The part of the page, again after each figure: one that fails costs no other."""
-    load_before, found = os.getloadavg()[0], list[Figure]()
+    load_before, result = os.getloadavg()[0], list[Figure]()
     with servers(kafka=False) as running:
         house = House(running.database(), running.folder / "busy")
         house.folder.mkdir()
         commits = commits_per_second(house.database)
         for one in figures(running, house, rounds=rounds, seconds=seconds, idle_s=idle_s):
-            found.append(one)
+            result.append(one)
             about = [
                 *machine(load_before),
                 ("commits of one client per second (fsync)", f"{commits:.0f}"),
                 ("writes", f"{WRITES_PER_S}/s for {seconds} s, one edit of a job each"),
                 ("rounds", f"{rounds}; the idle process {idle_s} s, both kills once"),
             ]
-            yield page("Controllers and schedules", found, about)
+            yield page("Controllers and schedules", result, about)
 
 
 def _figure(
@@ -414,11 +414,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=10, help="of each round of edits")
     parser.add_argument("--idle", type=int, default=60, help="seconds of the idle process")
     parser.add_argument("--write", type=Path, help="a page whose part on controllers to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    for text in reported(asked.rounds, asked.seconds, asked.idle):
-        if asked.write:
-            replace_part(asked.write, text)
+    for text in reported(options.rounds, options.seconds, options.idle):
+        if options.write:
+            replace_part(options.write, text)
     sys.stdout.write(text)
     return 0
 

@@ -1,7 +1,7 @@
 """Figures of the local platform: start, the demo's first verdict, warm runs of the demo's job.
 
 `make bench` prints one JSON document with the machine's load, so that figures of two runs can be
-told apart from figures of two machines. It asserts nothing: a timed test would only be flaky.
+distinguished from figures of two machines. It asserts nothing: a timed test would only be flaky.
 """
 
 import json

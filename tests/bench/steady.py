@@ -1,7 +1,7 @@
 """Ten minutes of a steady day, on a real database and broker, fsync on: L48, which can be missed.
 
 100 events a second, 50 runs closing a minute, 100 live streams. Run-controller, core-api and the
-clients are processes of their own; workers' transactions are made here. The exit code is 1 when a
+clients are separate processes; workers' transactions are made here. The exit code is 1 when a
 target is missed.
 """
 
@@ -67,12 +67,12 @@ class Work:
 
     def step(self, number: int) -> None:
         """One event; at the requested rate a run ends, which adds two events."""
-        self.pending.append(self.pool.submit(self._tell, number))
+        self.pending.append(self.pool.submit(self._report, number))
         ended = number * CLOSINGS_PER_MINUTE // (EVENTS_PER_S * 60)
         if ended > (number - 1) * CLOSINGS_PER_MINUTE // (EVENTS_PER_S * 60):
             self.pending.append(self.pool.submit(end_run, self.unit, self.closing[ended]))
 
-    def _tell(self, number: int) -> None:
+    def _report(self, number: int) -> None:
         """Record progress as a supervisor does."""
         run_id = self.followed[number % len(self.followed)]
         with self.unit.begin(A_TENANT, feed=1) as tx:
@@ -80,7 +80,7 @@ class Work:
             if run is None or not tx.leases.is_current(run_id, run.attempt):
                 raise LookupError(f"run {run_id} is not under a lease")
             tx.runs.save(replace(run, last_progress_at=tx.now))
-            told = RunRowsProcessed(
+            progress = RunRowsProcessed(
                 run_id=run_id,
                 job_id=run.job_id,
                 tenant_id=run.tenant_id,
@@ -89,7 +89,7 @@ class Work:
                 row_count=number,
                 mismatch_count=0,
             )
-            (event_id,) = tx.outbox.append(told, traceparent=run.traceparent)
+            (event_id,) = tx.outbox.append(progress, traceparent=run.traceparent)
         self.committed[str(event_id)] = monotonic()
 
 
@@ -119,11 +119,11 @@ def measured(database: PreparedDatabase, port: int, minutes: float) -> dict[str,
         for one in work.pending:
             one.result()
         SystemClock().wait(SETTLE)
-        told = clients.receipts()
+        receipts = clients.receipts()
     login.close()
     browser = [
         max(at - work.committed[event_id], 0.0) * MS
-        for event_id, at, _ in told
+        for event_id, at, _ in receipts
         if event_id in work.committed
     ]
     if len(browser) != count * (TENANT_WIDE + 1):
@@ -161,7 +161,7 @@ def figures(minutes: float) -> tuple[list[Figure], list[tuple[str, str]]]:
         held.callback(path.stop.set)
         path.controller()
         api = held.enter_context(running_api(database, running.folder))
-        found = measured(database, api.port, minutes)
+        samples = measured(database, api.port, minutes)
         path.stop.set()
         about = [
             *machine(load_before),
@@ -176,7 +176,7 @@ def figures(minutes: float) -> tuple[list[Figure], list[tuple[str, str]]]:
         "browser": "commit → client of a live stream, p99",
     }
     return [
-        Figure(name=title, unit="ms", values=(quantile(found[name], 0.99),), target=TARGETS[name])
+        Figure(name=title, unit="ms", values=(quantile(samples[name], 0.99),), target=TARGETS[name])
         for name, title in titles.items()
     ], about
 
@@ -186,14 +186,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--write", type=Path, help="a page whose part on the steady day to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    found, about = figures(asked.minutes)
-    text = page("A steady day (L48)", found, about)
+    results, about = figures(options.minutes)
+    text = page("A steady day (L48)", results, about)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
-    return int(not all(one.met for one in found))
+    if options.write:
+        replace_part(options.write, text)
+    return int(not all(one.met for one in results))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_data_have_twelve_columns_of_the_types_that_people_have(tmp_path: Path) 
     assert nulls == pytest.approx(ROWS / 10, rel=0.1)
 
 
-def test_the_first_source_lies_in_key_order_in_eight_files_and_the_second_in_its_own_in_one(
+def test_the_first_source_lies_in_key_order_in_eight_files_and_the_second_in_another_order_in_one(
     tmp_path: Path,
 ) -> None:
     first, second = generate(tmp_path, SOME).files

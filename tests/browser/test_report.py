@@ -94,7 +94,7 @@ NAMES = ("trades", "sample", "matched", "hidden", "errored")
 
 @pytest.mark.case("U46")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_asks_for_nothing_and_breaks_no_rule_of_its_policy(
+def test_a_page_requests_nothing_and_breaks_no_rule_of_its_policy(
     page: Page, files: dict[str, Path], name: str
 ) -> None:
     page.set_media()

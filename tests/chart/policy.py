@@ -49,7 +49,7 @@ def templates(objects: Objects) -> Iterator[tuple[KubeObject, Mapping[str, Any]]
 
 
 def _pod_of_workflow(spec: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The pod that Argo makes of a template, without its own containers."""
+    """The pod that Argo makes of a template, without its containers."""
     names = {
         *("serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes"),
         *("imagePullSecrets", "nodeSelector", "tolerations", "affinity"),

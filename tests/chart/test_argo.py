@@ -70,7 +70,7 @@ def test_the_options_of_a_pod_are_the_parameters_of_its_workflow(
 
 @pytest.mark.case("K30")
 @pytest.mark.case("K40")
-def test_a_workflow_has_the_form_of_its_kind_and_faults_are_found(template: KubeObject) -> None:
+def test_a_workflow_has_the_form_of_its_kind_and_faults_are_detected(template: KubeObject) -> None:
     workflow: Any = workflow_of(a_run(attempt=1), namespace="datarecs", lease_epoch=1)
     assert list(schema_faults(workflow, "1.31")) == []
     workflow["spec"]["activeDeadlineSeconds"] = "3600"

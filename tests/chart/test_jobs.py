@@ -24,7 +24,7 @@ def job(changes: Values, name: str = "migrate") -> KubeObject:
 
 
 @pytest.mark.case("K34")
-def test_hooks_run_before_the_release_with_accounts_of_their_own() -> None:
+def test_hooks_run_before_the_release_with_separate_accounts() -> None:
     objects = of_jobs(HOOKS)
     assert sorted(one["kind"] for one in objects) == [
         *("Job", "Job", "NetworkPolicy", "NetworkPolicy", "ServiceAccount", "ServiceAccount")

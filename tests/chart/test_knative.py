@@ -66,7 +66,7 @@ def test_deliveries_are_ordered_and_end_at_the_dead_letter_sink(objects: list[Ku
 
 
 @pytest.mark.case("K30")
-def test_a_trigger_without_a_subscriber_is_found(objects: list[KubeObject]) -> None:
+def test_a_trigger_without_a_subscriber_is_detected(objects: list[KubeObject]) -> None:
     trigger = next(of_kind(objects, "Trigger"))
     spec = {name: value for name, value in trigger["spec"].items() if name != "subscriber"}
     assert len(list(schema_faults({**trigger, "spec": spec}, "1.31"))) == 1

@@ -64,7 +64,7 @@ def test_examples_have_the_form_of_their_kinds(path: Any) -> None:  # noqa: ANN4
 
 
 @pytest.mark.case("K30")
-def test_wrong_fields_are_found() -> None:
+def test_wrong_fields_are_detected() -> None:
     objects = render_case("all-on")
     deployment = next(of_kind(objects, "Deployment"))
     deployment["spec"]["template"]["spec"]["securitycontext"] = {}

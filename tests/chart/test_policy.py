@@ -143,7 +143,7 @@ FAULTS: list[tuple[Check, Plant]] = [
 
 @pytest.mark.case("K32")
 @pytest.mark.parametrize(("check", "plant"), FAULTS)
-def test_a_planted_fault_is_found(check: Check, plant: Plant) -> None:
+def test_a_planted_fault_is_detected(check: Check, plant: Plant) -> None:
     objects = render_case("all-on")
     plant(objects)
     assert list(check(objects)) != []

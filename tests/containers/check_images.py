@@ -1,6 +1,6 @@
 """Both images as they are built: their configuration, and every service in a locked container.
 
-Run by `make containers`; a name without `test_` keeps it out of `make test`.
+Run by `make containers`; a name without `test_` excludes it from `make test`.
 """
 
 import json

@@ -45,7 +45,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An image of Debian with Python; it is kept for the next session."""
+    """An image of Debian with Python; it stays for the next session."""
     if engine.run("image", "exists", BASE, check=False).returncode != 0:
         archive = tmp_path_factory.mktemp("base") / "base.tar"
         words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={BASE_PACKAGES}"]
@@ -97,7 +97,7 @@ def stand_ins(
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compose file with new secrets, in a folder of its own."""
+    """The compose file with new secrets, in a separate folder."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copy(ROOT / "docker-compose.yml", folder)
     shutil.copy(HERE / "stand-ins.yml", folder)

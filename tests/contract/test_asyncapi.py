@@ -14,8 +14,8 @@ FOLDER = Path(__file__).parents[2] / "events-schema"
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    found: dict[str, Any] = YAML(typ="safe").load(FOLDER / "asyncapi.yaml")
-    return found
+    content: dict[str, Any] = YAML(typ="safe").load(FOLDER / "asyncapi.yaml")
+    return content
 
 
 def references(node: object) -> Iterator[str]:
@@ -41,24 +41,30 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 def test_each_type_of_a_topic_is_one_message_of_its_channel(document: dict[str, Any]) -> None:
     messages = document["components"]["messages"]
-    told = {
+    messages_of_channels = {
         (channel["address"], messages[name]["name"])
         for channel in document["channels"].values()
         for name in channel["messages"]
     }
-    assert told == {(one.topic, one.type) for one in CATALOGUE if one.topic is not None}
+    assert messages_of_channels == {
+        (one.topic, one.type) for one in CATALOGUE if one.topic is not None
+    }
     assert {one["address"] for one in document["channels"].values()} == {one.name for one in TOPICS}
 
 
-def test_operations_are_who_tells_and_who_hears(document: dict[str, Any]) -> None:
-    found = {
+def test_operations_are_who_sends_and_who_receives(document: dict[str, Any]) -> None:
+    operations = {
         (name.partition("-tells-" if one["action"] == "send" else "-hears-")[0], one["action"])
         for name, one in document["operations"].items()
     }
-    tells = {(service, "send") for one in CATALOGUE if one.topic for service in one.emitters}
-    assert found == tells | {(one.service, "receive") for one in SUBSCRIPTIONS}
-    heard = document["operations"]["email-notifier-hears-datarecs-run-platform"]["messages"]
-    assert [one["$ref"].rpartition("/")[2] for one in heard] == ["reconciliation-run-finalised"]
+    senders = {(service, "send") for one in CATALOGUE if one.topic for service in one.emitters}
+    assert operations == senders | {(one.service, "receive") for one in SUBSCRIPTIONS}
+    messages_received = document["operations"]["email-notifier-hears-datarecs-run-platform"][
+        "messages"
+    ]
+    assert [one["$ref"].rpartition("/")[2] for one in messages_received] == [
+        "reconciliation-run-finalised"
+    ]
 
 
 def test_every_server_names_how_to_sign_in(document: dict[str, Any]) -> None:

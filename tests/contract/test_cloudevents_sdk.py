@@ -72,9 +72,9 @@ def theirs(record: EncodedEvent) -> CloudEvent:
 def test_the_library_reads_our_binary_records(one: EventDef, name: str) -> None:
     record = ours(one, name)
     message = KafkaMessage(headers=dict(record.headers), key=record.key_bytes, value=record.data)
-    found = from_binary_event(message)
-    assert as_text(found) == record.attributes
-    assert found.get_data() == json.loads(record.data)
+    event = from_binary_event(message)
+    assert as_text(event) == record.attributes
+    assert event.get_data() == json.loads(record.data)
 
 
 @pytest.mark.case("L41")
@@ -83,9 +83,9 @@ def test_the_library_reads_our_structured_events(one: EventDef, name: str) -> No
     record = ours(one, name)
     body = to_structured(record.attributes, record.data)
     headers = {"content-type": b"application/cloudevents+json"}
-    found = from_structured_event(KafkaMessage(headers=headers, key=None, value=body))
-    assert as_text(found) == record.attributes
-    assert found.get_data() == json.loads(record.data)
+    event = from_structured_event(KafkaMessage(headers=headers, key=None, value=body))
+    assert as_text(event) == record.attributes
+    assert event.get_data() == json.loads(record.data)
 
 
 @pytest.mark.case("L41")
@@ -94,20 +94,20 @@ def test_we_read_what_the_library_writes_in_both_modes(one: EventDef, name: str)
     record = ours(one, name)
     for message in (to_binary_event(theirs(record)), to_structured_event(theirs(record))):
         key = message.key.encode() if isinstance(message.key, str) else message.key
-        found = decode(record.topic, key, message.value, list(message.headers.items()))
-        assert isinstance(found, Received), found
-        assert found.event == examples_of(one)[name]
-        assert found.envelope.attributes == record.attributes
-        assert found.notes == ()
+        event = decode(record.topic, key, message.value, list(message.headers.items()))
+        assert isinstance(event, Received), event
+        assert event.event == examples_of(one)[name]
+        assert event.envelope.attributes == record.attributes
+        assert event.notes == ()
 
 
 RECORD = encode(example_of(CATALOGUE[0].type), STAMP)
 
 
 def refused(message: KafkaMessage) -> str:
-    found = decode(RECORD.topic, None, message.value, list(message.headers.items()))
-    assert isinstance(found, Refused), found
-    return found.reason.value
+    result = decode(RECORD.topic, None, message.value, list(message.headers.items()))
+    assert isinstance(result, Refused), result
+    return result.reason.value
 
 
 @pytest.mark.case("L41")
@@ -150,18 +150,18 @@ def test_the_library_writes_true_where_we_write_the_json_word() -> None:
     body = to_structured_event(flagged).value
     headers = [("content-type", b"application/cloudevents+json")]
     value = body.replace(b'"data": {}', b'"data": ' + RECORD.data)
-    found = decode(RECORD.topic, None, value, headers)
-    assert isinstance(found, Received), found
-    assert found.envelope.attributes["testevent"] == "true"
+    event = decode(RECORD.topic, None, value, headers)
+    assert isinstance(event, Received), event
+    assert event.envelope.attributes["testevent"] == "true"
 
 
 @pytest.mark.case("L41")
 def test_the_library_makes_any_key_a_partition_key_and_we_count_it() -> None:
     message = KafkaMessage(headers=dict(RECORD.headers), key=b"other", value=RECORD.data)
     assert from_binary_event(message).get_extension("partitionkey") == "other"
-    found = decode(RECORD.topic, b"other", RECORD.data, RECORD.headers)
-    assert isinstance(found, Received)
-    assert found.envelope.partitionkey == RECORD.key
+    event = decode(RECORD.topic, b"other", RECORD.data, RECORD.headers)
+    assert isinstance(event, Received)
+    assert event.envelope.partitionkey == RECORD.key
 
 
 @pytest.mark.case("L41")
@@ -172,6 +172,6 @@ def test_the_library_stumbles_over_null_attributes_that_we_take_as_unset() -> No
     message = KafkaMessage(headers=headers, key=None, value=nulled)
     with pytest.raises(CloudEventValidationError):
         from_structured_event(message)
-    found = decode(RECORD.topic, None, nulled, list(headers.items()))
-    assert isinstance(found, Received)
-    assert found.envelope.subject is None
+    event = decode(RECORD.topic, None, nulled, list(headers.items()))
+    assert isinstance(event, Received)
+    assert event.envelope.subject is None

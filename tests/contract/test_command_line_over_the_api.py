@@ -119,12 +119,12 @@ class TestPruning:
     ) -> None:
         job = a_document(Kind.RECONCILIATION_JOB, "old-job", labels=SET)
         connection = a_document(Kind.CONNECTION, "old", labels=SET)
-        kept = a_document(Kind.CONNECTION, "kept", labels=SET)
+        stored = a_document(Kind.CONNECTION, "kept", labels=SET)
         foreign = a_document(Kind.CONNECTION, "foreign", labels={"set": "other"})
         plain = a_document(Kind.CONNECTION, "plain")
         declare(ana, Kind.CONNECTION, name="far", namespace="books")
-        assert run(["apply", "-f", written("a", job, connection, kept, foreign, plain)]) == 0
-        prune = ["apply", "-f", written("b", kept), "--prune", "-l", "set=books"]
+        assert run(["apply", "-f", written("a", job, connection, stored, foreign, plain)]) == 0
+        prune = ["apply", "-f", written("b", stored), "--prune", "-l", "set=books"]
         lines(capsys)
         assert run([*prune, "--dry-run", "server", "--exit-code"]) == 1
         expected = ["connection/kept unchanged", "job/old-job pruned", "connection/old pruned"]

@@ -37,9 +37,9 @@ def stamp_of(one: EventDef) -> Stamp:
 
 
 def payloads(one: EventDef, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = sorted((FOLDER / one.short_name / kind).glob("*.json"))
-    assert found
-    for path in found:
+    files = sorted((FOLDER / one.short_name / kind).glob("*.json"))
+    assert files
+    for path in files:
         yield path.stem, json.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
 
 
@@ -51,10 +51,10 @@ def judge(one: EventDef, data: bytes) -> object:
 
 def schema(one: EventDef) -> Draft202012Validator:
     text = (FOLDER / one.short_name / "1.json").read_text(encoding="utf-8")
-    found = json.loads(text)
-    Draft202012Validator.check_schema(found)
-    assert found["$id"] == one.dataschema
-    return Draft202012Validator(found)
+    content = json.loads(text)
+    Draft202012Validator.check_schema(content)
+    assert content["$id"] == one.dataschema
+    return Draft202012Validator(content)
 
 
 @pytest.mark.case("STY-08")
@@ -70,10 +70,10 @@ def test_every_example_is_taken_by_schema_and_codec_and_written_back_equal(one: 
         assert list(validator.iter_errors(payload)) == []
         record = encode(examples[name], stamp_of(one))
         assert json.loads(record.data, parse_float=Decimal) == payload
-        found = judge(one, record.data)
-        assert isinstance(found, Received)
-        assert found.event == examples[name]
-        assert encode(found.event, stamp_of(one)).data == record.data
+        judgement = judge(one, record.data)
+        assert isinstance(judgement, Received)
+        assert judgement.event == examples[name]
+        assert encode(judgement.event, stamp_of(one)).data == record.data
 
 
 @every_type
@@ -81,9 +81,9 @@ def test_every_invalid_payload_is_refused_by_schema_and_codec(one: EventDef) -> 
     validator = schema(one)
     for name, payload in payloads(one, "invalid"):
         assert list(validator.iter_errors(payload)), name
-        found = judge(one, json.dumps(payload, default=float).encode())
-        assert isinstance(found, Refused), name
-        assert found.reason.value == "SCHEMA_INVALID"
+        judgement = judge(one, json.dumps(payload, default=float).encode())
+        assert isinstance(judgement, Refused), name
+        assert judgement.reason.value == "SCHEMA_INVALID"
 
 
 def source_001() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -91,11 +91,11 @@ def source_001() -> Iterator[tuple[str, str, dict[str, Any]]]:
     ids = {"run_id": "1", "job_id": "2", "tenant_id": "3"}
     text = (Path(__file__).parent / "source_001_payloads.jsonl").read_text(encoding="utf-8")
     for line in text.splitlines():
-        found: dict[str, Any] = json.loads(line, parse_float=Decimal)
-        name = found.pop("type")
+        document: dict[str, Any] = json.loads(line, parse_float=Decimal)
+        name = document.pop("type")
         data = {
             key: f"019b0000-0000-7000-8000-00000000000{ids[key]}" if key in ids else value
-            for key, value in found.items()
+            for key, value in document.items()
         }
         source = re.sub(r"^run\.", "reconciliation.run.", name)
         yield name, source, data
@@ -108,16 +108,16 @@ SAMPLES = list(source_001())
 def test_the_payloads_of_source_001_are_taken_as_they_are(
     name: str, short: str, data: dict[str, Any]
 ) -> None:
-    (one,) = [found for found in CATALOGUE if found.short_name == short]
+    (one,) = [entry for entry in CATALOGUE if entry.short_name == short]
     assert list(schema(one).iter_errors(data)) == [], name
     record = encode(examples_of(one)["full"], stamp_of(one))
     tenant = data.get("tenant_id", TENANT)
     headers = [
         (key, tenant.encode() if key == "ce_tenantid" else value) for key, value in record.headers
     ]
-    found = decode(record.topic, None, json.dumps(data, default=float).encode(), headers)
-    assert isinstance(found, Received), found
-    again = json.loads(encode(found.event, STAMP).data, parse_float=Decimal)
+    judgement = decode(record.topic, None, json.dumps(data, default=float).encode(), headers)
+    assert isinstance(judgement, Received), judgement
+    again = json.loads(encode(judgement.event, STAMP).data, parse_float=Decimal)
     assert {**data, "tenant_id": tenant} == again
 
 

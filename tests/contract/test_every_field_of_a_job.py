@@ -96,7 +96,7 @@ CHANGES_NO_NUMBER: Mapping[str, tuple[Probe, Effect]] = {
 """The only fields that neither plan nor result shows, each with the place where it acts."""
 SHOWN_ELSEWHERE: Mapping[str, str] = {
     "spec.execution.retry_on": "libs/application/tests/test_runs.py"
-    "::test_a_declared_retry_gives_the_run_back_instead_of_reporting",
+    "::test_a_declared_retry_returns_the_run_instead_of_reporting",
 }
 """Fields that only a supervised run obeys, with the test that shows it."""
 PROBED = [
@@ -148,7 +148,7 @@ def test_a_field_that_changes_no_number_acts_where_it_says(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", SHOWN_ELSEWHERE)
-def test_a_field_of_supervised_runs_has_its_own_test(path: str) -> None:
+def test_a_field_of_supervised_runs_has_a_separate_test(path: str) -> None:
     file, _, name = SHOWN_ELSEWHERE[path].partition("::")
     text = (ROOT / file).read_text(encoding="utf-8")
     assert f"def {name}(" in text
@@ -165,7 +165,7 @@ def test_the_number_of_fields_is_known(record_property: Callable[[str, object], 
     fixed = [one for one in FIELDS if one.is_fixed]
     record_property("fields", len(FIELDS))
     counts = f"{len(FIELDS)} fields, {len(fixed)} of one word, {len(ALIASES)} aliases"
-    print(counts)  # noqa: T201  the count that was asked for
+    print(counts)  # noqa: T201  the count that was requested
     assert len(PROBED) + len(fixed) + len(CHANGES_NO_NUMBER) + len(SHOWN_ELSEWHERE) == len(FIELDS)
     assert len(PROBED) > 250, counts
 
@@ -208,10 +208,10 @@ def _with_alias(alias: SchemaAlias) -> tuple[Json, Json, Json]:
 
 
 def _at(job: Json, place: str) -> object:
-    found: object = job
+    value: object = job
     for name in place.split("."):
-        found = found[int(name)] if isinstance(found, list) else found[name]  # type: ignore[index]  # JSON
-    return found
+        value = value[int(name)] if isinstance(value, list) else value[name]  # type: ignore[index]  # JSON
+    return value
 
 
 def _codes(decoded: Decoded) -> set[str]:

@@ -227,10 +227,10 @@ def started(schedule: Schedule) -> object:
 
 def dialled(connection: Connection) -> object:
     """The requests to the driver of PostgreSQL."""
-    asked: list[Mapping[str, object]] = []
+    calls: list[Mapping[str, object]] = []
 
-    def refuse(**given: object) -> None:
-        asked.append(given)
+    def refuse(**arguments: object) -> None:
+        calls.append(arguments)
         raise psycopg.OperationalError("nobody listens")
 
     kind = SourceKind.ICEBERG if _is_catalog(connection) else SourceKind.POSTGRES
@@ -244,9 +244,9 @@ def dialled(connection: Connection) -> object:
         opened = open_connector(source, connection, secrets, surroundings=around)
         with pytest.raises(DatarecsError):
             opened.pin(source)
-    return [{name: one for name, one in given.items() if name != "password"} for given in asked], (
-        [given.get("password") for given in asked]
-    )
+    return [
+        {name: one for name, one in arguments.items() if name != "password"} for arguments in calls
+    ], ([arguments.get("password") for arguments in calls])
 
 
 def _is_catalog(connection: Connection) -> bool:
@@ -423,7 +423,7 @@ def test_every_field_has_a_probe() -> None:
         "spec<files>.auth",
     }
     declared = {path for _, path in FIELDS}
-    print(f"{len(declared)} fields")  # noqa: T201  the count that was asked for
+    print(f"{len(declared)} fields")  # noqa: T201  the count that was requested
     assert declared == probed
 
 

@@ -99,12 +99,12 @@ def test_a_job_has_the_promised_defaults() -> None:
 def test_every_kind_and_type_has_the_promised_defaults(
     part: str, promised: Mapping[str, object]
 ) -> None:
-    found: dict[str, set[object]] = {}
+    defaults: dict[str, set[object]] = {}
     for path, value in DEFAULTS.items():
         head, _, name = path.partition(">.")
         if head.startswith(part):
-            found.setdefault(name, set()).add(value if not isinstance(value, list) else None)
-    assert {name: found[name] for name in promised} == {
+            defaults.setdefault(name, set()).add(value if not isinstance(value, list) else None)
+    assert {name: defaults[name] for name in promised} == {
         name: {value} for name, value in promised.items()
     }
 

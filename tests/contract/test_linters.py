@@ -92,8 +92,8 @@ def test_spectral_finds_nothing_in_the_served_document(linters: Path, served: Pa
 
 def test_spectral_finds_no_error_in_the_document_of_the_events(linters: Path) -> None:
     """The one warning: an address and a page of the maintainers, which the product has not."""
-    found = findings(linters, EVENTS)
-    assert {one["code"] for one in found} <= {"asyncapi-info-contact-properties"}
+    errors = findings(linters, EVENTS)
+    assert {one["code"] for one in errors} <= {"asyncapi-info-contact-properties"}
 
 
 def test_spectral_sees_a_fault(linters: Path, served: Path, tmp_path: Path) -> None:
@@ -118,5 +118,5 @@ def findings(linters: Path, document: Path) -> list[dict[str, object]]:
         folder=HERE,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    found: list[dict[str, object]] = json.loads(ended.stdout)
-    return found
+    result: list[dict[str, object]] = json.loads(ended.stdout)
+    return result

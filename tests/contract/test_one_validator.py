@@ -1,6 +1,6 @@
 """`validate`, `plan`, `compare`, `apply`, `run` and REST refuse the same documents alike.
 
-The corpus is every shipped example and every bad document of the shapes' own tests. What only a
+The corpus is every shipped example and every bad document of the shapes' tests. What only a
 server needs, or only whoever reads, is a note elsewhere: in the same words, at the same place.
 """
 
@@ -138,11 +138,11 @@ class _AnyApi(ScriptedApi):
 Said = tuple[tuple[str, str, str, str], ...]
 
 
-def asked(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Said, Said]:
+def run_command(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Said, Said]:
     """Exit code, what is refused, and what is only noted; positions and words of each."""
     code = run([*COMMANDS[command]])
-    found = [_HEADLINE.fullmatch(line) for line in capsys.readouterr().out.splitlines()]
-    heads = [one.groups() for one in found if one]
+    headlines = [_HEADLINE.fullmatch(line) for line in capsys.readouterr().out.splitlines()]
+    heads = [one.groups() for one in headlines if one]
     refused = tuple((line, at, docs, text) for line, at, docs, word, text in heads if not word)
     noted = tuple((line, at, docs, text) for line, at, docs, word, text in heads if word)
     return code, refused, tuple(one for one in noted if one[2] != "DR1007")
@@ -157,14 +157,14 @@ def test_every_command_refuses_the_same_with_the_same_words(
     name: str, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("job.yaml").write_text(CORPUS[name], encoding="utf-8")
-    code, refused, noted = asked("validate", capsys)
+    code, refused, noted = run_command("validate", capsys)
     assert code == (2 if refused else 0)
     if refused:
         everything = sorted((*refused, *noted))
         for command in (*LOCAL, *SERVER):
-            assert asked(command, capsys)[0] == 2
+            assert run_command(command, capsys)[0] == 2
         for command in (*LOCAL, *SERVER):
-            _, also, beside = asked(command, capsys)
+            _, also, beside = run_command(command, capsys)
             assert sorted((*also, *beside)) == everything
         assert server.requests == []
         return
@@ -172,12 +172,12 @@ def test_every_command_refuses_the_same_with_the_same_words(
         return
     for command in LOCAL:
         missing = tuple(one for one in noted if one[2] == "DR1023")
-        found = asked(command, capsys)
-        assert (found[0] == 2, found[1]) == (bool(missing), missing)
+        result = run_command(command, capsys)
+        assert (result[0] == 2, result[1]) == (bool(missing), missing)
     for command in SERVER:
         missing = tuple(one for one in noted if one[2] in {"DR1008", "DR1010"})
-        found = asked(command, capsys)
-        assert (found[0] == 2, found[1]) == (bool(missing), missing)
+        result = run_command(command, capsys)
+        assert (result[0] == 2, result[1]) == (bool(missing), missing)
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -209,7 +209,7 @@ def test_rest_refuses_the_same_with_the_same_words(name: str) -> None:
 
 
 def _without_operator(problem: Mapping[str, Any], here: list[dict[str, object]]) -> object:
-    """Errors but for those of the operator's own rules, and of the name in the path."""
+    """Errors but for those of the operator's rules, and of the name in the path."""
     return [
         one
         for one in problem.get("errors", [])

@@ -156,7 +156,7 @@ FREE_FIELDS = {
     # as long as the request that they speak of
     *(("FaultOut", name) for name in ("pointer", "message", "hint")),
     *(("Problem", name) for name in ("detail", "instance")),
-    # as long as a receiver's answer, of which 64 KiB are kept, or as a declared URL
+    # as long as a receiver's answer, of which 64 KiB are stored, or as a declared URL
     *(("AttemptOut", name) for name in ("response_body", "response_headers", "request_headers")),
     *(("AttemptOut", name) for name in ("url", "key_ids", "body_sha256", "phases")),
     ("MetadataOut", "annotations"),
@@ -188,8 +188,8 @@ def test_every_parameter_has_a_bound() -> None:
     assert free == FREE
 
 
-def test_every_member_of_our_own_models_has_a_bound() -> None:
-    """Schemas of declarations are those of `datarecs validate` and have tests of their own."""
+def test_every_member_of_our_models_has_a_bound() -> None:
+    """Schemas of declarations are those of `datarecs validate` and have separate tests."""
     free = {
         (model, name)
         for model, schema in DOCUMENT["components"]["schemas"].items()
@@ -263,8 +263,8 @@ def test_the_examples_of_requests_are_taken() -> None:
 
 
 def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].split("/")[-1]]
-    return found
+    schema_of: Mapping[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].split("/")[-1]]
+    return schema_of
 
 
 def references(value: object) -> Iterator[str]:
@@ -280,9 +280,9 @@ def references(value: object) -> Iterator[str]:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    found = set(references(DOCUMENT))
-    assert found
-    for one in found:
+    targets = set(references(DOCUMENT))
+    assert targets
+    for one in targets:
         _, _, group, name = one.split("/")
         assert name in DOCUMENT["components"][group]
 
@@ -308,12 +308,12 @@ def test_no_answer_can_hold_a_secret_but_those_shown_once() -> None:
 
 
 @pytest.mark.case("X21")
-def test_no_request_has_a_field_that_the_server_owns() -> None:
-    owned = {"tenant_id", "status", "result", "cancel_requested", "uid", "generation"}
+def test_no_request_has_a_field_that_the_server_sets() -> None:
+    server_fields = {"tenant_id", "status", "result", "cancel_requested", "uid", "generation"}
     for _, _, operation in BODIES:
         for media in operation["requestBody"]["content"].values():
             schema = resolved(media["schema"])
             assert schema["additionalProperties"] is False
-            assert not owned & set(schema["properties"])
+            assert not server_fields & set(schema["properties"])
             metadata = schema["properties"].get("metadata", {}).get("properties", {})
-            assert not owned & set(metadata)
+            assert not server_fields & set(metadata)

@@ -89,7 +89,7 @@ FEW = settings(
 
 
 def check_answer(case: Any) -> None:  # noqa: ANN401  a generated request
-    """Ask, and hold the answer against the document with all checks."""
+    """Send a request, and hold the answer against the document with all checks."""
     HOUSE.clock.advance(timedelta(minutes=2))  # so that wrong keys are answered 401, not 429
     response = case.call(headers=KEY)
     excluded = [ACCEPTANCE] if is_beyond_a_schema(response) else []

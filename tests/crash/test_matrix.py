@@ -126,7 +126,7 @@ def test_every_place_is_passed(house: House) -> None:
 @pytest.mark.parametrize(
     ("point", "hit"), chosen(process_environment().get("DATARECS_TEST_CRASH", "1")), ids=str
 )
-def test_whoever_dies_there_each_run_ends_once_and_is_told_once(
+def test_whoever_dies_there_each_run_ends_once_and_is_reported_once(
     house: House, point: CrashPoint, hit: int
 ) -> None:
     before = len(house.deaths)
@@ -153,11 +153,11 @@ def test_a_run_whose_worker_is_killed_in_three_attempts_ends_crashed(house: Hous
         house.until(partial(ended, house, order))
     assert settled(house) == ()
     assert house.outcome(run) == ("ERRORED", "CRASHED", "LEASE_EXPIRED")
-    told = house.database.query(
+    ends = house.database.query(
         "SELECT count(*) FROM datarecs.outbox WHERE partition_key = %s AND type LIKE %s",
         (run, "%run.errored"),
     )
-    assert told == [(0,)]
+    assert ends == [(0,)]
 
 
 @pytest.mark.case("P59")

@@ -216,5 +216,5 @@ def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: in
 
 def test_every_place_of_the_controller_is_in_a_storm() -> None:
     """A new place would be in neither this matrix nor that of the platform."""
-    own = {point for point in CrashPoint if point.partition(".")[0] in ("fire", "reconcile")}
-    assert own <= {*FIRE, *RECONCILE}
+    rows = {point for point in CrashPoint if point.partition(".")[0] in ("fire", "reconcile")}
+    assert rows <= {*FIRE, *RECONCILE}

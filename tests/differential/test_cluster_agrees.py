@@ -79,7 +79,7 @@ SEALED: dict[str, Any] = {
 
 
 def rows_of(source: int) -> list[tuple[int, str, int]]:
-    """Each source lacks rows of its own and has other amounts in some."""
+    """Each source lacks other rows and has other amounts in some."""
     return [
         (key, f"a{key % 7}", 100 * key + (key % 41 == source))
         for key in range(ROWS)
@@ -88,7 +88,7 @@ def rows_of(source: int) -> list[tuple[int, str, int]]:
 
 
 def written(folder: Path) -> None:
-    """In several files, so that every executor has something to read."""
+    """In many files, so that every executor has something to read."""
     for source, name in enumerate(("ledger", "copy")):
         (folder / name).mkdir()
         ids, accounts, cents = zip(*rows_of(source), strict=True)
@@ -182,7 +182,7 @@ class Child:
     def begin(self, frame: Mapping[str, Any]) -> None:
         self._process.send(canonical_json(dict(frame)))
 
-    def hears(self, kind: str, *, within_s: float = 120) -> None:
+    def receive(self, kind: str, *, within_s: float = 120) -> None:
         """Return once the child has said so."""
         ends = time.monotonic() + within_s
         while time.monotonic() < ends and self._process.ended() is None:
@@ -201,8 +201,8 @@ def cluster(tmp_path: Path, spark_runtime: SparkRuntime) -> Iterator[SparkCluste
     options = spark_runtime.settings.java_options
     with running_cluster(
         tmp_path / "cluster", home, workers=2, memory_mb=512, java_options=options
-    ) as found:
-        yield found
+    ) as machines:
+        yield machines
 
 
 @pytest.mark.case("F12")
@@ -224,34 +224,34 @@ def test_a_cluster_proves_what_one_machine_proves_even_when_it_loses_a_node(
     try:
         alone = Place(sources=tmp_path, folder=tmp_path / "alone")
         expected = [_on_this_machine(alone, spark_runtime, spec) for spec in (COUNTED, SEALED)]
-        child.hears(READY)
+        child.receive(READY)
         frames = [place.frame("counted", COUNTED), place.frame("sealed", SEALED)]
         for frame, lose in zip(frames, (cluster.lose_executors, cluster.lose), strict=True):
             _lose_in(cluster, lambda: child.begin(frame), lose)  # noqa: B023 - called at once
-            child.hears(FINISHED)
+            child.receive(FINISHED)
     finally:
         child.kill()
-    found = [place.left(frame) for frame in frames]
-    assert [each.proof for each in found] == [each.proof for each in expected]
-    assert [each.differences for each in found] == [each.differences for each in expected]
+    results = [place.left(frame) for frame in frames]
+    assert [each.proof for each in results] == [each.proof for each in expected]
+    assert [each.differences for each in results] == [each.differences for each in expected]
     assert all(rows for each in expected for rows in each.differences.values())
-    assert [each.digests for each in found] == [each.digests for each in expected]
-    chosen = [[each["chosen"] for each in left.strategies] for left in (*expected, *found)]
+    assert [each.digests for each in results] == [each.digests for each in expected]
+    chosen = [[each["chosen"] for each in left.strategies] for left in (*expected, *results)]
     assert chosen == [["narrow", "full"], ["full", "full"]] * 2
 
 
 def _on_this_machine(place: Place, runtime: SparkRuntime, spec: Mapping[str, Any]) -> Left:
     hello = place.hello(runtime.settings, Spark(master="local[2]"))
     frame = place.frame("-".join(spec["execution"]), spec)
-    told = FrameReporter(SupervisorChannel(BytesIO(), BytesIO()))
-    work(read_assignment(frame), tools_of(Reader(hello), runtime, Stopping()), told)
+    reporter = FrameReporter(SupervisorChannel(BytesIO(), BytesIO()))
+    work(read_assignment(frame), tools_of(Reader(hello), runtime, Stopping()), reporter)
     return place.left(frame)
 
 
 def _lose_in(
     cluster: SparkCluster, begin: Callable[[], None], lose: Callable[[Node], None]
 ) -> None:
-    """One node holds a task of the run for ever; the other is lost after it has done its own.
+    """One node holds a task of the run for ever; the other is lost after it has done its task.
 
     So the run cannot have ended, and what was shuffled is gone with those that had it.
     """

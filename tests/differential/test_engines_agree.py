@@ -79,21 +79,21 @@ def test_every_schema_has_one_answer(spark_bench: EngineBench, case: SchemaCase)
 
 
 def agree(spark_bench: EngineBench, case: ComparisonCase | SchemaCase) -> None:
-    """Ask both engines; fail with the first part of the answers that differs."""
+    """Run both engines; fail with the first part of the answers that differs."""
     expected = _answer(MemoryBench(), case)
-    found = _answer(spark_bench, case)
-    assume(not isinstance(found, NotCoveredError))
-    if isinstance(expected, DatarecsError) or isinstance(found, DatarecsError):
-        assert _told(found) == _told(expected)
+    result = _answer(spark_bench, case)
+    assume(not isinstance(result, NotCoveredError))
+    if isinstance(expected, DatarecsError) or isinstance(result, DatarecsError):
+        assert _describe(result) == _describe(expected)
         return
     for stage in expected.stored:
         note(f"{case.job.stages}\n{case.job.normalize}")
-        assert found.stored[stage] == expected.stored[stage]
-        assert _written(found.stored[stage]) == _written(expected.stored[stage])
-        assert _written(_samples(found, stage)) == _written(_samples(expected, stage))
-        assert _numbers(found.results(stage)) == _numbers(expected.results(stage))
-    assert found.outcome.verdict is expected.outcome.verdict
-    assert found.warnings == expected.warnings
+        assert result.stored[stage] == expected.stored[stage]
+        assert _written(result.stored[stage]) == _written(expected.stored[stage])
+        assert _written(_samples(result, stage)) == _written(_samples(expected, stage))
+        assert _numbers(result.results(stage)) == _numbers(expected.results(stage))
+    assert result.outcome.verdict is expected.outcome.verdict
+    assert result.warnings == expected.warnings
 
 
 def _answer(bench: EngineBench, case: ComparisonCase | SchemaCase) -> Compared | DatarecsError:
@@ -112,7 +112,7 @@ def _written(rows: Iterable[Difference]) -> list[tuple[tuple[str, str], ...]]:
     return [row.raw_keys for row in rows]
 
 
-def _told(answer: Compared | DatarecsError) -> str:
+def _describe(answer: Compared | DatarecsError) -> str:
     return answer.code.docs_id if isinstance(answer, DatarecsError) else "numbers"
 
 

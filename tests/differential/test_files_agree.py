@@ -1,4 +1,4 @@
-"""Files as others write them: oracle and Spark give one proof, byte by byte."""
+"""Files as others write them: oracle and Spark have one proof, byte by byte."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from datarecs_testing.tables import NOON
 
 pytestmark = pytest.mark.spark
 
-Ask = Callable[..., Answer]
+RunJob = Callable[..., Answer]
 Tables = tuple[pa.Table, pa.Table]
 SECOND = 1_000_000_000
 ROWS = 40
@@ -38,7 +38,7 @@ NOT_NATIVE = ["u64", "local_ms", "local_ns", "clock"]
 
 
 @pytest.fixture
-def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
+def run_job(by: Callable[..., Answer], tmp_path: Path) -> RunJob:
     """The answer to a job over two tables, by a strategy of Spark or by the oracle."""
 
     def opened(source: Source) -> Connector:
@@ -50,7 +50,7 @@ def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
         )
         return open_connector(source, None, {}, surroundings=surroundings)
 
-    def asked(tables: Tables, spec: dict[str, Any], strategy: Strategy | None) -> Answer:
+    def run(tables: Tables, spec: dict[str, Any], strategy: Strategy | None) -> Answer:
         for name, table in zip(("one", "two"), tables, strict=True):
             pq.write_table(table, tmp_path / f"{name}.parquet")
         sources = [
@@ -59,20 +59,20 @@ def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
         ]
         return by(strategy, job_of("files", {"sources": sources, **spec}), opened)
 
-    return asked
+    return run
 
 
-def agreed(ask: Ask, tables: Tables, spec: dict[str, Any]) -> Answer:
+def agreed(run_job: RunJob, tables: Tables, spec: dict[str, Any]) -> Answer:
     """What the oracle says, once Spark has said the same by every strategy."""
-    oracle = ask(tables, spec, None)
+    oracle = run_job(tables, spec, None)
     for strategy in (Strategy.FULL, Strategy.NARROW):
-        assert proof(ask(tables, spec, strategy)) == proof(oracle)
+        assert proof(run_job(tables, spec, strategy)) == proof(oracle)
     return oracle
 
 
-def proof(found: Answer) -> bytes:
+def proof(result: Answer) -> bytes:
     sealing = Sealing(versions={}, key_id="k1")
-    return canonical_json(proof_document(found.plan, found.outcome, sealing=sealing))
+    return canonical_json(proof_document(result.plan, result.outcome, sealing=sealing))
 
 
 def rows(measures: object, **fields: object) -> dict[str, object]:
@@ -148,9 +148,9 @@ def test_a_file_whose_name_spark_skips_is_read_like_any_file(
         (tmp_path / folder).mkdir()
         pq.write_table(pa.table({"id": [1, 2], "v": [5, 6]}), tmp_path / folder / "a.parquet")
         pq.write_table(pa.table({"id": [3], "v": [last]}), tmp_path / folder / name)
-    found = folders_agree(by, tmp_path).outcome.stages[0].results
-    assert found is not None
-    assert [measure.outside for measure in found.measures] == [1]
+    result = folders_agree(by, tmp_path).outcome.stages[0].results
+    assert result is not None
+    assert [measure.outside for measure in result.measures] == [1]
 
 
 @pytest.mark.parametrize("twice", ["w", "v"])
@@ -170,7 +170,7 @@ def test_columns_beside_one_that_stands_twice_are_compared(
         folders_agree(by, tmp_path)
 
 
-def test_nanoseconds_are_values_keys_and_results_of_functions(ask: Ask) -> None:
+def test_nanoseconds_are_values_keys_and_results_of_functions(run_job: RunJob) -> None:
     times = [{"name": name} for name in ("at", "local", "clock")]
     functions = [
         {"name": f"{each['name']}_{function}", "column": each["name"], "function": function}
@@ -185,15 +185,15 @@ def test_nanoseconds_are_values_keys_and_results_of_functions(ask: Ask) -> None:
             {"name": "bytes", "type": "digest", "dimensions": ["id"], "measures": "*"},
         ]
     }
-    found = agreed(ask, (moments(), moments(later=1)), spec)
-    first = found.outcome.stages[0].results
+    result = agreed(run_job, (moments(), moments(later=1)), spec)
+    first = result.outcome.stages[0].results
     assert first is not None
     assert [measure.outside for measure in first.measures] == [7, 7, 7]
     assert first.measures[0].max_abs_delta == Decimal("0.001")
-    assert agreed(ask, (moments(), moments()), spec).outcome.verdict is Verdict.MATCHED
+    assert agreed(run_job, (moments(), moments()), spec).outcome.verdict is Verdict.MATCHED
 
 
-def test_nanoseconds_meet_microseconds_tolerances_and_rules(ask: Ask) -> None:
+def test_nanoseconds_meet_microseconds_tolerances_and_rules(run_job: RunJob) -> None:
     coarse = moments()
     for name, kind in (("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us"))):
         ticks = coarse.column(name).cast(pa.int64()).to_pylist()
@@ -206,8 +206,8 @@ def test_nanoseconds_meet_microseconds_tolerances_and_rules(ask: Ask) -> None:
             rows([{"name": "at", **lasting}], name="near"),
         ]
     }
-    found = agreed(ask, (moments(), coarse), spec)
-    plain, near = (each.results for each in found.outcome.stages)
+    result = agreed(run_job, (moments(), coarse), spec)
+    plain, near = (each.results for each in result.outcome.stages)
     assert plain is not None
     assert near is not None
     assert plain.measures[0].precision == plain.measures[0].outside > 0
@@ -215,10 +215,10 @@ def test_nanoseconds_meet_microseconds_tolerances_and_rules(ask: Ask) -> None:
     for rounding in ("truncate", "half_even"):
         for precision in ("declared_min", "us", "ms"):
             rule = {"timestamps": {"precision": precision, "rounding": rounding}}
-            agreed(ask, (moments(later=499), coarse), {**spec, "normalize": rule})
+            agreed(run_job, (moments(later=499), coarse), {**spec, "normalize": rule})
 
 
-def test_declared_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: Path) -> None:
+def test_declared_nanoseconds_of_text_are_those_of_parquet(run_job: RunJob, tmp_path: Path) -> None:
     write_csv(moments(later=1), tmp_path / "two.csv")
     kinds = {"at": "instant(9)", "local": "local_timestamp(9)", "clock": "time(9)"}
     text = {"kind": "csv", "path": "two.csv", "options": {"schema": kinds}}
@@ -229,18 +229,18 @@ def test_declared_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: P
         ],
         "stages": [rows([{"name": name} for name in kinds])],
     }
-    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
-    assert found is not None
-    assert [(each.outside, each.invalid) for each in found.measures] == [(7, 0)] * 3
+    result = agreed(run_job, (moments(), moments()), spec).outcome.stages[0].results
+    assert result is not None
+    assert [(each.outside, each.invalid) for each in result.measures] == [(7, 0)] * 3
 
 
-def test_a_condition_over_nanoseconds_is_refused_by_name(ask: Ask) -> None:
+def test_a_condition_over_nanoseconds_is_refused_by_name(run_job: RunJob) -> None:
     """Spark has no type for them, so it would answer about other times."""
     where = rows([{"name": "at"}], where="at >= TIMESTAMP '1970-01-01T00:00:00Z'")
     tables = (moments(), moments())
-    assert ask(tables, {"stages": [where]}, None).outcome.verdict is Verdict.MATCHED
+    assert run_job(tables, {"stages": [where]}, None).outcome.verdict is Verdict.MATCHED
     with pytest.raises(Exception, match="rows") as caught:
-        ask(tables, {"stages": [where]}, Strategy.FULL)
+        run_job(tables, {"stages": [where]}, Strategy.FULL)
     assert isinstance(caught.value.__cause__, NotCoveredError)
 
 
@@ -252,7 +252,7 @@ def nested(*, tag: int = 1) -> pa.Table:
     )
 
 
-def test_nested_columns_matter_to_nobody_who_does_not_name_them(ask: Ask) -> None:
+def test_nested_columns_matter_to_nobody_who_does_not_name_them(run_job: RunJob) -> None:
     spec = {
         "stages": [
             {"name": "shape", "type": "schema"},
@@ -260,28 +260,28 @@ def test_nested_columns_matter_to_nobody_who_does_not_name_them(ask: Ask) -> Non
             rows("*", **{"except": ["tags", "place"]}),
         ]
     }
-    assert agreed(ask, (nested(), nested(tag=2)), spec).outcome.verdict is Verdict.MATCHED
+    assert agreed(run_job, (nested(), nested(tag=2)), spec).outcome.verdict is Verdict.MATCHED
     other = nested().drop_columns(["place"])
-    found = agreed(ask, (nested(), other), spec)
-    shape, counts, same = (each.verdict for each in found.outcome.stages)
+    result = agreed(run_job, (nested(), other), spec)
+    shape, counts, same = (each.verdict for each in result.outcome.stages)
     assert (shape, counts, same) == (Verdict.UNMATCHED, Verdict.MATCHED, Verdict.MATCHED)
 
 
-def test_nested_columns_are_compared_under_star(ask: Ask) -> None:
+def test_nested_columns_are_compared_under_star(run_job: RunJob) -> None:
     spec = {"stages": [rows("*")]}
-    found = agreed(ask, (nested(), nested(tag=2)), spec)
-    results = found.outcome.stages[0].results
+    result = agreed(run_job, (nested(), nested(tag=2)), spec)
+    results = result.outcome.stages[0].results
     assert results is not None
     outside = {each.name: each.outside for each in results.measures if each.outside}
     assert outside == {"tags": ROWS}
-    assert agreed(ask, (nested(), nested()), spec).outcome.verdict is Verdict.MATCHED
+    assert agreed(run_job, (nested(), nested()), spec).outcome.verdict is Verdict.MATCHED
 
 
-def test_rows_of_files_that_are_nested_throughout_are_counted(ask: Ask) -> None:
+def test_rows_of_files_that_are_nested_throughout_are_counted(run_job: RunJob) -> None:
     only = nested().select(["tags"])
     spec = {"stages": [{"name": "how-many", "type": "counts"}]}
-    found = agreed(ask, (only, only.slice(1)), spec)
-    results = found.outcome.stages[0].results
+    result = agreed(run_job, (only, only.slice(1)), spec)
+    results = result.outcome.stages[0].results
     assert results is not None
     assert results.counts.source_row_counts == (ROWS, ROWS - 1)
 
@@ -322,7 +322,7 @@ def scalars() -> pa.Table:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["plain", "apart"])
 def test_files_of_polars_hold_the_rows_that_others_write(
-    ask: Ask, tmp_path: Path, *, apart: bool
+    run_job: RunJob, tmp_path: Path, *, apart: bool
 ) -> None:
     """Their texts and bytes are large ones; some types are Spark's alone to read."""
     table = scalars()
@@ -336,15 +336,15 @@ def test_files_of_polars_hold_the_rows_that_others_write(
         ],
         "stages": [rows("*")],
     }
-    found = agreed(ask, (table, table), spec)
-    assert found.outcome.verdict is Verdict.MATCHED
-    results = ask((table, table), spec, Strategy.NARROW).outcome.stages[0].results
+    result = agreed(run_job, (table, table), spec)
+    assert result.outcome.verdict is Verdict.MATCHED
+    results = run_job((table, table), spec, Strategy.NARROW).outcome.stages[0].results
     assert results is not None
     assert results.strategy is not None
     assert results.strategy.chosen is Strategy.NARROW
 
 
-def test_inferred_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: Path) -> None:
+def test_inferred_nanoseconds_of_text_are_those_of_parquet(run_job: RunJob, tmp_path: Path) -> None:
     names = ["at", "local"]
     write_csv(moments(later=1).select(["id", *names]), tmp_path / "two.csv")
     sources = [
@@ -352,16 +352,18 @@ def test_inferred_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: P
         {"name": "two", "connection": "c", "kind": "csv", "path": "two.csv"},
     ]
     spec = {"sources": sources, "stages": [rows([{"name": name} for name in names])]}
-    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
-    assert found is not None
-    assert [(each.outside, each.invalid) for each in found.measures] == [(7, 0)] * 2
+    result = agreed(run_job, (moments(), moments()), spec).outcome.stages[0].results
+    assert result is not None
+    assert [(each.outside, each.invalid) for each in result.measures] == [(7, 0)] * 2
     twice = [{**sources[1], "name": name} for name in ("one", "two")]
-    same = agreed(ask, (moments(), moments()), {**spec, "sources": twice})
+    same = agreed(run_job, (moments(), moments()), {**spec, "sources": twice})
     assert same.outcome.verdict is Verdict.MATCHED
 
 
 @pytest.mark.parametrize("zone", ["Z", "+05:30", ""], ids=["utc", "offset", "local"])
-def test_nanoseconds_of_folders_are_those_of_columns(ask: Ask, tmp_path: Path, zone: str) -> None:
+def test_nanoseconds_of_folders_are_those_of_columns(
+    run_job: RunJob, tmp_path: Path, zone: str
+) -> None:
     written = [
         f"{moment}{zone}"
         for moment in (
@@ -384,10 +386,10 @@ def test_nanoseconds_of_folders_are_those_of_columns(ask: Ask, tmp_path: Path, z
         ],
         "stages": [rows([{"name": "at"}])],
     }
-    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
-    assert found is not None
-    assert [(each.outside, each.invalid) for each in found.measures] == [(1, 0)]
-    assert found.measures[0].max_abs_delta == Decimal("376543.211")
+    result = agreed(run_job, (moments(), moments()), spec).outcome.stages[0].results
+    assert result is not None
+    assert [(each.outside, each.invalid) for each in result.measures] == [(1, 0)]
+    assert result.measures[0].max_abs_delta == Decimal("376543.211")
 
 
 def written_as(tmp_path: Path, kind: str, name: str, table: pa.Table) -> dict[str, Any]:
@@ -415,7 +417,7 @@ AMOUNTS = pa.table(
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_an_expression_of_a_file_changes_what_is_compared(
-    ask: Ask, tmp_path: Path, kind: str
+    run_job: RunJob, tmp_path: Path, kind: str
 ) -> None:
     first, second = (written_as(tmp_path, kind, name, AMOUNTS) for name in ("one", "two"))
     doubled = {**second, "columns": {"amt": {"expr": "amt * 2"}}}
@@ -423,25 +425,27 @@ def test_an_expression_of_a_file_changes_what_is_compared(
     totals = {"name": "t", "type": "aggregate", "dimensions": ["word"]}
     stages.append({**totals, "measures": [{"name": "amt", "function": "sum"}]})
 
-    def asked(*sources: dict[str, Any]) -> Verdict | None:
+    def verdict_of(*sources: dict[str, Any]) -> Verdict | None:
         spec = {"sources": list(sources), "stages": stages}
-        return agreed(ask, (AMOUNTS, AMOUNTS), spec).outcome.verdict
+        return agreed(run_job, (AMOUNTS, AMOUNTS), spec).outcome.verdict
 
-    assert asked(first, second) is Verdict.MATCHED
-    assert asked(first, doubled) is Verdict.UNMATCHED
+    assert verdict_of(first, second) is Verdict.MATCHED
+    assert verdict_of(first, doubled) is Verdict.UNMATCHED
     halved = {**doubled, "columns": {"amt": {"expr": "CAST(amt * 2 * 0.5 AS decimal(12,2))"}}}
-    assert asked(first, halved) is Verdict.MATCHED
+    assert verdict_of(first, halved) is Verdict.MATCHED
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
-def test_filters_and_conditions_say_more_than_compare(ask: Ask, tmp_path: Path, kind: str) -> None:
+def test_filters_and_conditions_say_more_than_compare(
+    run_job: RunJob, tmp_path: Path, kind: str
+) -> None:
     """A filter leaves rows out at the source; a condition sets them aside, in each engine alike."""
     first, second = (written_as(tmp_path, kind, name, AMOUNTS) for name in ("one", "two"))
     some = {"filter": "LOWER(TRIM(word)) IN ('w1', 'w2') OR amt * 3 < 10"}
     where = rows([{"name": "amt"}], where="LENGTH(word) = 3 AND id + 1 > 5")
     spec = {"sources": [{**first, **some}, {**second, **some}], "stages": [where]}
-    found = agreed(ask, (AMOUNTS, AMOUNTS), spec)
-    (stage,) = found.outcome.stages
+    result = agreed(run_job, (AMOUNTS, AMOUNTS), spec)
+    (stage,) = result.outcome.stages
     assert stage.results is not None
     chosen = [at for at in range(ROWS) if (at % 9 and at % 4 in {1, 2}) or at < 3]
     counts = [len(chosen), sum(1 for at in chosen if at % 9 and at > 4)]
@@ -449,10 +453,10 @@ def test_filters_and_conditions_say_more_than_compare(ask: Ask, tmp_path: Path, 
     assert stage.plan.written_where == "LENGTH(word) = 3 AND id + 1 > 5"
 
 
-def test_a_text_that_spark_would_replace_stays_text(ask: Ask) -> None:
+def test_a_text_that_spark_would_replace_stays_text(run_job: RunJob) -> None:
     """A condition of comparisons reaches Spark as a literal, and `${env:…}` means nothing there."""
     table = AMOUNTS.set_column(2, "word", pa.array(["${env:HOME}"] * ROWS))
     spec = {"stages": [rows([{"name": "amt"}], where="word = '${env:HOME}' AND amt > 0")]}
-    (stage,) = agreed(ask, (table, table), spec).outcome.stages
+    (stage,) = agreed(run_job, (table, table), spec).outcome.stages
     assert stage.results is not None
     assert [each.grouped for each in stage.results.closure] == [ROWS, ROWS]

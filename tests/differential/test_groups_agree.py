@@ -101,16 +101,16 @@ def test_edges_of_groups_have_one_answer(
         aggregate_by("", *FUNCTIONS, name="whole"),
         rows_by("k n", a_measure("v"), scope=Scope(from_stage="keys")),
     )
-    asked = stages[:2] if normalize is RELAXED else stages
-    job = a_job(tables, *asked, normalize=normalize)
-    expected, found = compare(MemoryBench(), job, tables), compare(bench, job, tables)
+    chosen_stages = stages[:2] if normalize is RELAXED else stages
+    job = a_job(tables, *chosen_stages, normalize=normalize)
+    expected, comparison = compare(MemoryBench(), job, tables), compare(bench, job, tables)
     for stage in expected.plan.stages:
-        assert found.stored[stage.name] == expected.stored[stage.name]
-        assert [row.raw_keys for row in found.stored[stage.name]] == [
+        assert comparison.stored[stage.name] == expected.stored[stage.name]
+        assert [row.raw_keys for row in comparison.stored[stage.name]] == [
             row.raw_keys for row in expected.stored[stage.name]
         ]
-        assert numbers(found.results(stage.name)) == numbers(expected.results(stage.name))
-    assert found.warnings == expected.warnings
+        assert numbers(comparison.results(stage.name)) == numbers(expected.results(stage.name))
+    assert comparison.warnings == expected.warnings
 
 
 @pytest.mark.case("F14")
@@ -119,13 +119,13 @@ def test_a_file_with_other_rows_than_were_pinned_is_an_error(bench: SparkBench) 
     rows: list[Row] = [("a", 1), ("a", 2)]
     tables = [a_table(name, "k text, n int", *rows) for name in ("one", "two")]
     stage = aggregate_by("k", a_measure("n", function=Function.SUM))
-    asked, plan = bench.prepare(plan_of(a_job(tables, stage), tables), tables)
+    spark_engine, plan = bench.prepare(plan_of(a_job(tables, stage), tables), tables)
     pin = plan.scans[0].pin
     assert isinstance(pin, FileList)
     files = tuple(replace(each, rows=3) for each in pin.files)
     scans = (replace(plan.scans[0], pin=replace(pin, files=files)), plan.scans[1])
     with pytest.raises(SourceFailedError, match="2 rows were read, but 3 were pinned") as caught:
-        asked.compare(plan.with_scans(scans).stages[0], lambda _: None)
+        spark_engine.compare(plan.with_scans(scans).stages[0], lambda _: None)
     assert caught.value.code.name == "SNAPSHOT_LOST"
 
 
@@ -140,8 +140,8 @@ def test_spellings_do_not_depend_on_how_many_are_grouped_at_a_time(
         a_table("two", "k text, v int", *((f" {key.upper()}", 2) for key in keys)),
     ]
     job = a_job(tables, rows_by("k", a_measure("v"), name="rows"), normalize=RELAXED)
-    expected, found = compare(MemoryBench(), job, tables), compare(bench, job, tables)
-    written = {row.break_id: row.raw_keys for row in found.stored["rows"]}
+    expected, comparison = compare(MemoryBench(), job, tables), compare(bench, job, tables)
+    written = {row.break_id: row.raw_keys for row in comparison.stored["rows"]}
     assert len(written) == len(keys)
     assert all(written.values())
     assert written == {row.break_id: row.raw_keys for row in expected.stored["rows"]}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
 """Examples of each kind; `make differential` runs more."""
 SETS = 50
-asked = settings(
+same_jobs = settings(
     max_examples=SHAPES,
     deadline=None,
     derandomize=True,  # the same jobs every time; other seeds are run by hand
@@ -38,28 +38,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernel")
 
 
-@asked
+@same_jobs
 @given(case=tagged_cases(strict=True, sets=SETS))
 def test_every_strict_question_has_one_answer(folder: Path, case: ComparisonCase) -> None:
     """Types, NULLs, duplicates, functions, tolerances and N sources under the default rules."""
     agree(folder, case)
 
 
-@asked
+@same_jobs
 @given(case=tagged_cases(sets=SETS))
 def test_every_relaxed_question_has_one_answer(folder: Path, case: ComparisonCase) -> None:
     """The same with every rule, bound, base, policy and way of comparing."""
     agree(folder, case)
 
 
-@settings(asked, max_examples=SHAPES // 4)
+@settings(same_jobs, max_examples=SHAPES // 4)
 @given(case=tagged_cases(sets=SETS, kinds=[StageType.DIGEST]))
 def test_every_digest_has_the_same_bytes(folder: Path, case: ComparisonCase) -> None:
     """Fingerprints over every type, rule, NULL and number of sources."""
     agree(folder, case)
 
 
-@settings(asked, max_examples=SHAPES // 4)
+@settings(same_jobs, max_examples=SHAPES // 4)
 @given(case=schema_cases())
 def test_every_schema_has_one_answer(folder: Path, case: SchemaCase) -> None:
     """Every mode, order, nullability, ignored columns and equivalences."""
@@ -67,18 +67,18 @@ def test_every_schema_has_one_answer(folder: Path, case: SchemaCase) -> None:
 
 
 def agree(folder: Path, case: ComparisonCase | SchemaCase) -> None:
-    """Ask both; fail with the first part of the answers that differs."""
+    """Run both; fail with the first part of the answers that differs."""
     expected = _answer(MemoryBench(), case)
-    found = _answer(KernelBench(folder / str(next(_numbers))), case)
-    assume(not isinstance(found, NotCoveredError))
-    if isinstance(expected, DatarecsError) or isinstance(found, DatarecsError):
-        assert _code(found) == _code(expected)
+    result = _answer(KernelBench(folder / str(next(_numbers))), case)
+    assume(not isinstance(result, NotCoveredError))
+    if isinstance(expected, DatarecsError) or isinstance(result, DatarecsError):
+        assert _code(result) == _code(expected)
         return
     for stage in expected.stored:
-        assert found.stored[stage] == expected.stored[stage]
-        assert _numbers_of(found.results(stage)) == _numbers_of(expected.results(stage))
-    assert found.outcome.verdict is expected.outcome.verdict
-    assert found.warnings == expected.warnings
+        assert result.stored[stage] == expected.stored[stage]
+        assert _numbers_of(result.results(stage)) == _numbers_of(expected.results(stage))
+    assert result.outcome.verdict is expected.outcome.verdict
+    assert result.warnings == expected.warnings
 
 
 def _answer(bench: EngineBench, case: ComparisonCase | SchemaCase) -> Compared | DatarecsError:

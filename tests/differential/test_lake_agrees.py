@@ -1,4 +1,4 @@
-"""A Parquet export against an Iceberg table: oracle and Spark give one verdict with one count."""
+"""A Parquet export against an Iceberg table: oracle and Spark have one verdict with one count."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -74,7 +74,7 @@ SPEC: dict[str, Any] = {
         },
     ],
 }
-Ask = Callable[..., Answer]
+RunJob = Callable[..., Answer]
 
 
 def entries(first: int, *, uid_as_text: bool = False) -> pa.Table:
@@ -134,7 +134,7 @@ def export(lake: Lake) -> Path:
 
 
 @pytest.fixture
-def ask(lake: Lake, table: Table, by: Callable[..., Answer]) -> Ask:
+def run_job(lake: Lake, table: Table, by: Callable[..., Answer]) -> RunJob:
     """The verdict of the job by a strategy of Spark, or by the oracle."""
     assert table.metadata.current_schema_id == 1
 
@@ -143,33 +143,33 @@ def ask(lake: Lake, table: Table, by: Callable[..., Answer]) -> Ask:
         connection = lake.connection if source.connection == "lake" else None
         return open_connector(source, connection, {}, surroundings=around)
 
-    def asked(strategy: Strategy | None, spec: Mapping[str, object] = SPEC) -> Answer:
+    def run(strategy: Strategy | None, spec: Mapping[str, object] = SPEC) -> Answer:
         return by(strategy, job_of("lake", spec), opened)
 
-    return asked
+    return run
 
 
-def told(found: Answer) -> list[object]:
+def facts_of(result: Answer) -> list[object]:
     return [
         (stage.plan.name, stage.verdict, stage.results.counts)
-        for stage in found.outcome.stages
+        for stage in result.outcome.stages
         if stage.results is not None
     ]
 
 
-def test_a_table_without_its_deleted_rows_is_its_export(ask: Ask) -> None:
-    oracle = ask(None)
+def test_a_table_without_its_deleted_rows_is_its_export(run_job: RunJob) -> None:
+    oracle = run_job(None)
     assert oracle.outcome.verdict is Verdict.MATCHED
     for strategy in (Strategy.FULL, Strategy.NARROW):
-        found = ask(strategy)
-        assert found.outcome.verdict is Verdict.MATCHED
-        assert told(found) == told(oracle)
+        result = run_job(strategy)
+        assert result.outcome.verdict is Verdict.MATCHED
+        assert facts_of(result) == facts_of(oracle)
     counts = oracle.outcome.stages[2].results
     assert counts is not None
     assert counts.counts.source_row_counts == (2 * ROWS - 13, 2 * ROWS - 13)
 
 
-def test_an_expression_of_a_table_changes_what_is_compared(ask: Ask) -> None:
+def test_an_expression_of_a_table_changes_what_is_compared(run_job: RunJob) -> None:
     export, table = SPEC["sources"]
     some = {"filter": "LENGTH(label) > 8 AND amount * 3 > 6"}
     doubled = {"columns": {"amount": {"expr": "amount * 2"}}}
@@ -178,12 +178,14 @@ def test_an_expression_of_a_table_changes_what_is_compared(ask: Ask) -> None:
     for changed, verdict in (({}, Verdict.MATCHED), (doubled, Verdict.UNMATCHED)):
         sources = [{**export, **some}, {**table, **some, **changed}]
         spec = {"sources": sources, "stages": stages}
-        oracle, spark = ask(None, spec), ask(Strategy.FULL, spec)
+        oracle, spark = run_job(None, spec), run_job(Strategy.FULL, spec)
         assert oracle.outcome.verdict is verdict
-        assert (spark.outcome.verdict, told(spark)) == (verdict, told(oracle))
+        assert (spark.outcome.verdict, facts_of(spark)) == (verdict, facts_of(oracle))
 
 
-def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, table: Table) -> None:
+def test_one_row_too_many_and_one_other_value_are_detected(
+    run_job: RunJob, lake: Lake, table: Table
+) -> None:
     late = entries(3 * ROWS).slice(0, 1).rename_columns(["id", "day", "amount", "label", "uid"])
     table.append(with_nested(late))
     exported = pq.read_table(export(lake))
@@ -191,20 +193,24 @@ def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, ta
     amounts[0] += Decimal("0.01")
     other = pa.array(amounts, pa.decimal128(18, 2))
     pq.write_table(exported.set_column(2, "amount", other), export(lake))
-    oracle = ask(None)
+    oracle = run_job(None)
     assert oracle.outcome.verdict is Verdict.UNMATCHED
     for strategy in (Strategy.FULL, Strategy.NARROW):
-        assert told(ask(strategy)) == told(oracle)
+        assert facts_of(run_job(strategy)) == facts_of(oracle)
     rows = oracle.outcome.stages[2].results
     assert rows is not None
     assert (rows.counts.unmatched_by_source, rows.counts.rows_unmatched) == ((0, 1), 2)
 
 
 @pytest.mark.parametrize("column", ["tags", "place"])
-def test_a_stage_that_names_a_nested_column_is_refused_with_it(ask: Ask, column: str) -> None:
+def test_a_stage_that_names_a_nested_column_is_refused_with_it(
+    run_job: RunJob, column: str
+) -> None:
     counted = [{"name": "n", "function": "count", "column": column}]
     stage = {"name": "s", "type": "aggregate", "dimensions": ["day"], "measures": counted}
-    with pytest.raises(PlanRefusedError, match=f"'{column}' of source table has the type") as found:
-        ask(None, {**SPEC, "stages": [stage]})
-    codes = {fault.code for fault in found.value.faults}
+    with pytest.raises(
+        PlanRefusedError, match=f"'{column}' of source table has the type"
+    ) as result:
+        run_job(None, {**SPEC, "stages": [stage]})
+    codes = {fault.code for fault in result.value.faults}
     assert SpecCode.TYPE_NOT_SUPPORTED in codes

@@ -78,7 +78,7 @@ class _Counted:
 
 
 def written(folder: Path, number: int) -> ReconciliationJob:
-    """So many files of which most rows agree, each lacking and changing some of its own."""
+    """So many files of which most rows agree, each lacking some and changing others."""
     chance = random.Random(number)  # noqa: S311  no secret
     plain = [(key, f"a{key % 3}", 100 * key) for key in range(40)]
     for at in range(number):
@@ -105,8 +105,8 @@ def proof(
     means = Means(
         connect=reads.connect, engine=engine, clock=ManualClock(), extracts=str(folder / "extract")
     )
-    found = answer(question, means, SilentReporter())
-    return proof_document(found.plan, found.outcome, Sealing(versions={}, key_id="k1"))
+    result = answer(question, means, SilentReporter())
+    return proof_document(result.plan, result.outcome, Sealing(versions={}, key_id="k1"))
 
 
 @pytest.mark.case("P70")
@@ -124,18 +124,18 @@ def test_sources_are_read_once_for_all_stages_and_agree_with_the_oracle(
         tmp_path / "oracle",
     )
     directory = tmp_path / "differences"
-    found = proof(
+    result = proof(
         job,
         spark,
         lambda plan: spark_runtime.engine(plan, key=COMPARE_KEY, directory=directory),
         tmp_path / "spark",
     )
-    assert found == expected
+    assert result == expected
     assert spark.brought == {source.name: 1 for source in job.sources}
-    assert _unmatched(found)
+    assert _unmatched(result)
 
 
-def _unmatched(found: Any) -> bool:  # noqa: ANN401  a JSON document
+def _unmatched(result: Any) -> bool:  # noqa: ANN401  a JSON document
     """The files do differ, in every stage."""
-    stages: Sequence[Any] = found["stages"]
+    stages: Sequence[Any] = result["stages"]
     return all(stage["counts"]["rows_unmatched"] > 0 for stage in stages)

@@ -1,4 +1,4 @@
-"""Types and files that are rarely alike: Spark gives the declared answer of each case."""
+"""Types and files that are rarely alike: Spark returns the declared answer of each case."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,12 +36,12 @@ def test_spark_answers_what_a_case_says(
         with pytest.raises(PlanRefusedError, match=case.refused):
             by(Strategy.AUTO, job_of_case(case), opened)
         return
-    found = by(Strategy.AUTO, job_of_case(case), opened)
+    result = by(Strategy.AUTO, job_of_case(case), opened)
 
     def stored(stage: str) -> Sequence[Difference]:
-        (only,) = (each for each in found.outcome.stages if each.plan.name == stage)
+        (only,) = (each for each in result.outcome.stages if each.plan.name == stage)
         assert only.results is not None
         return list(read_differences(Path(only.results.differences.location or "")))
 
-    assert differences_of(found, stored) == case.differences
-    assert found.outcome.verdict is case.verdict
+    assert differences_of(result, stored) == case.differences
+    assert result.outcome.verdict is case.verdict

@@ -114,14 +114,14 @@ class House:
         secrets = {"password": self.password}
         return open_connector(source, connection, secrets, surroundings=surroundings)
 
-    def both(self, *stages: Stage, **given: object) -> "Both":
+    def both(self, *stages: Stage, **fields: object) -> "Both":
         """The answers of the oracle and of Spark over the same pins."""
-        job = a_job(stages, **given)
+        job = a_job(stages, **fields)
         held = [self.connect(source).pin(source) for source in job.sources]
         pins = {one.name: pin.pin for one, pin in zip(job.sources, held, strict=True)}
         try:
-            whole = _asked(self, job, Strategy.FULL, pins)
-            return Both(whole=whole, pushed=_asked(self, job, Strategy.PUSHDOWN, pins))
+            whole = _execute(self, job, Strategy.FULL, pins)
+            return Both(whole=whole, pushed=_execute(self, job, Strategy.PUSHDOWN, pins))
         finally:
             for pin in held:
                 pin.close()
@@ -138,32 +138,32 @@ class Brought(SilentReporter):
 
 
 @dataclass(frozen=True)
-class Asked:
-    found: Answer
+class EngineRun:
+    result: Answer
     brought: tuple[tuple[int, int, str | None], ...]
 
 
 @dataclass(frozen=True)
 class Both:
-    whole: Asked
-    pushed: Asked
+    whole: EngineRun
+    pushed: EngineRun
 
     def results(self, stage: str) -> StageResults:
         """Of Spark."""
-        stages = {each.plan.name: each.results for each in self.pushed.found.outcome.stages}
-        found = stages[stage]
-        assert found is not None
-        return found
+        stages = {each.plan.name: each.results for each in self.pushed.result.outcome.stages}
+        stage_results = stages[stage]
+        assert stage_results is not None
+        return stage_results
 
     def agree(self, *strategies: Strategy) -> None:
         """Same proof, byte for byte, and compared in these ways, stage by stage."""
-        assert proof(self.pushed.found) == proof(self.whole.found)
-        done = [each.results.strategy for each in self.pushed.found.outcome.stages if each.results]
+        assert proof(self.pushed.result) == proof(self.whole.result)
+        done = [each.results.strategy for each in self.pushed.result.outcome.stages if each.results]
         assert [each.chosen for each in done if each] == list(strategies), done
 
 
-def proof(found: Answer) -> JsonValue:
-    return proof_document(found.plan, found.outcome, Sealing(versions={}, key_id="k"))
+def proof(result: Answer) -> JsonValue:
+    return proof_document(result.plan, result.outcome, Sealing(versions={}, key_id="k"))
 
 
 def tables(*names: str) -> tuple[Source, ...]:
@@ -173,14 +173,14 @@ def tables(*names: str) -> tuple[Source, ...]:
     )
 
 
-def a_job(stages: tuple[Stage, ...], **given: object) -> ReconciliationJob:
+def a_job(stages: tuple[Stage, ...], **fields: object) -> ReconciliationJob:
     sources = tables("one", "two")
-    return replace(ReconciliationJob(name="job", sources=sources, stages=stages), **given)  # type: ignore[arg-type]  # fields of the job
+    return replace(ReconciliationJob(name="job", sources=sources, stages=stages), **fields)  # type: ignore[arg-type]  # fields of the job
 
 
-def _asked(
+def _execute(
     house: House, job: ReconciliationJob, strategy: Strategy, pins: Mapping[str, Pin]
-) -> Asked:
+) -> EngineRun:
     """By the oracle under `full`, by Spark otherwise."""
     opened: dict[str, Connector] = {}
     place = house.folder / str(next(house.runs))
@@ -197,7 +197,7 @@ def _asked(
             return MemoryEngine(rows)
         return house.runtime.engine(plan, key=COMPARE_KEY, directory=place / "differences")
 
-    asked = replace(job, execution=replace(job.execution, strategy=strategy))
+    changed_job = replace(job, execution=replace(job.execution, strategy=strategy))
     means = Means(
         connect=connect,
         engine=engine,  # type: ignore[arg-type]  # one of two engines
@@ -205,9 +205,9 @@ def _asked(
         extracts=str(place / "extract"),
         pins=pins,
     )
-    question = Question(job=asked, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-    told = Brought()
-    return Asked(found=answer(question, means, told), brought=tuple(told.rows))
+    question = Question(job=changed_job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
+    reporter = Brought()
+    return EngineRun(result=answer(question, means, reporter), brought=tuple(reporter.rows))
 
 
 @pytest.fixture(scope="module")
@@ -326,7 +326,7 @@ def test_rows_beside_a_condition_of_every_stage_stay_and_are_counted(house: Hous
 
 
 @pytest.mark.case("P60")
-def test_expressions_change_what_a_database_answers_and_what_it_is_asked(house: House) -> None:
+def test_expressions_change_what_a_database_answers_and_the_query_it_receives(house: House) -> None:
     first, second = tables("one", "one")
     second = replace(second, name="again", filter="LENGTH(TRIM(note)) < 3 AND amount * 2 > -1")
     first = replace(first, filter=second.filter)
@@ -343,11 +343,11 @@ def test_expressions_change_what_a_database_answers_and_what_it_is_asked(house: 
     )
     both = house.both(*stages, sources=(first, second))
     both.agree(Strategy.PUSHDOWN, Strategy.FULL)
-    assert both.pushed.found.outcome.verdict is Verdict.MATCHED
+    assert both.pushed.result.outcome.verdict is Verdict.MATCHED
     doubled = replace(second, columns={"amount": ColumnMapping(expr="amount * 2")})
     both = house.both(*stages, sources=(first, doubled))
     both.agree(Strategy.PUSHDOWN, Strategy.FULL)
-    assert both.pushed.found.outcome.verdict is Verdict.UNMATCHED
+    assert both.pushed.result.outcome.verdict is Verdict.UNMATCHED
     (closure, _) = both.results("rows").closure
     assert 0 < closure.grouped < closure.extracted < 200
 
@@ -389,8 +389,8 @@ def test_values_without_a_canonical_form_bring_the_rows_after_all(house: House) 
 def test_a_database_groups_beside_files_whose_rows_are_read(house: House) -> None:
     """Three sources: two databases, one of which has a condition in common, and a file."""
     with psycopg.connect(house.admin) as session:
-        found = session.execute("SELECT account, big FROM four").fetchall()
-    table = pa.table([list(column) for column in zip(*found, strict=True)], ["account", "big"])
+        rows = session.execute("SELECT account, big FROM four").fetchall()
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], ["account", "big"])
     pq.write_table(table, house.folder / "file.parquet")
     file = Source(name="file", kind=SourceKind.PARQUET, path="file.parquet")
     stage = Stage(

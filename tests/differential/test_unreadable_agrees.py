@@ -25,7 +25,7 @@ from datarecs_testing.tables import NOON
 
 pytestmark = pytest.mark.spark
 
-Ask = Callable[[dict[str, Any], Strategy | None], Answer]
+RunJob = Callable[[dict[str, Any], Strategy | None], Answer]
 SOURCES = ("one", "two")
 VALUES = ((b"x%d", b"ok"), (b"20", b"ok"), (b"5", b"\xff"), (b"", b"ok"), (b"y%d", b"no"))
 """`v` and `s` of the rows 1 to 5; the first and the last `v` are no numbers."""
@@ -46,7 +46,7 @@ CONDITIONS = [
 
 
 @pytest.fixture
-def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
+def run_job(by: Callable[..., Answer], tmp_path: Path) -> RunJob:
     """The answer to a job over the files of a folder, by a strategy of Spark or by the oracle."""
 
     def opened(source: Source) -> Connector:
@@ -80,27 +80,27 @@ def a_job(
     }
 
 
-def check(ask: Ask, spec: dict[str, Any], rows: Sequence[int], *others: Strategy) -> None:
+def check(run_job: RunJob, spec: dict[str, Any], rows: Sequence[int], *others: Strategy) -> None:
     """The oracle compares these rows and finds their difference; Spark says the same."""
-    oracle = ask(spec, None)
+    oracle = run_job(spec, None)
     (stage,) = oracle.outcome.stages
     assert stage.results is not None
-    found = next(each for each in stage.results.measures if each.name == "q")
-    assert found.total_by_source[0] == sum(10**row for row in rows)
+    measure = next(each for each in stage.results.measures if each.name == "q")
+    assert measure.total_by_source[0] == sum(10**row for row in rows)
     assert oracle.outcome.verdict is Verdict.UNMATCHED
     for strategy in (Strategy.FULL, *others):
-        assert proof(ask(spec, strategy)) == proof(oracle)
+        assert proof(run_job(spec, strategy)) == proof(oracle)
 
 
-def proof(found: Answer) -> bytes:
+def proof(result: Answer) -> bytes:
     sealing = Sealing(versions={}, key_id="k1")
-    return canonical_json(proof_document(found.plan, found.outcome, sealing=sealing))
+    return canonical_json(proof_document(result.plan, result.outcome, sealing=sealing))
 
 
 @pytest.mark.parametrize("place", ["filter", "where"])
 @pytest.mark.parametrize(("condition", "rows"), CONDITIONS)
 def test_a_row_that_only_an_unreadable_value_could_leave_out_is_compared(
-    ask: Ask, tmp_path: Path, condition: str, rows: list[int], place: str
+    run_job: RunJob, tmp_path: Path, condition: str, rows: list[int], place: str
 ) -> None:
     for at, name in enumerate(SOURCES, start=1):
         lines = [
@@ -108,7 +108,7 @@ def test_a_row_that_only_an_unreadable_value_could_leave_out_is_compared(
             for row, (v, s) in enumerate(VALUES, start=1)
         ]
         (tmp_path / f"{name}.csv").write_bytes(b"id,v,s,q\n" + b"".join(lines))
-    check(ask, a_job("csv", place=place, condition=condition), rows)
+    check(run_job, a_job("csv", place=place, condition=condition), rows)
 
 
 @pytest.mark.parametrize("place", ["filter", "where"])
@@ -122,7 +122,7 @@ def test_a_row_that_only_an_unreadable_value_could_leave_out_is_compared(
     ],
 )
 def test_so_it_is_where_the_engine_reads_the_files_of_texts_that_are_no_text(
-    ask: Ask, tmp_path: Path, condition: str, rows: list[int], place: str
+    run_job: RunJob, tmp_path: Path, condition: str, rows: list[int], place: str
 ) -> None:
     texts = pa.array([b"ok", b"ok", b"\xff", b"o\xc0", b"no"], pa.binary()).view(pa.string())
     for at, name in enumerate(SOURCES, start=1):
@@ -133,7 +133,7 @@ def test_so_it_is_where_the_engine_reads_the_files_of_texts_that_are_no_text(
             "q": [at * 10**row for row in range(1, 6)],
         }
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=1)
-    check(ask, a_job("parquet", place=place, condition=condition), rows, Strategy.NARROW)
+    check(run_job, a_job("parquet", place=place, condition=condition), rows, Strategy.NARROW)
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
@@ -143,7 +143,7 @@ def test_so_it_is_where_the_engine_reads_the_files_of_texts_that_are_no_text(
     ("condition", "rows"), [("s = 'zz'", [2, 4]), ("s IS NULL", [2]), ("v > 3 AND s = 'zz'", [4])]
 )
 def test_statistics_of_files_leave_out_no_text_that_is_no_text(  # noqa: PLR0913, PLR0917 - cases
-    ask: Ask,
+    run_job: RunJob,
     tmp_path: Path,
     condition: str,
     rows: list[int],
@@ -165,4 +165,4 @@ def test_statistics_of_files_leave_out_no_text_that_is_no_text(  # noqa: PLR0913
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table(columns), path, row_group_size=3, use_dictionary=dictionary)
     spec = a_job("parquet", stage=stage, measured=["q"], place=place, condition=condition)
-    check(ask, spec, rows, Strategy.NARROW)
+    check(run_job, spec, rows, Strategy.NARROW)

@@ -1,4 +1,4 @@
-"""Both ways of Spark's engine, over files and over partitions, give the oracle's numbers and bytes.
+"""Both ways of Spark's engine, over files and over partitions, have the oracle's numbers and bytes.
 
 Shapes come from a fixed stream, so every run tests the same jobs.
 """
@@ -48,12 +48,12 @@ def test_both_ways_and_the_oracle_agree_on_every_number(
     expected = compare(MemoryBench(), case.job, case.tables)
     execution = replace(case.job.execution, strategy=strategy)
     try:
-        found = compare(bench, replace(case.job, execution=execution), case.tables)
+        comparison = compare(bench, replace(case.job, execution=execution), case.tables)
     except NotCoveredError as refusal:
         pytest.skip(str(refusal))
-    assert found.stored == expected.stored
-    assert numbers(found.results("stage")) == numbers(expected.results("stage"))
-    assert found.warnings == expected.warnings
+    assert comparison.stored == expected.stored
+    assert numbers(comparison.results("stage")) == numbers(expected.results("stage"))
+    assert comparison.warnings == expected.warnings
 
 
 def _of_every_type(key: int, value: int) -> dict[str, object]:
@@ -85,15 +85,15 @@ def test_rows_of_every_type_have_one_answer(bench: SparkBench, strategy: Strateg
     )
     measures = [a_measure(kind.split()[0]) for kind in one[0] if kind != "k int"]
     job = a_job(tables, rows_by("k", *measures), execution=Execution(strategy=strategy))
-    found, expected = compare(bench, job, tables), compare(MemoryBench(), job, tables)
-    assert found.stored == expected.stored
-    assert numbers(found.results("rows")) == numbers(expected.results("rows"))
+    comparison, expected = compare(bench, job, tables), compare(MemoryBench(), job, tables)
+    assert comparison.stored == expected.stored
+    assert numbers(comparison.results("rows")) == numbers(expected.results("rows"))
 
 
 @pytest.mark.case("P32")
 def test_bytes_that_are_no_text_are_invalid_in_both_ways(bench: SparkBench) -> None:
     """The same broken bytes in both sources are INVALID twice and never equal."""
     tables = pair("k int, v text", [(1, Invalid(b"\xff")), (2, "a")], [(1, "b"), (2, "a")])
-    found = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables).results("rows")
-    assert found.counts.invalid_values_by_source == (1, 0)
-    assert found.counts.rows_unmatched == 1
+    comparison = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables).results("rows")
+    assert comparison.counts.invalid_values_by_source == (1, 0)
+    assert comparison.counts.rows_unmatched == 1

@@ -1,6 +1,6 @@
 """What the pages say exists: commands, flags, targets, settings, links, and declarations that hold.
 
-Each check is a function that lists faults, so that its own test can show it a faulty text.
+Each check is a function that lists faults, so that its test can show it a faulty text.
 """
 
 import ast
@@ -65,12 +65,12 @@ def wrong_commands(text: str) -> Iterator[str]:
 
 
 def _faults_of(words: list[str]) -> Iterator[str]:
-    found = [command for command in COMMANDS if command.name == words[0]]
-    if not found:
+    commands = [command for command in COMMANDS if command.name == words[0]]
+    if not commands:
         if words[0] not in GLOBAL_FLAGS:
             yield f"there is no command {words[0]}"
         return
-    command = typer.main.get_command(load(found[0]))
+    command = typer.main.get_command(load(commands[0]))
     rest = words[1:]
     while (subcommands := getattr(command, "commands", {})) and rest:
         if rest[0] not in subcommands:
@@ -126,7 +126,7 @@ def test_every_command_target_setting_and_link_of_a_page_exists(page: Path) -> N
         (lambda text: wrong_links(text, DOCS), "[gone](glossary.md#gone)"),
     ],
 )
-def test_what_does_not_exist_is_found(find: Callable[[str], Iterator[str]], text: str) -> None:
+def test_what_does_not_exist_is_detected(find: Callable[[str], Iterator[str]], text: str) -> None:
     assert len(list(find(text))) == 1
 
 

@@ -10,11 +10,11 @@ RANGE = re.compile(r"X(\d+)(?: to X(\d+))?")
 
 
 def marked_cases() -> set[str]:
-    found = spec_from_file_location("cases", ROOT / "tests/cases.py")
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = spec_from_file_location("cases", ROOT / "tests/cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     marked: set[str] = module.marked(ROOT)
     return marked
 

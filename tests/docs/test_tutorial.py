@@ -1,4 +1,4 @@
-"""The tutorial's commands, run unchanged, give the output shown below them."""
+"""The tutorial's commands, run unchanged, print the output shown below them."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def lines_in_order(shown: str, output: str) -> list[str]:
     return missing
 
 
-def test_every_command_of_the_tutorial_gives_what_the_page_shows(tmp_path: Path) -> None:
+def test_every_command_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
     output, folder = "", tmp_path / "bank"
     for kind, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):

@@ -1,6 +1,6 @@
 """The words: what pages and code call states, events and codes, against the enums and the glossary.
 
-The glossary is written by people; these tests keep it complete and alive.
+The glossary is written by people; these tests check that it is complete and alive.
 """
 
 import ast
@@ -74,8 +74,8 @@ SIGTERM SSL_CERT_FILE STARTTLS SYNC TABLES VERSION WHERE YAML
 def known_words() -> frozenset[str]:
     """Members of all enums of core, by name and by value, error codes, and a warning of runs."""
     modules = [
-        import_module(found.name)
-        for found in walk_packages(datarecs_core.__path__, "datarecs_core.")
+        import_module(module.name)
+        for module in walk_packages(datarecs_core.__path__, "datarecs_core.")
     ]
     enums = {
         value
@@ -103,14 +103,14 @@ def expression_words() -> frozenset[str]:
 @cache
 def event_names() -> frozenset[str]:
     """Every type, short and long, and their families."""
-    found = set()
+    names = set()
     for one in DataRecsEventType:
         short = one.removeprefix(PREFIX)
         parts = short.split(".")
         for end in range(1, len(parts) + 1):
             family = ".".join(parts[:end])
-            found |= {family, PREFIX + family, family.removeprefix("reconciliation.")}
-    return frozenset(found)
+            names |= {family, PREFIX + family, family.removeprefix("reconciliation.")}
+    return frozenset(names)
 
 
 def unknown_codes(text: str) -> Iterator[str]:
@@ -162,7 +162,7 @@ def test_states_events_and_codes_of_a_page_exist(page: Path) -> None:
 
 
 @pytest.mark.case("GLO-03")
-def test_words_that_do_not_exist_are_found() -> None:
+def test_words_that_do_not_exist_are_detected() -> None:
     assert list(unknown_codes("see DR9999 and DR1001")) == ["DR9999"]
     assert list(unknown_events("`run.finalized`, `run.finalised`, `run.stage.*`")) == [
         "run.finalized"
@@ -176,14 +176,14 @@ def test_words_that_do_not_exist_are_found() -> None:
 @pytest.mark.case("GLO-03")
 def test_event_types_and_codes_in_code_exist() -> None:
     topics = set(Topic)
-    found = []
+    unknown = []
     for path in SHIPPED:
         for line, text in texts_of(path):
             wrong = [one for one in re.findall(r"\bDR\d{4}\b", text) if one not in catalogue()]
             if text.startswith(PREFIX) and text != PREFIX and text not in topics:
                 wrong += [text] if text.rstrip(".") not in event_names() else []
-            found += [f"{path.relative_to(ROOT)}:{line} {one}" for one in wrong]
-    assert found == []
+            unknown += [f"{path.relative_to(ROOT)}:{line} {one}" for one in wrong]
+    assert unknown == []
 
 
 @pytest.mark.case("GLO-04")
@@ -197,12 +197,12 @@ def test_nothing_that_people_read_calls_a_run_failed_or_a_success(path: Path) ->
 
 
 def refused_words(text: str) -> list[str]:
-    """Verdicts and ends have words of their own; these belong to deliveries, mails and captures."""
+    """Verdicts and ends have separate words; these belong to deliveries, mails and captures."""
     return re.findall(r"\b(?:FAILED|SUCCESS|SUCCEEDED|PASSED)\b", text)
 
 
 @pytest.mark.case("GLO-04")
-def test_the_refused_words_are_found() -> None:
+def test_the_refused_words_are_detected() -> None:
     assert refused_words("run FAILED; QUERY_FAILED; SUCCESS") == ["FAILED", "SUCCESS"]
 
 
@@ -219,8 +219,8 @@ def words_in_code(cells: list[str]) -> set[str]:
 @pytest.mark.parametrize("described", DESCRIBED, ids=lambda one: one.__name__)
 def test_every_member_has_its_row_in_the_glossary(described: type[Enum]) -> None:
     rows = [line for line in GLOSSARY.splitlines() if line.startswith("| ")]
-    told = set(re.findall(r"`([^`]+)`", "\n".join(rows)))
-    assert {str(member.value) for member in described} - told == set()
+    members = set(re.findall(r"`([^`]+)`", "\n".join(rows)))
+    assert {str(member.value) for member in described} - members == set()
 
 
 @pytest.mark.case("GLO-06")
@@ -229,7 +229,7 @@ def test_every_code_word_of_the_glossary_is_in_the_code() -> None:
 
 
 @pytest.mark.case("GLO-06")
-def test_a_row_whose_word_is_gone_is_found() -> None:
+def test_a_row_whose_word_is_gone_is_detected() -> None:
     assert words_in_code(["retired, `RetiredName`"]) - words_of_the_code() == {"RetiredName"}
 
 

@@ -52,8 +52,8 @@ class LivePlatform:
     def run(self, run_id: str) -> dict[str, Any]:
         answer = self.client.get(f"/api/v1/runs/{run_id}")
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        body: dict[str, Any] = answer.json()
+        return body
 
     def ended(self, run_id: str, *, within_s: float = 120) -> dict[str, Any]:
         """The run once it is terminal."""
@@ -68,28 +68,30 @@ class LivePlatform:
             assert time.monotonic() < ends, f"still {run['status']} after {within_s} s"
             time.sleep(0.2)  # noqa: TID251  another process's state has no signal here
 
-    def told(self, run_id: str) -> list[str]:
+    def event_names(self, run_id: str) -> list[str]:
         """Names of the run's history."""
         items = self.client.get(f"/api/v1/runs/{run_id}/events").json()["items"]
         return [item["type"].rsplit("reconciliation.", 1)[-1] for item in items]
 
     def pids(self, module: str) -> list[int]:
         """Processes of this platform that run the module."""
-        found = []
+        pids = []
         for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
             words = process.info["cmdline"] or []
             if module in words and str(process.info["cwd"]).startswith(str(self.folder)):
-                found.append(int(process.info["pid"]))
-        return found
+                pids.append(int(process.info["pid"]))
+        return pids
 
     def mails(self, run_id: str, *, within_s: float = 60) -> list[Path]:
         """Mails about the run, once the first is there; it is sent after the run has ended."""
         ends = time.monotonic() + within_s
         while time.monotonic() < ends:
             mails = (self.folder / ".datarecs/mail").rglob("new/*")
-            found = [mail for mail in mails if f"X-Datarecs-Run: {run_id}" in mail.read_text()]
-            if found:
-                return found
+            mails_of_run = [
+                mail for mail in mails if f"X-Datarecs-Run: {run_id}" in mail.read_text()
+            ]
+            if mails_of_run:
+                return mails_of_run
             time.sleep(0.2)  # noqa: TID251  another process's state has no signal here
         return []
 
@@ -117,7 +119,7 @@ def canaries() -> Iterator[Mapping[str, str]]:
 
     The header's is bound, so that it reaches the webhook-service alone.
     """
-    found = {
+    secrets_by_name = {
         name: f"canary-{secrets.token_urlsafe(24)}"
         for name in (
             "DATARECS_CONN_DEFAULT_CANARY",
@@ -127,10 +129,10 @@ def canaries() -> Iterator[Mapping[str, str]]:
     }
     uses = {"env:DATARECS_CONN_DEFAULT_HEADER": ["webhook:127.0.0.1"]}
     with pytest.MonkeyPatch.context() as patch:
-        for name, secret in found.items():
+        for name, secret in secrets_by_name.items():
             patch.setenv(name, secret)
         patch.setenv("DATARECS_SECRETS__USES", json.dumps(uses))
-        yield found
+        yield secrets_by_name
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,6 @@ def test_a_cancel_ends_the_query_of_a_source_and_the_run(platform: Any) -> None:
 
 def until(session: psycopg.Connection[Any], count: int, *, within_s: float) -> None:
     ends = time.monotonic() + within_s
-    while (found := session.execute(WORKING).fetchall()) != [(count,)]:
-        assert time.monotonic() < ends, f"{found} reads at work, not {count}"
+    while (rows := session.execute(WORKING).fetchall()) != [(count,)]:
+        assert time.monotonic() < ends, f"{rows} reads at work, not {count}"
         time.sleep(0.05)  # noqa: TID251  another process's state has no signal here

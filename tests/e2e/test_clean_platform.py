@@ -27,7 +27,7 @@ MAX_IDLE_PERCENT = 100
 """Of one core: a loop that spins takes more. The goal is 5, but the cost of a wake-up differs: the
 same ones took 27 to 71 on one machine."""
 SETTLING_S, MEASURED_S = 20, 30
-OWN_FORM = frozenset({"postgres.log", "kafka.log"})
+OTHER_FORM = frozenset({"postgres.log", "kafka.log"})
 """Servers that are not ours keep their own form in their own file."""
 CONNECTION = """apiVersion: datarecs.io/v1
 kind: Connection
@@ -90,12 +90,12 @@ def read_quietly(path: Path) -> bytes:
 
 
 def open_files(process: psutil.Process) -> list[str]:
-    found = []
+    paths = []
     with suppress(OSError):
         for entry in Path(f"/proc/{process.pid}/fd").iterdir():
             with suppress(OSError):
-                found.append(str(entry.readlink()))
-    return found
+                paths.append(str(entry.readlink()))
+    return paths
 
 
 def name_of(process: psutil.Process) -> str:
@@ -209,8 +209,8 @@ def failed_delivery(platform: Any) -> str:  # noqa: ANN401  the platform
     ends = time.monotonic() + 60
     while time.monotonic() < ends:
         answer = platform.client.get("/api/v1/webhook-endpoints/guarded/deliveries")
-        found = answer.json()["items"]
-        if any(attempt.get("outcome") for item in found for attempt in item["attempts"]):
+        deliveries = answer.json()["items"]
+        if any(attempt.get("outcome") for item in deliveries for attempt in item["attempts"]):
             assert "X-Key" in answer.text
             return str(answer.text)
         wait(0.2)
@@ -275,14 +275,14 @@ def wait(seconds: float) -> None:
 
 
 def cpu_seconds(platform: Any) -> dict[str, float]:  # noqa: ANN401  the platform
-    found = {}
+    seconds = {}
     for process in processes(platform):
         try:
             times = process.cpu_times()
-            found[f"{name_of(process)} {process.pid}"] = times.user + times.system
+            seconds[f"{name_of(process)} {process.pid}"] = times.user + times.system
         except psutil.Error:
             continue
-    return found
+    return seconds
 
 
 def wake_ups(platform: Any) -> dict[str, float]:  # noqa: ANN401  the platform
@@ -311,7 +311,7 @@ def test_every_line_of_every_log_is_an_object_also_after_the_stop(
     events = {}
     for log in logs:
         lines = log.read_text(encoding="utf-8").splitlines()
-        if log.name not in OWN_FORM:
+        if log.name not in OTHER_FORM:
             records = [json.loads(line) for line in lines]
             assert all(isinstance(record, dict) for record in records), log
             assert max(map(len, lines)) <= 8192

@@ -111,14 +111,14 @@ def api_of(platform: Any) -> Api:  # noqa: ANN401  as above
 def test_fifty_triggers_with_one_key_are_one_run(queued: Any) -> None:  # noqa: ANN401  as above
     key, job = str(UuidV7Ids().new()), ("default", "patient")
     with api_of(queued) as api, ThreadPoolExecutor(50) as pool:
-        asked = [pool.submit(trigger, api, job, {}, key=key) for _ in range(50)]
-        ids = {str(one.result()["run_id"]) for one in asked}
+        triggers = [pool.submit(trigger, api, job, {}, key=key) for _ in range(50)]
+        ids = {str(one.result()["run_id"]) for one in triggers}
         (run_id,) = ids
         with pytest.raises(RefusedError) as refused:
             trigger(api, job, {"parameters": {"note": "other"}}, key=key)
         with pytest.raises(RefusedError) as too_long:
             trigger(api, job, {}, key="k" * 256)
-    assert queued.told(run_id).count("run.triggered") == 1
+    assert queued.event_names(run_id).count("run.triggered") == 1
     assert refused.value.code is ApiCode.IDEMPOTENCY_KEY_REUSED
     assert too_long.value.status == 400
     assert queued.datarecs("cancel", run_id, "--wait").returncode == 4

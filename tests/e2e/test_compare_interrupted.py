@@ -10,7 +10,7 @@ import pytest
 from datarecs_runtime.environment import process_environment
 
 pytestmark = pytest.mark.e2e
-ASKED = ("compare", "one.csv", "two.csv", "--key", "id", "--engine", "spark", "-v")
+COMMAND = ("compare", "one.csv", "two.csv", "--key", "id", "--engine", "spark", "-v")
 
 
 def test_an_interrupted_comparison_leaves_no_java_and_no_scratch(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_an_interrupted_comparison_leaves_no_java_and_no_scratch(tmp_path: Path)
     for name in ("one.csv", "two.csv"):
         (tmp_path / name).write_text("id,amount\n1,1.10\n")
     with subprocess.Popen(
-        [sys.executable, "-m", "datarecs_cli", *ASKED],
+        [sys.executable, "-m", "datarecs_cli", *COMMAND],
         cwd=tmp_path,
         env={**process_environment(), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
@@ -29,9 +29,9 @@ def test_an_interrupted_comparison_leaves_no_java_and_no_scratch(tmp_path: Path)
         assert comparing.stderr is not None
         next(line for line in comparing.stderr if line.startswith("read two"))
         comparing.send_signal(signal.SIGINT)
-        _, told = comparing.communicate()
+        _, output = comparing.communicate()
     assert comparing.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in output
     assert list(scratch.iterdir()) == []
     assert [each for each in Path("/proc").glob("[0-9]*/cmdline") if names(each, scratch)] == []
 

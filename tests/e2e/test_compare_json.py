@@ -41,7 +41,7 @@ def line(at: int) -> dict[str, object]:
 @pytest.mark.case("P32")
 @pytest.mark.case("P42")
 @pytest.mark.case("P53")
-def test_the_oracle_and_spark_give_one_proof(tmp_path: Path) -> None:
+def test_the_oracle_and_spark_have_one_proof(tmp_path: Path) -> None:
     rows = [line(at) for at in range(60)]
     landed = [json.dumps(row) for row in rows]
     rows[3]["amount"] = "3.00001"
@@ -56,19 +56,19 @@ def test_the_oracle_and_spark_give_one_proof(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     proofs = []
     for engine in ("reference", "spark"):
-        asked = ["compare", "job.yaml", "--engine", engine, "--out", engine, "--quiet"]
+        arguments = ["compare", "job.yaml", "--engine", engine, "--out", engine, "--quiet"]
         ended = subprocess.run(
-            [sys.executable, "-m", "datarecs_cli", *asked],
+            [sys.executable, "-m", "datarecs_cli", *arguments],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
         )
         assert ended.returncode == 1, ended.stdout + ended.stderr
-        told = ended.stderr.splitlines()
-        assert [line for line in told if not line.startswith(OURS)] == []
-        kept = {each.name for each in (tmp_path / engine / "differences").iterdir()}
-        assert all(name.startswith("stage=") for name in kept), kept
+        lines = ended.stderr.splitlines()
+        assert [line for line in lines if not line.startswith(OURS)] == []
+        parts = {each.name for each in (tmp_path / engine / "differences").iterdir()}
+        assert all(name.startswith("stage=") for name in parts), parts
         proofs.append(json.loads((tmp_path / engine / "run.json").read_text())["proof"])
     assert proofs[0] == proofs[1]
     outside = {one["name"]: one["outside"] for one in proofs[0]["stages"][2]["measures"]}

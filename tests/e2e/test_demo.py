@@ -82,8 +82,8 @@ def test_both_outcomes_are_as_announced(shown: Shown) -> None:
 
 
 def events(platform: Any, run_id: str) -> list[dict[str, Any]]:  # noqa: ANN401  as above
-    told = platform.datarecs("events", "tail", "--run", run_id, "-o", "jsonl")
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    printed = platform.datarecs("events", "tail", "--run", run_id, "-o", "jsonl")
+    return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
 @pytest.mark.case("F18")
@@ -97,17 +97,19 @@ def test_the_event_says_field_for_field_what_source_001_says(platform: Any, show
         {name: value for name, value in one.items() if name in SAMPLE["tolerances"][0]}
         for one in compared["tolerances"]
     ]
-    found = {name: compared[name] for name in SAMPLE} | {"tolerances": tolerances}
-    assert found == SAMPLE
+    fields = {name: compared[name] for name in SAMPLE} | {"tolerances": tolerances}
+    assert fields == SAMPLE
     assert set(compared) >= {"run_id", "job_id", "tenant_id"}
 
 
 @pytest.mark.case("L01")
 def test_each_run_ends_once_in_order_and_is_mailed_once(platform: Any, shown: Shown) -> None:  # noqa: ANN401  as above
     for run_id in shown.runs:
-        told = events(platform, run_id)
-        names = [one["type"].rpartition("reconciliation.")[2] for one in told]
-        assert [int(one["runsequence"]) for one in told] == list(range(1, len(told) + 1))
+        run_events = events(platform, run_id)
+        names = [one["type"].rpartition("reconciliation.")[2] for one in run_events]
+        assert [int(one["runsequence"]) for one in run_events] == list(
+            range(1, len(run_events) + 1)
+        )
         assert names.count("run.finalised") == 1
         assert names[-1] == "run.finalised"
         assert not [name for name in names if "errored" in name or "cancel" in name]
@@ -158,18 +160,18 @@ def test_a_ledger_that_cannot_be_read_is_errored_and_says_why(
     assert (run["status"], run["result"]) == ("ERRORED", None)
     assert (run["error"]["code"], run["error"]["detail_code"]) == ("QUERY_FAILED", detail)
     assert "not the password" not in json.dumps(run)
-    told = platform.datarecs("run", f"no-{what}")
-    assert told.returncode == 3
-    assert detail in told.stdout + told.stderr
+    output = platform.datarecs("run", f"no-{what}")
+    assert output.returncode == 3
+    assert detail in output.stdout + output.stderr
 
 
 def test_the_demo_can_be_played_again(platform: Any, shown: Shown) -> None:  # noqa: ANN401  as above
     assert shown.done.returncode == 0
     again = platform.datarecs("demo", "-o", "json")
     assert again.returncode == 0, again.stderr
-    found = json.loads(again.stdout)
-    assert [one["result"] for one in found["runs"]] == ["UNMATCHED", "MATCHED"]
-    assert found["schema"] == "datarecs.cli.demo/1"
+    document = json.loads(again.stdout)
+    assert [one["result"] for one in document["runs"]] == ["UNMATCHED", "MATCHED"]
+    assert document["schema"] == "datarecs.cli.demo/1"
     endpoint = platform.datarecs("get", "hook", "demo-receiver", "-o", "yaml").stdout
     assert "enabled: false" in endpoint  # its receiver went with the command
 

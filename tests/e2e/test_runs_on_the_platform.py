@@ -75,18 +75,18 @@ def test_one_matched_and_one_unmatched_run_end_to_end(small: Any) -> None:  # no
     assert (unmatched["status"], unmatched["result"]) == ("COMPLETED", "UNMATCHED")
     assert unmatched["summary"]["rows_compared"] == 103
     assert unmatched["summary"]["rows_unmatched"] == 7
-    told = small.told(other)
-    assert told.count("run.finalised") == 1
-    assert told.index("run.completed") < told.index("run.finalised")
-    assert told.index("run.stage.started") < told.index("run.extraction.started")
+    event_types = small.event_names(other)
+    assert event_types.count("run.finalised") == 1
+    assert event_types.index("run.completed") < event_types.index("run.finalised")
+    assert event_types.index("run.stage.started") < event_types.index("run.extraction.started")
     report = small.client.get(f"/api/v1/runs/{other}/report").text
     assert "UNMATCHED" in report
-    found = small.client.get(f"/api/v1/runs/{other}/mismatches").json()["items"]
-    assert sum(one["stage"] == "rows" for one in found) == 7
+    mismatches = small.client.get(f"/api/v1/runs/{other}/mismatches").json()["items"]
+    assert sum(one["stage"] == "rows" for one in mismatches) == 7
 
 
 @pytest.mark.case("K05", "U08")
-def test_the_command_line_gives_each_outcome_its_exit_code(small: Any) -> None:  # noqa: ANN401  as above
+def test_the_command_line_has_an_exit_code_for_each_outcome(small: Any) -> None:  # noqa: ANN401  as above
     assert small.datarecs("run", "same").returncode == 0
     assert small.datarecs("run", "other").returncode == 1
     assert small.datarecs("run", "nobody").returncode == 2
@@ -196,7 +196,7 @@ def test_a_killed_child_ends_its_run_crashed_and_the_next_run_works(small: Any) 
     os.kill(child, signal.SIGKILL)
     run = small.ended(run_id)
     assert (run["status"], run["error"]["code"]) == ("ERRORED", "CRASHED")
-    assert small.told(run_id).count("run.finalised") == 1
+    assert small.event_names(run_id).count("run.finalised") == 1
     assert small.ended(small.trigger("same"))["result"] == "MATCHED"
 
 
@@ -212,6 +212,6 @@ def test_a_killed_worker_loses_no_run_and_mails_once(small: Any) -> None:  # noq
         os.kill(pid, signal.SIGKILL)
     run = small.ended(run_id, within_s=240)
     assert (run["status"], run["result"], run["attempt"]) == ("COMPLETED", "MATCHED", 2)
-    told = small.told(run_id)
-    assert told.count("run.finalised") == 1
+    event_types = small.event_names(run_id)
+    assert event_types.count("run.finalised") == 1
     assert len(small.mails(run_id)) == 1

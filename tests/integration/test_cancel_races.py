@@ -1,7 +1,7 @@
 """A cancel against an end, and against a lease: whatever comes first, one authoritative event.
 
-The real use cases of API, controller and worker under their own database roles, each on a thread
-of its own that starts a random moment late.
+The real use cases of API, controller and worker under their database roles, each on a separate
+thread that starts a random moment late.
 """
 
 import threading
@@ -56,7 +56,7 @@ def commit(unit: UnitOfWork, work: Callable[[Transaction], Result]) -> Result:
 
 
 class Parties:
-    """Who acts on a run, each under its own role."""
+    """Who acts on a run, each under its role."""
 
     def __init__(self, database: PreparedDatabase, open_things: ExitStack) -> None:
         def opened(role: str) -> Database:
@@ -125,19 +125,19 @@ class Parties:
         wire = DataRecsEventType.RUN_COMPLETED if completed else DataRecsEventType.RUN_ERRORED
         history = self.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
         (entry,) = (one for one in history if one.type == wire)
-        heard = EventRecord(
+        event = EventRecord(
             event_id=entry.event_id,
             type=entry.type,
             source=entry.source,
             time=entry.time,
             data=entry.data,
         )
-        commit(self.controller, lambda tx: record_end(tx, end, heard))
+        commit(self.controller, lambda tx: record_end(tx, end, event))
 
     def now(self, run: Run) -> Run:
-        found = self.queries.run(A_TENANT, run.run_id)
-        assert found is not None
-        return found
+        state = self.queries.run(A_TENANT, run.run_id)
+        assert state is not None
+        return state
 
     def finals(self, run: Run) -> list[str]:
         history = self.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
@@ -174,8 +174,8 @@ def test_a_cancel_and_an_end_leave_one_authoritative_event(parties: Parties) -> 
         end = a_completion(running) if number % 2 else an_errored(running)
         parties.race(partial(parties.cancel, running), partial(parties.end, running, end))
         after = parties.now(run)
-        told = "cancelled" if after.status is RunStatus.CANCELLED else "finalised"
-        assert parties.finals(run) == [told]
+        expected = "cancelled" if after.status is RunStatus.CANCELLED else "finalised"
+        assert parties.finals(run) == [expected]
         seen[after.status, after.cancel_requested] += 1
     assert seen[RunStatus.COMPLETED, True], f"no cancel came before an end: {seen}"
     assert seen[RunStatus.CANCELLED, True], f"no error met a flag: {seen}"

@@ -16,14 +16,14 @@ def test_a_controller_that_is_killed_again_and_again_ends_each_run_once(
     victim = path.controller("first")
     path.work(slots=2)
     runs = path.trigger(120)
-    heard = []
+    received = []
     for event in path.ends(runs, patience=100):
-        heard.append(event.run_id)
-        if len(heard) in {20, 60}:
+        received.append(event.run_id)
+        if len(received) in {20, 60}:
             victim.kill()
             path.broker.forget_members("run-controller")
-            victim = path.controller(f"after-{len(heard)}")
-    assert sorted(set(heard)) == sorted(run.run_id for run in runs)
+            victim = path.controller(f"after-{len(received)}")
+    assert sorted(set(received)) == sorted(run.run_id for run in runs)
     ends = path.database.query(
         "SELECT count(*), count(DISTINCT run_id) FROM datarecs.outbox o"
         " JOIN datarecs.run_event e USING (tenant_id, event_id)"

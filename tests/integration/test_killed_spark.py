@@ -87,9 +87,9 @@ class WatchedChild(SpawnedChild):
         return self._process.pid
 
     def _when_java_starts(self) -> None:
-        look = threading.Event()
+        started = threading.Event()
         while self.ended() is None and not java_of(self.pid):
-            look.wait(0.02)
+            started.wait(0.02)
         self._act(self.pid)
 
 
@@ -197,7 +197,7 @@ LOST, KILLED = "CRASHED/DRIVER_LOST", "CRASHED/KILLED"
 @pytest.mark.parametrize(
     ("act", "answers"), [(kill_java, [LOST, LOST]), (kill_child, [KILLED]), (kill_both, [KILLED])]
 )
-def test_a_killed_spark_gives_the_same_answer_every_time(
+def test_a_killed_spark_has_the_same_answer_every_time(
     ended: Ended, event: str, act: Callable[[int], None], answers: list[str]
 ) -> None:
     assert [the_end(ended(event, act)) for _ in answers] == answers

@@ -48,7 +48,7 @@ from datarecs_testing.platform import FolderScratch, NoSecrets, OneJob, Scripted
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-LOOK_S = 0.05
+POLL_S = 0.05
 SWEEP = timedelta(seconds=2)
 CHILD = "datarecs_testing.querying_child"
 
@@ -143,23 +143,23 @@ class Controller:
             request_cancel(tx, run.run_id, by="u-8", reason="test", fact_id=fact)
 
     def now(self, run: Run) -> Run:
-        found = self.queries.run(A_TENANT, run.run_id)
-        assert found is not None
-        return found
+        state = self.queries.run(A_TENANT, run.run_id)
+        assert state is not None
+        return state
 
-    def told(self, run: Run) -> list[str]:
+    def event_names(self, run: Run) -> list[str]:
         history = self.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
         return [one.type.rpartition("run.")[2] for one in history]
 
     def announced(self, run: Run) -> list[str]:
         """Final events on their way to the world."""
-        return [one for one in self.told(run) if one in {"finalised", "cancelled"}]
+        return [one for one in self.event_names(run) if one in {"finalised", "cancelled"}]
 
     def until(self, holds: Callable[[], bool], *, seconds: float = 20) -> None:
         pause, ends = threading.Event(), self.clock.monotonic() + seconds
         while not holds():
             assert self.clock.monotonic() < ends, f"not within {seconds} s"
-            pause.wait(LOOK_S)
+            pause.wait(POLL_S)
 
     def due(self, run: Run, reason: LiteralString) -> None:
         """The timer's time has come, and no other's."""
@@ -213,7 +213,7 @@ def test_a_worker_that_ignores_the_stop_is_cut_off_after_five_minutes_and_fenced
 def test_a_cancel_between_two_attempts_ends_the_run_at_once(controller: Controller) -> None:
     run, _ = controller.leased()
     controller.database.pass_time(timedelta(seconds=66))
-    controller.until(lambda: controller.told(run)[-1] == "attempt_lost")
+    controller.until(lambda: controller.event_names(run)[-1] == "attempt_lost")
     controller.cancel(run)
     controller.until(lambda: controller.now(run).status is RunStatus.CANCELLED, seconds=2)
     assert controller.announced(run) == ["cancelled"]
@@ -235,7 +235,7 @@ class WrongClock(SystemClock):
 
 @pytest.mark.case("X75")
 @pytest.mark.parametrize("shift", [timedelta(hours=-1), timedelta(hours=1)], ids=["slow", "fast"])
-def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_no_other_takes_the_run(
+def test_a_worker_with_a_wrong_clock_retains_its_lease_and_no_other_takes_the_run(
     controller: Controller, shift: timedelta, tmp_path: Path
 ) -> None:
     controller.clock = WrongClock(shift)
@@ -247,11 +247,11 @@ def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_no_other_takes_the_run(
         " AND lease_until BETWEEN now() AND now() + interval '5 minutes'"
     )
     with worker.at_work() as working:
-        controller.until(worker.asking)
+        controller.until(worker.is_querying)
         ((granted,),) = controller.database.query("SELECT lease_until FROM datarecs.run_lease")
         controller.until(lambda: bool(controller.database.query(until_renewed, (granted,))))
         assert controller.finder.lease_run("another/0") is None
-        assert controller.told(run) == ["triggered", "queued"]
+        assert controller.event_names(run) == ["triggered", "queued"]
         worker.stop.set()
         working.join(20)
         assert not working.is_alive()
@@ -358,7 +358,7 @@ class Worker:
         self.slot.child.glance()
         return self.slot.child.ready() is None
 
-    def asking(self) -> bool:
+    def is_querying(self) -> bool:
         """The source works on the question."""
         rows = self.controller.database.query(
             "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(3600)%%'"
@@ -385,15 +385,15 @@ def test_the_deadline_covers_all_attempts_and_leaves_no_query_and_no_process(
     assert first.remaining > timedelta(seconds=59)
     controller.database.pass_time(timedelta(seconds=52))
     controller.database.query("UPDATE datarecs.run_lease SET lease_until = now() - interval '6 s'")
-    controller.until(lambda: controller.told(run)[-1] == "attempt_lost")
+    controller.until(lambda: controller.event_names(run)[-1] == "attempt_lost")
     worker = Worker(controller=controller, folder=tmp_path, signals=Blocked("never"))
     worker.signals.go_on.set()
     controller.database.query("UPDATE datarecs.run_lease SET due_at = now()")
     with worker.at_work() as working:
-        controller.until(worker.asking)
+        controller.until(worker.is_querying)
         working.join(40)
         assert not working.is_alive()
-        controller.until(lambda: not worker.asking(), seconds=10)
+        controller.until(lambda: not worker.is_querying(), seconds=10)
     assert controller.now(run).attempt == 2
     errors = [
         one.data["error"]
@@ -417,19 +417,19 @@ def test_a_blocked_supervisor_is_overtaken_by_the_platform_and_ends_its_child(
     worker = Worker(controller=controller, folder=tmp_path, signals=blocked)
     with worker.at_work() as working:
         assert blocked.arrived.wait(20)
-        controller.until(worker.asking)
+        controller.until(worker.is_querying)
         controller.due(run, "deadline")
         controller.until(lambda: controller.now(run).status is RunStatus.ERRORED)
-        assert worker.asking(), "nobody has told the child yet"
+        assert worker.is_querying(), "nobody has told the child yet"
         blocked.go_on.set()
         working.join(20)
         assert not working.is_alive()
-        controller.until(lambda: not worker.asking(), seconds=10)
+        controller.until(lambda: not worker.is_querying(), seconds=10)
     error = controller.now(run).error
     assert error is not None
     assert (error.code, error.detail_code) == ("TIMED_OUT", RunDetail.DEADLINE_EXCEEDED.name)
     assert controller.announced(run) == ["finalised"]
-    assert "errored" not in controller.told(run), "its late word is fenced"
+    assert "errored" not in controller.event_names(run), "its late word is fenced"
     assert children() == []
 
 
@@ -437,7 +437,7 @@ def test_a_blocked_supervisor_is_overtaken_by_the_platform_and_ends_its_child(
 
 
 @pytest.mark.case("L45")
-def test_a_drain_beyond_its_limit_gives_the_run_back_with_its_attempt(
+def test_a_drain_beyond_its_limit_returns_the_run_with_its_attempt(
     controller: Controller, tmp_path: Path
 ) -> None:
     """The child is ended, its query too, and the next worker starts attempt 1 again."""
@@ -446,13 +446,13 @@ def test_a_drain_beyond_its_limit_gives_the_run_back_with_its_attempt(
     limit = timedelta(seconds=2)
     worker = Worker(controller=controller, folder=tmp_path, signals=Blocked("never"), drain=limit)
     with worker.at_work() as working:
-        controller.until(worker.asking)
+        controller.until(worker.is_querying)
         began = controller.clock.monotonic()
         worker.stop.set()
         working.join(20)
         assert not working.is_alive()
         assert controller.clock.monotonic() - began >= limit.total_seconds()
-        controller.until(lambda: not worker.asking(), seconds=10)
+        controller.until(lambda: not worker.is_querying(), seconds=10)
     assert children() == []
     assert controller.now(run).status is RunStatus.RUNNING
     controller.database.query("UPDATE datarecs.run_lease SET due_at = now()")

@@ -40,20 +40,20 @@ def rest(path: Any) -> Iterator[TestClient]:  # noqa: ANN401  the fixture
 
 @pytest.mark.slow
 @pytest.mark.case("L43")
-def test_whoever_hears_of_an_end_reads_a_terminal_run_and_its_record(
+def test_whoever_receives_an_end_reads_a_terminal_run_and_its_record(
     path: Any,  # noqa: ANN401  the fixture
     rest: TestClient,
 ) -> None:
     path.controller()
     path.work(slots=2)
     runs = path.trigger(RUNS)
-    heard = []
+    ends = []
     for event in path.ends(runs):
         assert isinstance(event, RunFinalised)
-        heard.append(event.run_id)
+        ends.append(event.run_id)
         run = rest.get(f"/api/v1/runs/{event.run_id}").json()
         assert run["status"] == "COMPLETED"
         assert run["result"] == event.result
         events = rest.get(f"/api/v1/runs/{event.run_id}/events").json()["items"]
         assert events[-1]["type"].endswith("run.finalised")
-    assert sorted(heard) == sorted(run.run_id for run in runs)
+    assert sorted(ends) == sorted(run.run_id for run in runs)

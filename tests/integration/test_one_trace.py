@@ -52,7 +52,7 @@ def working(_hello: Mapping[str, object], side: ChildSide) -> int:
 
 
 @dataclass
-class Told:
+class Observed:
     """A finalised and a cancelled run, and the processes that took part, which have ended."""
 
     finalised: Run
@@ -66,9 +66,9 @@ class Told:
         return self.collector.of_trace(trace_id_of(run.traceparent) or "")
 
     def row(self, run: Run) -> Run:
-        found = self.path.queries.run(A_TENANT, run.run_id)
-        assert isinstance(found, Run)
-        return found
+        state = self.path.queries.run(A_TENANT, run.run_id)
+        assert isinstance(state, Run)
+        return state
 
     def events(self, run: Run) -> list[tuple[str, dict[str, str], str]]:
         """Short type, headers and id of everything on the wire about the run, mails included."""
@@ -78,26 +78,30 @@ class Told:
             (str(run.run_id),),
         )
         return [
-            (re.sub(r"^io\.datarecs\.(reconciliation\.)?", "", str(kind)), dict(headers), str(own))
-            for kind, headers, own in rows
+            (
+                re.sub(r"^io\.datarecs\.(reconciliation\.)?", "", str(kind)),
+                dict(headers),
+                str(event_id),
+            )
+            for kind, headers, event_id in rows
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        found = [
+        values = [
             float(line.rpartition(" ")[2])
             for line in self.metrics.splitlines()
             if re.match(rf"datarecs_{name}[{{ ]", line)
             and all(f'{label}="{value}"' in line for label, value in labels.items())
         ]
-        return sum(found)
+        return sum(values)
 
 
 @pytest.fixture
-def told(path: RealPath) -> Iterator[Told]:
+def observed(path: RealPath) -> Iterator[Observed]:
     with span_collector() as collector, smtp_relay() as relay:
         otel = {"DATARECS_OTEL__ENDPOINT": collector.endpoint}
-        own = tracing_of(Otel(endpoint=collector.endpoint), "api-and-worker")
-        path.tracing, path.beat = own, timedelta(milliseconds=300)
+        tracing = tracing_of(Otel(endpoint=collector.endpoint), "api-and-worker")
+        path.tracing, path.beat = tracing, timedelta(milliseconds=300)
         controller = path.controller(**otel)
         notifier = _notifier(path, relay, otel)
         _add_rule(path)
@@ -110,7 +114,7 @@ def told(path: RealPath) -> Iterator[Told]:
         _wait(lambda: relay.script.stored and _sent(path))
         metrics = _metrics(controller)
         assert (notifier.stop(), controller.stop()) == (0, 0)
-        own.close()
+        tracing.close()
         house = ApiHouse(
             unit=path.unit,
             queries=path.queries,
@@ -122,7 +126,7 @@ def told(path: RealPath) -> Iterator[Told]:
             blobs=MemoryBlobStores(SystemClock()),
         )
         with house.caller(A_TENANT, Role.VIEWER) as rest:
-            yield Told(first, second, collector, metrics, rest, path)
+            yield Observed(first, second, collector, metrics, rest, path)
 
 
 def _ends(path: RealPath, first: Run, second: Run) -> Iterator[RunFinalised | RunCancelled]:
@@ -135,8 +139,8 @@ def _ends(path: RealPath, first: Run, second: Run) -> Iterator[RunFinalised | Ru
 
 
 def _status(path: RealPath, run: Run) -> RunStatus | None:
-    found = path.queries.run(A_TENANT, run.run_id)
-    return found.status if found else None
+    state = path.queries.run(A_TENANT, run.run_id)
+    return state.status if state else None
 
 
 def _notifier(path: RealPath, relay: TestRelay, otel: Mapping[str, str]) -> ServiceProcess:
@@ -194,20 +198,20 @@ def _metrics(service: ServiceProcess) -> str:
 
 
 @pytest.mark.case("L44")
-def test_a_finalised_and_a_cancelled_run_are_told_alike_everywhere(told: Told) -> None:
-    _one_trace_to_the_mail(told)
-    _every_cause_exists(told)
-    _metrics_timeline_and_row_agree(told)
+def test_a_finalised_and_a_cancelled_run_are_reported_alike_everywhere(observed: Observed) -> None:
+    _one_trace_to_the_mail(observed)
+    _every_cause_exists(observed)
+    _metrics_timeline_and_row_agree(observed)
 
 
-def _one_trace_to_the_mail(told: Told) -> None:
-    finalised, cancelled = told.spans(told.finalised), told.spans(told.cancelled)
+def _one_trace_to_the_mail(observed: Observed) -> None:
+    finalised, cancelled = observed.spans(observed.finalised), observed.spans(observed.cancelled)
     assert {span.name for span in finalised} == {*OF_EVERY_RUN, "run.close", "mail.send"}
     assert {span.name for span in cancelled} == {*OF_EVERY_RUN, "run.close"}
     assert {span.service for span in finalised} == {
         *("api-and-worker", "run-controller", "email-notifier"),
     }
-    for spans, run in ((finalised, told.finalised), (cancelled, told.cancelled)):
+    for spans, run in ((finalised, observed.finalised), (cancelled, observed.cancelled)):
         known = {span.span_id for span in spans}
         roots = [span for span in spans if span.parent_id not in known]
         assert [(root.name, root.parent_id) for root in roots] == [("run.trigger", "")]
@@ -216,34 +220,34 @@ def _one_trace_to_the_mail(told: Told) -> None:
             assert span.attributes["datarecs.run_id"] == str(run.run_id)
         handled = next(one for one in spans if one.name == "run.close").parent_id
         (handling,) = (one for one in spans if one.span_id == handled)
-        # Ends in one transaction are traced at its commit, each below its own trigger.
+        # Ends in one transaction are traced at its commit, each below its trigger.
         assert handling.name in {"event.handle", "run.trigger"}
-        traces = {trace_id_of(headers["ce_traceparent"]) for _, headers, _ in told.events(run)}
+        traces = {trace_id_of(headers["ce_traceparent"]) for _, headers, _ in observed.events(run)}
         assert traces == {trace_id_of(run.traceparent)}
 
 
-def _every_cause_exists(told: Told) -> None:
+def _every_cause_exists(observed: Observed) -> None:
     for run, end, cause in (
-        (told.finalised, "run.finalised", "run.completed"),
-        (told.cancelled, "run.cancelled", "run.errored"),
+        (observed.finalised, "run.finalised", "run.completed"),
+        (observed.cancelled, "run.cancelled", "run.errored"),
     ):
-        events = told.events(run)
-        kinds = {own: kind for kind, _, own in events}
+        events = observed.events(run)
+        kinds = {event_id: kind for kind, _, event_id in events}
         caused = {kind: headers.get("ce_causationid") for kind, headers, _ in events}
         assert {kind for kind, by in caused.items() if by is None} <= CAUSELESS
         assert kinds[caused[end] or ""] == cause
-        if run is told.finalised:
+        if run is observed.finalised:
             assert kinds[caused["notification.email.sent"] or ""] == end
-        sequences = told.path.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
+        sequences = observed.path.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
         assert [entry.sequence for entry in sequences] == list(range(1, len(sequences) + 1))
 
 
-def _metrics_timeline_and_row_agree(told: Told) -> None:
-    rows = {run.run_id: told.row(run) for run in (told.finalised, told.cancelled)}
-    ended = rows[told.finalised.run_id]
-    assert told.total("runs_total", status="COMPLETED", result="UNMATCHED", code="") == 1
-    assert told.total("runs_total", status="CANCELLED", result="", code="") == 1
-    assert told.total("cancels_total", outcome="stopped") == 1
+def _metrics_timeline_and_row_agree(observed: Observed) -> None:
+    rows = {run.run_id: observed.row(run) for run in (observed.finalised, observed.cancelled)}
+    ended = rows[observed.finalised.run_id]
+    assert observed.total("runs_total", status="COMPLETED", result="UNMATCHED", code="") == 1
+    assert observed.total("runs_total", status="CANCELLED", result="", code="") == 1
+    assert observed.total("cancels_total", outcome="stopped") == 1
     for phase, start, end in (
         ("queue", "created_at", "started_at"),
         ("execute", "started_at", "ended_at"),
@@ -252,12 +256,12 @@ def _metrics_timeline_and_row_agree(told: Told) -> None:
         seconds = sum(
             (getattr(row, end) - getattr(row, start)).total_seconds() for row in rows.values()
         )
-        assert told.total("run_seconds_sum", phase=phase) == pytest.approx(seconds)
-        assert told.total("run_seconds_count", phase=phase) == len(rows)
+        assert observed.total("run_seconds_sum", phase=phase) == pytest.approx(seconds)
+        assert observed.total("run_seconds_count", phase=phase) == len(rows)
     for gauge in ("runs_active", "outbox_unsent", "partition_default_rows", "dlq_depth"):
         # From the last check, some seconds ago: only its existence can be checked.
-        assert f"datarecs_{gauge}" in told.metrics
-    lanes = told.rest.get(f"/api/v1/runs/{ended.run_id}/timeline").json()["lanes"]
+        assert f"datarecs_{gauge}" in observed.metrics
+    lanes = observed.rest.get(f"/api/v1/runs/{ended.run_id}/timeline").json()["lanes"]
     assert [(lane["kind"], lane["state"]) for lane in lanes] == [
         ("queue", "DONE"),
         ("attempt", "DONE"),
@@ -265,6 +269,6 @@ def _metrics_timeline_and_row_agree(told: Told) -> None:
     assert ended.ended_at is not None
     assert lanes[1]["end"] == ended.ended_at.isoformat().replace("+00:00", "Z")
     (other,) = (row for row in rows.values() if row is not ended)
-    lanes = told.rest.get(f"/api/v1/runs/{other.run_id}/timeline").json()["lanes"]
+    lanes = observed.rest.get(f"/api/v1/runs/{other.run_id}/timeline").json()["lanes"]
     assert (other.status, lanes[-1]["state"]) == (RunStatus.CANCELLED, "ERRORED")
     assert other.cancelled_by == "u-7"

@@ -40,7 +40,7 @@ def house(
 
 
 @pytest.mark.case("L12")
-def test_runs_are_taken_while_the_broker_is_away_and_told_when_it_is_back(
+def test_runs_are_taken_while_the_broker_is_away_and_reported_when_it_is_back(
     house: House, kafka_broker: KafkaBroker
 ) -> None:
     """Callers see no error, readiness reports it, each run is announced once and in order."""
@@ -118,7 +118,7 @@ def test_every_service_ends_in_its_grace_under_load_with_its_offsets_committed(
     gone, alive = psutil.wait_procs(services.values(), timeout=GRACE_S)
     assert alive == [], f"still there after {GRACE_S} s"
     assert {one.returncode for one in gone} == {0}, f"after {monotonic() - began:.1f} s: {gone}"
-    assert heard_beyond_the_offsets(house) == []
+    assert received_beyond_the_offsets(house) == []
     assert faults(house) == ()
     assert house.database.query("SELECT max(attempt) FROM datarecs.run") == [(1,)]
 
@@ -130,27 +130,27 @@ def marks(house: House) -> int:
     return int(count)
 
 
-def heard_beyond_the_offsets(house: House) -> list[str]:
+def received_beyond_the_offsets(house: House) -> list[str]:
     """Events that took effect at a group although its offset is before them."""
     house.wire.catch_up()
     with KafkaAdminClient(**house.broker.access.settings()) as admin:
         offsets = admin.list_group_offsets(list(GROUPS.values()))
-    heard = {
+    pairs = {
         (str(group), str(event_id))
         for group, event_id in house.database.query(
             "SELECT consumer, event_id FROM datarecs.inbox WHERE tenant_id = %s", (house.tenant,)
         )
     }
     committed = {
-        (group, where.topic, where.partition): found.offset
+        (group, where.topic, where.partition): offset_state.offset
         for group, of_group in offsets.items()
-        for where, found in of_group.items()
+        for where, offset_state in of_group.items()
     }
     return [
         json.dumps([group, record.topic, record.offset])
         for record in house.wire.events()
         for group in GROUPS.values()
         if record.topic in topics_of(group)
-        and (group, header(record, "ce_id")) in heard
+        and (group, header(record, "ce_id")) in pairs
         and record.offset >= committed.get((group, record.topic, record.partition), 0)
     ]

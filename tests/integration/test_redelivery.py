@@ -33,7 +33,7 @@ from datarecs_testing.stack import KafkaBroker, PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-HEARD = [f"io.datarecs.reconciliation.run.{what}" for what in ("completed", "triggered")]
+EVENT_TYPES = [f"io.datarecs.reconciliation.run.{what}" for what in ("completed", "triggered")]
 INFRA = str(Topic.RUN_INFRA)
 TOPICS = (INFRA, str(Topic.RUN_PROGRESS), str(Topic.RUN_PLATFORM))
 
@@ -54,7 +54,7 @@ def delivery(
 
 
 @pytest.fixture
-def own_server(server_directory: Path) -> Iterator[PostgresServer]:
+def private_server(server_directory: Path) -> Iterator[PostgresServer]:
     """A database server that may be killed: the session's holds connections of other fixtures."""
     folder = server_directory / f"own-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o711)
@@ -66,11 +66,11 @@ def own_server(server_directory: Path) -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def mortal(
-    own_server: PostgresServer, kafka_broker: KafkaBroker, principals: Mapping[str, str]
+    private_server: PostgresServer, kafka_broker: KafkaBroker, principals: Mapping[str, str]
 ) -> Iterator[Delivery]:
     """The same over that server."""
     passwords = {role: secrets.token_urlsafe(12) for role in LOGINS}
-    database = PreparedDatabase(admin_url=own_server.fresh_database(), passwords=passwords)
+    database = PreparedDatabase(admin_url=private_server.fresh_database(), passwords=passwords)
     bootstrap_database(database.admin_url, passwords)
     upgrade(database.url(MIGRATE))
     database.add_tenant("a", A_TENANT)
@@ -163,12 +163,12 @@ def repeated(consumer: Consumer) -> float:
 
 def group_state(delivery: Delivery) -> str:
     with KafkaAdminClient(**delivery.broker.access.settings()) as admin:
-        found = admin.describe_groups([GROUP])[GROUP]
-    return str(found["group_state"])
+        group = admin.describe_groups([GROUP])[GROUP]
+    return str(group["group_state"])
 
 
 @pytest.mark.case("L14")
-def test_what_the_topic_lost_is_told_and_refilled_from_the_outbox(delivery: Delivery) -> None:
+def test_what_the_topic_lost_is_reported_and_refilled_from_the_outbox(delivery: Delivery) -> None:
     """Retention overtakes a group that was away: no run stays open, none is closed twice."""
     with delivery.running(delivery.relay()):
         read = delivery.ended(5)
@@ -177,7 +177,7 @@ def test_what_the_topic_lost_is_told_and_refilled_from_the_outbox(delivery: Deli
         lost = delivery.ended(20)
         delivery.until(lambda: delivery.unsent() == 0)
         expire(delivery)
-        kept = delivery.ended(5)
+        ended_runs = delivery.ended(5)
         late = delivery.consumer()
         with delivery.running(late):
             delivery.until(lambda: delivery.closed() == 30)
@@ -188,7 +188,7 @@ def test_what_the_topic_lost_is_told_and_refilled_from_the_outbox(delivery: Deli
             delivery.until(lambda: delivery.unsent() == 0)
     assert metrics_of(late).total("offset_gaps_total", group=GROUP) > 0
     assert metrics_of(again).total("offset_gaps_total", group=GROUP) == 0
-    assert delivery.finals() == once_each(delivery, [*read, *lost, *kept])
+    assert delivery.finals() == once_each(delivery, [*read, *lost, *ended_runs])
 
 
 def everything() -> list[TopicPartition]:
@@ -206,18 +206,18 @@ def no_gap_is_left(delivery: Delivery) -> bool:
         starts = admin.list_partition_offsets(dict.fromkeys(everything(), OffsetSpec.EARLIEST))
     committed = delivery.committed(TOPICS)
     return all(
-        committed[Partition(*where)] >= found.offset
-        for where, found in starts.items()
+        committed[Partition(*where)] >= start.offset
+        for where, start in starts.items()
         if Partition(*where) in committed
     )
 
 
 @pytest.mark.case("L12")
 def test_a_database_that_is_away_pauses_everything_and_moves_nothing(
-    mortal: Delivery, own_server: PostgresServer
+    mortal: Delivery, private_server: PostgresServer
 ) -> None:
     """No offset, no dead letter, no lost end; it goes on by itself when the database is back."""
-    delivery, server = mortal, own_server.process
+    delivery, server = mortal, private_server.process
     assert server is not None
     with delivery.running(delivery.relay()):
         runs = delivery.ended(60)
@@ -248,10 +248,10 @@ def paused(consumer: Consumer) -> float:
 
 def tries(consumer: Consumer) -> int:
     """How often a record was handed to the database that is away."""
-    told = metrics_of(consumer)
+    metrics = metrics_of(consumer)
     return sum(
-        told.times("consumer_handle_seconds", group=GROUP, type=heard, outcome="trylater")
-        for heard in HEARD
+        metrics.times("consumer_handle_seconds", group=GROUP, type=event_type, outcome="trylater")
+        for event_type in EVENT_TYPES
     )
 
 
@@ -261,4 +261,4 @@ def letters_written(delivery: Delivery) -> int:
         ends = admin.list_partition_offsets(
             {TopicPartition(topic, number): OffsetSpec.LATEST for number in range(3)}
         )
-    return sum(int(found.offset) for found in ends.values())
+    return sum(int(end.offset) for end in ends.values())

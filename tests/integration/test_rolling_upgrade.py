@@ -121,7 +121,7 @@ def migrate(release: Release, database: PreparedDatabase) -> subprocess.Complete
 
 
 class Controllers:
-    """Starts controllers of releases, and asks them whether they are ready."""
+    """Starts controllers of releases, and checks whether they are ready."""
 
     def __init__(self, path: RealPath) -> None:
         self.path = path
@@ -223,7 +223,7 @@ def test_without_older_services_the_removal_runs_and_they_do_not_come_back(
     load: RealPath, releases: tuple[Release, Release], private_database: PreparedDatabase
 ) -> None:
     following, after = releases
-    load.api.close()  # the fixture's own sessions are of this release
+    load.api.close()  # the fixture's sessions are of this release
     controllers = Controllers(load)
     assert migrate(following, private_database).returncode == 0
     controllers.start("new", following)

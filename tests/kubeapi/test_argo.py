@@ -167,7 +167,7 @@ class Argo:
         return self.kubelet.pod(run.execution_name, on_exit=True)
 
     def the_end(self, run: Run, pod: KubeObject) -> tuple[str, str, str | None]:
-        """What the exit handler makes of the variables that Argo gave it."""
+        """What the exit handler makes of the variables that Argo set."""
         variables = {one["name"]: one.get("value", "") for one in main_of(pod)["env"]}
         failures = read_failures(variables[FAILURES])
         status = variables[STATUS]

@@ -1,7 +1,7 @@
 """The copy of a library that mutmut changes, in its required layout, with the tests.
 
 mutmut leaves decorated functions alone, so in the copy a property is a function that becomes a
-property below it, and nothing is cached, since an answer kept from an unchanged run would hide a
+property below it, and nothing is cached, since an answer stored from an unchanged run would hide a
 change. The type named in a `cast` is left out: it has no meaning when the program runs. Lines keep
 their numbers.
 """

@@ -1,4 +1,4 @@
-"""What mutmut found: every change with its place, its text and whether a test noticed it.
+"""What mutmut reports: every change with its place, its text and whether a test noticed it.
 
 mutmut numbers the changes of a function, and the numbers move when the function does; its place and
 its text say which change it is. Both come from the files that mutmut leaves beside the copy.
@@ -74,8 +74,8 @@ class Mutant:
 
 def outcomes(folder: Path, suite: Suite) -> list[Mutant]:
     """Everything that was tried in a suite's folder, by module and line."""
-    found = [mutant for module in suite.modules for mutant in _of_module(folder, suite, module)]
-    return sorted(found, key=lambda each: (each.change.module, each.line, each.name))
+    mutants = [mutant for module in suite.modules for mutant in _of_module(folder, suite, module)]
+    return sorted(mutants, key=lambda each: (each.change.module, each.line, each.name))
 
 
 def _of_module(folder: Path, suite: Suite, module: str) -> Iterator[Mutant]:
@@ -107,14 +107,14 @@ def _of_module(folder: Path, suite: Suite, module: str) -> Iterator[Mutant]:
 
 def _begins(text: str) -> dict[str, int]:
     """The line of every function and method."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for node in ast.parse(text).body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
         for each in inner:
             if isinstance(each, ast.FunctionDef):
-                found[prefix + each.name] = each.lineno
-    return found
+                lines[prefix + each.name] = each.lineno
+    return lines
 
 
 def _function(lines: Sequence[str], span: Sequence[int]) -> list[str]:

@@ -20,7 +20,7 @@ _ANSWERED = _NOTICED | {Status.SURVIVED, Status.UNTESTED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What was found against the reasons that are written down."""
+    """The result against the reasons that are written down."""
 
     unexplained: tuple[Mutant, ...]
     """Not detected, and without a reason."""
@@ -48,23 +48,23 @@ def reasons() -> dict[Change, str]:
     Raises:
         ValueError: a change stands twice.
     """
-    found: dict[Change, str] = {}
+    known: dict[Change, str] = {}
     for entry in tomllib.loads(REASONS.read_text(encoding="utf-8"))["equivalent"]:
         for place, changes in entry["at"].items():
             room, name, function = place.split(".", 2)
             module = f"{room}.{name}"
             for before, after in changes:
                 change = Change(module=module, function=function, before=before, after=after)
-                if change in found:
+                if change in known:
                     raise ValueError(f"{REASONS.name} has two reasons for {change}")
-                found[change] = entry["why"]
-    return found
+                known[change] = entry["why"]
+    return known
 
 
-def judged(found: Sequence[Mutant]) -> Judgement:
+def judged(mutants: Sequence[Mutant]) -> Judgement:
     """Only modules that were tried are judged: a part of the run says nothing of the rest."""
     known = reasons()
-    tried = [each for each in found if each.status in _ANSWERED]
+    tried = [each for each in mutants if each.status in _ANSWERED]
     modules = {each.change.module for each in tried}
     unnoticed = [each for each in tried if each.status not in _NOTICED]
     survived = {each.change for each in unnoticed}
@@ -72,7 +72,7 @@ def judged(found: Sequence[Mutant]) -> Judgement:
         unexplained=tuple(each for each in unnoticed if each.change not in known),
         unused=tuple(each for each in known if each.module in modules and each not in survived),
         unanswered=sum(
-            each.status not in _ANSWERED for each in found if each.change.module in modules
+            each.status not in _ANSWERED for each in mutants if each.change.module in modules
         ),
     )
 
@@ -90,10 +90,10 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if "'" not in text else f"'''{text}'''"
 
 
-def part(suite: Suite, found: Sequence[Mutant]) -> str:
+def part(suite: Suite, mutants: Sequence[Mutant]) -> str:
     """What the page says of a suite: counts by module, then every survivor with its reason."""
     counts = {name: Counter[Status]() for name in suite.modules}
-    for each in found:
+    for each in mutants:
         counts[each.change.module][each.status] += 1
     total = sum(counts.values(), Counter[Status]())
     rows = [_row(f"`{name}`", count) for name, count in counts.items()]
@@ -105,7 +105,7 @@ def part(suite: Suite, found: Sequence[Mutant]) -> str:
         survived=_survived(total),
         tests=", ".join(f"`{name}`" for name in suite.tests),
     )
-    return "\n".join((text, *rows, _row("all", total), "", *_survivors(found, reasons())))
+    return "\n".join((text, *rows, _row("all", total), "", *_survivors(mutants, reasons())))
 
 
 def _survived(count: Counter[Status]) -> int:
@@ -117,22 +117,25 @@ def _row(name: str, count: Counter[Status]) -> str:
     return f"| {name} | {' | '.join(f'{each:,}' for each in numbers)} |"
 
 
-def _survivors(found: Sequence[Mutant], known: Mapping[Change, str]) -> list[str]:
+def _survivors(mutants: Sequence[Mutant], known: Mapping[Change, str]) -> list[str]:
     """By reason; equal changes of one line once."""
     by_reason: dict[str, dict[tuple[str, int, str], None]] = {}
-    for each in found:
+    for each in mutants:
         if each.status not in _NOTICED:
             change = each.change
-            told = f"`{change.before}` → " + (f"`{change.after}`" if change.after else "left out")
+            change_text = f"`{change.before}` → " + (
+                f"`{change.after}`" if change.after else "left out"
+            )
             places = by_reason.setdefault(known[change], {})
-            places[change.module, each.line, told] = None
+            places[change.module, each.line, change_text] = None
     if not by_reason:
         return []
     lines = ["### Survivors, by the reason why they make no difference", ""]
     for why, places in by_reason.items():
         lines += [f"**{why}**", ""]
         lines += [
-            f"- `{module.replace('.', '/')}.py:{line}` {told}" for module, line, told in places
+            f"- `{module.replace('.', '/')}.py:{line}` {change_text}"
+            for module, line, change_text in places
         ]
         lines.append("")
     return lines

@@ -33,36 +33,36 @@ def main() -> int:
     parser.add_argument(
         "--report", action="store_true", help="of a kept folder, what is known, without a run"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="datarecs-mutants-") as name:
-        folder = asked.folder or Path(name)
-        found: dict[str, list[Mutant]] = {}
+        folder = options.folder or Path(name)
+        results: dict[str, list[Mutant]] = {}
         for suite in SUITES:
-            modules = [each for each in suite.modules if each in asked.modules]
-            if modules or not asked.modules:
-                found[suite.name] = tried(folder / suite.name, suite, modules, asked)
-    return report(found)
+            modules = [each for each in suite.modules if each in options.modules]
+            if modules or not options.modules:
+                results[suite.name] = tried(folder / suite.name, suite, modules, options)
+    return report(results)
 
 
 def tried(
-    folder: Path, suite: Suite, modules: Sequence[str], asked: argparse.Namespace
+    folder: Path, suite: Suite, modules: Sequence[str], options: argparse.Namespace
 ) -> list[Mutant]:
     """Run one suite, or these modules of it."""
-    if asked.report:
+    if options.report:
         return outcomes(folder, suite)
-    again = [each.name for each in unkilled(folder, suite)] if asked.again else []
+    again = [each.name for each in unkilled(folder, suite)] if options.again else []
     folder.mkdir(parents=True, exist_ok=True)
     copy_library(folder, suite)
-    mutated(folder, [f"{suite.qualified(name)}.*" for name in modules], asked.processes)
+    mutated(folder, [f"{suite.qualified(name)}.*" for name in modules], options.processes)
     if again:
-        mutated(folder, again, asked.processes)
+        mutated(folder, again, options.processes)
     return outcomes(folder, suite)
 
 
 def unkilled(folder: Path, suite: Suite) -> list[Mutant]:
     """Endless ones, too: the machine may have been busy."""
-    asked = (Status.SURVIVED, Status.ENDLESS)
-    return [each for each in outcomes(folder, suite) if each.status in asked]
+    wanted = (Status.SURVIVED, Status.ENDLESS)
+    return [each for each in outcomes(folder, suite) if each.status in wanted]
 
 
 def mutated(folder: Path, named: Sequence[str], processes: int) -> None:
@@ -71,12 +71,12 @@ def mutated(folder: Path, named: Sequence[str], processes: int) -> None:
     subprocess.run(command, cwd=folder, check=True)
 
 
-def report(found: Mapping[str, Sequence[Mutant]]) -> int:
+def report(results: Mapping[str, Sequence[Mutant]]) -> int:
     """Print what has no reason; of every suite that has nothing open, write the part."""
-    judgement = judged([mutant for mutants in found.values() for mutant in mutants])
+    judgement = judged([mutant for mutants in results.values() for mutant in mutants])
     sys.stdout.write(judgement.text)
     for suite in SUITES:
-        mutants = found.get(suite.name, [])
+        mutants = results.get(suite.name, [])
         if mutants and is_whole(mutants) and judged(mutants).explained:
             replace_part(PAGE, part(suite, mutants))
     return 0 if judgement.explained else 1

@@ -1,4 +1,4 @@
-"""What a tenant can make a worker open: files below the tenant's own roots, as text or Parquet.
+"""What a tenant can make a worker open: files below the tenant's roots, as text or Parquet.
 
 Every format and every catalog is tried with the same hostile paths and files, so that a new reader
 that opens files by itself is noticed here.
@@ -412,7 +412,7 @@ def table_error(connection: Connection, root: Path) -> DatarecsError:
     return caught.value
 
 
-def test_a_tenant_reads_its_own_folder_below_a_root(tmp_path: Path) -> None:
+def test_a_tenant_reads_its_folder_below_a_root(tmp_path: Path) -> None:
     roots = TenantRoots(roots=(tmp_path,))
     assert roots.of(TENANT) == (tmp_path / str(TENANT),)
     assert roots.of(OTHER) == (tmp_path / str(OTHER),)
@@ -592,7 +592,7 @@ def test_a_compressed_file_is_read_as_the_text_in_it(
 
 @pytest.mark.parametrize("kind", TEXTS)
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_parts_of_a_compressed_file_are_one_text_and_letters_are_kept(
+def test_parts_of_a_compressed_file_are_one_text_and_letters_are_preserved(
     house: House, kind: SourceKind, suffix: str
 ) -> None:
     line = "2,zwölf €\n" if kind is SourceKind.CSV else '{"id": 2, "word": "zwölf €"}\n'

@@ -153,7 +153,7 @@ def neighbours() -> Neighbours:
     )
 
 
-def ask(  # noqa: PLR0913  a request in full
+def send(  # noqa: PLR0913  a request in full
     house: MemoryApiHouse, key: str, method: str, template: str, *, ids: Ids, path: str = ""
 ) -> httpx2.Response:
     """A complete request with a valid body and headers; only the ids are of another tenant."""
@@ -196,15 +196,15 @@ def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     text = answer.text
     for one in (*ids.names.values(), ids.run_id, ids.key_id, ids.delivery_id, ids.action_id):
         text = text.replace(one, "ID")
-    told = json.loads(text) if text else {}
+    body = json.loads(text) if text else {}
     for member in ("trace_id", "request_id", "instance"):
-        told.pop(member, None)
+        body.pop(member, None)
     headers = {
         name: value
         for name, value in answer.headers.items()
         if name not in {"x-request-id", "content-length", "ratelimit"}
     }
-    return answer.status_code, headers, told
+    return answer.status_code, headers, body
 
 
 @pytest.mark.case("X01", "R71")
@@ -213,9 +213,9 @@ def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, templ
     house = neighbours.house
     key = house.key()
     before = house.store.committed(B_TENANT)
-    unknown = ask(house, key, method, template, ids=NOBODYS)
+    unknown = send(house, key, method, template, ids=NOBODYS)
     for ids in (neighbours.theirs, neighbours.names):
-        foreign = ask(house, key, method, template, ids=ids)
+        foreign = send(house, key, method, template, ids=ids)
         assert foreign.status_code == 404
         assert shown(foreign, ids) == shown(unknown, NOBODYS)
     assert house.store.committed(B_TENANT) == before
@@ -233,7 +233,7 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
         if method == "PUT":
             kind = PATHS[template.split("/")[3]]
             path = template.format(name=neighbours.names.names[kind])
-        statuses[method, template] = ask(
+        statuses[method, template] = send(
             house, key, method, template, ids=ids, path=path
         ).status_code
     expected = dict.fromkeys(WITH_IDS, 200)
@@ -294,12 +294,12 @@ def test_a_tenant_that_is_named_has_no_effect(
 def test_a_tenant_in_a_body_is_an_unknown_field(
     neighbours: Neighbours, method: str, template: str
 ) -> None:
-    own = neighbours.house.caller()
-    job = declare(own).rpartition("/")[2]
-    run_id = own.post(f"/api/v1/jobs/{job}/runs").json()["run_id"]
+    caller = neighbours.house.caller()
+    job = declare(caller).rpartition("/")[2]
+    run_id = caller.post(f"/api/v1/jobs/{job}/runs").json()["run_id"]
     path = replace(NOBODYS, names=dict.fromkeys(Kind, job), run_id=run_id).fill(template)
     body = {**(body_for(method, path, template) or {}), "tenant_id": str(B_TENANT)}
-    answer = own.request(method, path, headers={"If-Match": "*"}, json=body)
+    answer = caller.request(method, path, headers={"If-Match": "*"}, json=body)
     assert answer.status_code == 422
     assert "/tenant_id" in {one["pointer"] for one in answer.json()["errors"]}
 
@@ -320,7 +320,7 @@ def test_a_version_of_another_is_no_version(neighbours: Neighbours) -> None:
 @pytest.mark.case("X12")
 @pytest.mark.parametrize(("method", "template"), [one for one, _ in ROUTES])
 def test_nobody_is_let_in_without_a_key(neighbours: Neighbours, method: str, template: str) -> None:
-    """Before the body is read and before anything is looked up."""
+    """Before the body is read and before any lookup."""
     house = neighbours.house
     answer = house.bearing(None).request(
         method,
@@ -395,8 +395,8 @@ WANTED: Mapping[str, str] = {
 
 
 @pytest.mark.case("X15")
-def test_the_routes_ask_for_what_the_table_says() -> None:
-    assert {f"{method} {path}": asked for (method, path), asked in ROUTES} == WANTED
+def test_the_routes_require_what_the_table_says() -> None:
+    assert {f"{method} {path}": permission for (method, path), permission in ROUTES} == WANTED
 
 
 @pytest.mark.case("X15")
@@ -405,20 +405,20 @@ def test_each_role_opens_exactly_its_routes(neighbours: Neighbours, role: Role |
     house = neighbours.house
     held: frozenset[Permission] = GRANTS[role] if role else frozenset()
     key = house.key(permissions=held)
-    for (method, template), asked in ROUTES:
+    for (method, template), permission in ROUTES:
         if template == "/api/v1/keys" and method == "POST":
-            continue  # what a key may hold is a rule of its own
-        answer = ask(house, key, method, template, ids=NOBODYS)
-        allowed = asked == ANY_PRINCIPAL or asked in held
+            continue  # what a key may hold is a separate rule
+        answer = send(house, key, method, template, ids=NOBODYS)
+        allowed = permission == ANY_PRINCIPAL or permission in held
         assert (answer.status_code == 403) is not allowed, (method, template, answer.text)
 
 
 @pytest.mark.case("X15")
-def test_a_refusal_does_not_tell_whether_the_thing_exists(neighbours: Neighbours) -> None:
+def test_a_refusal_does_not_reveal_whether_the_thing_exists(neighbours: Neighbours) -> None:
     house = neighbours.house
-    own = house.caller()
-    job = declare(own)
-    run = own.post(f"{job}/runs").headers["Location"]
+    caller = house.caller()
+    job = declare(caller)
+    run = caller.post(f"{job}/runs").headers["Location"]
     viewer = house.key(permissions=GRANTS[Role.VIEWER], owner="u-vera")
     for path in (run, f"/api/v1/runs/{NOBODYS.run_id}", f"/api/v1/runs/{neighbours.theirs.run_id}"):
         for method, tail in (("GET", "/mismatches"), ("POST", "/cancel")):
@@ -448,7 +448,7 @@ OPAQUE = re.compile(
 """Texts that are random or encrypted, and of one length whatever they stand for."""
 
 
-def what_is_told(*, is_other_busy: bool) -> list[str]:
+def visible_to_tenant(*, is_other_busy: bool) -> list[str]:
     """Every answer that A gets and every event it sends, without opaque texts."""
     house = memory_api()
     ana, bob = house.caller(), house.caller(B_TENANT, owner="u-bob")
@@ -459,7 +459,7 @@ def what_is_told(*, is_other_busy: bool) -> list[str]:
             bob.post("/api/v1/keys", json={"name": "ci"})
             bob.post(f"{declare(bob, name=f'job-{next(NUMBERS)}')}/runs")
 
-    told = []
+    lines = []
     house.following.end()
     places = []
     for kind in Kind:
@@ -468,13 +468,13 @@ def what_is_told(*, is_other_busy: bool) -> list[str]:
         others_work()
         metadata = {"name": places[-1].rpartition("/")[2], "labels": {"changed": "yes"}}
         body = {**EXAMPLES[kind], "metadata": metadata}
-        told.append(ana.put(places[-1], json=body, headers={"If-Match": "*"}))
+        lines.append(ana.put(places[-1], json=body, headers={"If-Match": "*"}))
     others_work()
     runs = [ana.post("/api/v1/jobs/ledger-vs-exports/runs") for _ in range(2)]
     run = str(runs[0].headers["Location"])
     others_work()
     house.clock.advance(timedelta(seconds=1))  # keys are listed by their age
-    told += [*runs, ana.post(f"{run}/cancel"), ana.post("/api/v1/keys", json={"name": "ci"})]
+    lines += [*runs, ana.post(f"{run}/cancel"), ana.post("/api/v1/keys", json={"name": "ci"})]
     for (method, template), _ in ROUTES:
         if method == "GET":
             ids = Ids(
@@ -484,12 +484,12 @@ def what_is_told(*, is_other_busy: bool) -> list[str]:
                 NOBODYS.mail_id,
                 NOBODYS.address,
             )
-            told.append(ana.get(ids.fill(template) + "?limit=1"))
-            told.append(ana.get(ids.fill(template)))
-    told.append(ana.get("/api/v1/events/stream?after=0"))
+            lines.append(ana.get(ids.fill(template) + "?limit=1"))
+            lines.append(ana.get(ids.fill(template)))
+    lines.append(ana.get("/api/v1/events/stream?after=0"))
     events = house.store.committed(A_TENANT).outbox.values()
     return [
-        *(OPAQUE.sub("…", f"{one.status_code} {dict(one.headers)} {one.text}") for one in told),
+        *(OPAQUE.sub("…", f"{one.status_code} {dict(one.headers)} {one.text}") for one in lines),
         *(OPAQUE.sub("…", f"{one.row.headers} {one.row.data!r}") for one in events),
     ]
 
@@ -498,9 +498,9 @@ NUMBERS = count()
 
 
 @pytest.mark.case("X04")
-def test_what_a_tenant_is_told_does_not_depend_on_the_activity_of_another() -> None:
+def test_what_a_tenant_sees_does_not_depend_on_the_activity_of_another() -> None:
     """Every route and every event: a global number anywhere would differ."""
-    quiet, busy = what_is_told(is_other_busy=False), what_is_told(is_other_busy=True)
+    quiet, busy = visible_to_tenant(is_other_busy=False), visible_to_tenant(is_other_busy=True)
     assert len(quiet) > len(ROUTES)
     assert busy == quiet
 

@@ -1,4 +1,4 @@
-"""Runs the soak and prints its ledger; `--write` keeps it as `docs/soak.md`.
+"""Runs the soak and prints its ledger; `--write` stores it as `docs/soak.md`.
 
 `make soak RUNS=1000 MINUTES=15 SEED=1`. Exit code 1 when the ledger has a fault.
 """
@@ -27,20 +27,20 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true", help="every run by the oracle")
     parser.add_argument("--write", action="store_true", help="keep the result as docs/soak.md")
     parser.add_argument("--logs", type=Path, help="folder to which logs are moved")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     plan = SoakPlan(
-        runs=asked.runs, minutes=asked.minutes, seed=asked.seed, on_spark=not asked.no_spark
+        runs=options.runs, minutes=options.minutes, seed=options.seed, on_spark=not options.no_spark
     )
     say(f"seed {plan.seed}: {plan.runs} runs, {plan.minutes:g} minutes of kills")
     with temporary_servers() as servers:
         try:
             report = soaked(servers, plan)
         finally:
-            if asked.logs is not None:
-                keep_logs(servers.folder, asked.logs)
+            if options.logs is not None:
+                copy_logs(servers.folder, options.logs)
     page = shown(report)
     sys.stdout.write(page)
-    if asked.write:
+    if options.write:
         PAGE.write_text(page, encoding="utf-8")
     return 0 if report.verdict.is_clean else 1
 
@@ -67,7 +67,7 @@ def spark_settings(servers: Servers) -> Mapping[str, str]:
     }
 
 
-def keep_logs(folder: Path, target: Path) -> None:
+def copy_logs(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for log in (*folder.glob("*.log"), *folder.glob("house/*.log")):
         (target / log.name).write_bytes(log.read_bytes())
@@ -83,7 +83,7 @@ def shown(report: SoakReport) -> str:
     plan, verdict = report.plan, report.verdict
     said = "clean" if verdict.is_clean else f"{len(verdict.faults)} faults"
     spark = "every 20th run by Spark" if plan.on_spark else "no run by Spark"
-    told = (
+    summary = (
         f"{plan.runs} runs were asked for while every service, the worker's child, the broker and"
         f" the database were killed at random for {plan.minutes:g} minutes (seed {plan.seed},"
         f" {spark}, {SLOTS} slots). After {report.minutes:.1f} minutes everything was at rest."
@@ -94,7 +94,7 @@ def shown(report: SoakReport) -> str:
         "",
         f"The ledger is {said}.",
         "",
-        told,
+        summary,
         "",
         *table("Ledger", verdict.counts),
         *table("Outcomes of runs", report.outcomes),

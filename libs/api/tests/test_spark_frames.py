@@ -109,7 +109,7 @@ def test_a_frame_without_rows_has_its_types(session: SparkSession) -> None:
 
 
 def test_rows_are_fetched_by_partition(session: SparkSession) -> None:
-    """The driver never has all rows: each partition is a job of its own, ended before the next."""
+    """The driver never has all rows: each partition is a separate job, ended before the next."""
     frame = session.range(40_000, numPartitions=4)
     tracker = session.sparkContext.statusTracker()
     session.sparkContext.setJobGroup("fetched", "rows")
@@ -145,9 +145,9 @@ def test_a_stream_is_refused(session: SparkSession) -> None:
     assert "write the stream to a table" in refused.value.fix
 
 
-def test_pandas_on_spark_is_told_the_way_out(session: SparkSession) -> None:
+def test_pandas_on_spark_gets_a_message_with_the_way_out(session: SparkSession) -> None:
     class Frame:
-        """Stands for the class of pandas-on-Spark, which needs a session of its own."""
+        """Stands for the class of pandas-on-Spark, which needs a separate session."""
 
     Frame.__module__ = "pyspark.pandas.frame"
     with pytest.raises(datarecs.ArgumentError, match=r"pass \.to_spark\(\)"):

@@ -26,9 +26,9 @@ def test_an_expression_is_promql(alert: Alert) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_every_metric_of_an_alert_exists_with_its_labels(alert: Alert) -> None:
-    found = NAMED.findall(alert.expression)
-    assert found != []
-    for name, selectors in found:
+    named_metrics = NAMED.findall(alert.expression)
+    assert named_metrics != []
+    for name, selectors in named_metrics:
         assert name in SERIES
         labels = {part.partition("=")[0].strip() for part in selectors.split(",") if part}
         assert labels <= set(SERIES[name].labels)

@@ -56,50 +56,50 @@ class Teller:
     """Port ProgressReporter that writes down names, in order."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.reports: list[str] = []
 
     def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:
-        self.heard.append(f"pinned {len(pins)} {len(plan.stages)}")
+        self.reports.append(f"pinned {len(pins)} {len(plan.stages)}")
 
     def stage_started(self, stage: str) -> None:
-        self.heard.append(f"stage.started {stage}")
+        self.reports.append(f"stage.started {stage}")
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
-        self.heard.append(f"extraction.started {index} {stage or kind}")
+        self.reports.append(f"extraction.started {index} {stage or kind}")
 
     def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
-        self.heard.append(f"extraction.progressed {index} {rows}")
+        self.reports.append(f"extraction.progressed {index} {rows}")
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
-        self.heard.append(f"extraction.completed {index} {rows}{f' {stage}' if stage else ''}")
+        self.reports.append(f"extraction.completed {index} {rows}{f' {stage}' if stage else ''}")
 
     def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
-        self.heard.append(f"extraction.errored {index} {type(error).__name__}")
+        self.reports.append(f"extraction.errored {index} {type(error).__name__}")
 
     def comparison_started(self, stage: str, sources: int) -> None:
-        self.heard.append(f"comparison.started {stage} {sources}")
+        self.reports.append(f"comparison.started {stage} {sources}")
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
-        self.heard.append(f"waiting {stage} {groups} {length.total_seconds():g}")
+        self.reports.append(f"waiting {stage} {groups} {length.total_seconds():g}")
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
-        self.heard.append(f"rows_processed {stage} {rows} {mismatches}")
+        self.reports.append(f"rows_processed {stage} {rows} {mismatches}")
 
     def comparison_completed(self, payload: ComparisonPayload) -> None:
-        self.heard.append(f"comparison.completed {payload['stage_name']} {payload['result']}")
+        self.reports.append(f"comparison.completed {payload['stage_name']} {payload['result']}")
 
     def comparison_errored(self, stage: str, error: Exception) -> None:
-        self.heard.append(f"comparison.errored {stage} {type(error).__name__}")
+        self.reports.append(f"comparison.errored {stage} {type(error).__name__}")
 
     def stage_completed(self, payload: ComparisonPayload) -> None:
-        self.heard.append(f"stage.completed {payload['stage_name']} {payload['result']}")
+        self.reports.append(f"stage.completed {payload['stage_name']} {payload['result']}")
 
     def stage_errored(self, stage: str, error: Exception) -> None:
-        self.heard.append(f"stage.errored {stage} {type(error).__name__}")
+        self.reports.append(f"stage.errored {stage} {type(error).__name__}")
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
+def run_job(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
     """Run the stages over two files, `a` and `b`, on the oracle; the result and the reports."""
     surroundings = Surroundings(
         roots=(tmp_path,),
@@ -108,7 +108,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         any_path=True,
     )
 
-    def asked(
+    def run(
         *stages: Stage,
         before_engine: Callable[[], object] = lambda: None,
         meanwhile: Callable[[int], object] = lambda _: None,
@@ -139,13 +139,13 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         )
         question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
         try:
-            return answer(question, means, teller), teller.heard
+            return answer(question, means, teller), teller.reports
         except (ExtractionFailedError, StageFailedError) as failed:
-            return failed, teller.heard
+            return failed, teller.reports
 
     (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n")
     (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.50\n")
-    return asked
+    return run
 
 
 class _Clock(ManualClock):
@@ -182,17 +182,17 @@ def _rows(connectors: Mapping[str, Connector], scan: Scan) -> Iterator[tuple[obj
     return rows_of(connectors[scan.source], scan)
 
 
-Ask = Callable[..., tuple[Answer | Exception, list[str]]]
+RunJob = Callable[..., tuple[Answer | Exception, list[str]]]
 
 
 @pytest.mark.case("F19")
 def test_a_stage_reports_start_extractions_comparison_and_end_in_order(
-    ask: Ask,
+    run_job: RunJob,
 ) -> None:
-    found, heard = ask(COUNTS)
-    assert isinstance(found, Answer)
-    assert found.outcome.verdict is Verdict.MATCHED
-    assert heard == [
+    result, reports = run_job(COUNTS)
+    assert isinstance(result, Answer)
+    assert result.outcome.verdict is Verdict.MATCHED
+    assert reports == [
         "pinned 2 1",
         "stage.started counts",
         "extraction.started 0 csv",
@@ -208,89 +208,89 @@ def test_a_stage_reports_start_extractions_comparison_and_end_in_order(
 
 
 @pytest.mark.case("F14")
-def test_files_are_hashed_while_they_are_read(ask: Ask, tmp_path: Path) -> None:
+def test_files_are_hashed_while_they_are_read(run_job: RunJob, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.005\n")
-    found, heard = ask(COUNTS)
-    assert isinstance(found, Answer)
-    assert [heard[0], heard[-1]] == ["pinned 2 1", "pinned 2 1"]
-    for name, scan in zip("ab", found.plan.scans, strict=True):
+    result, reports = run_job(COUNTS)
+    assert isinstance(result, Answer)
+    assert [reports[0], reports[-1]] == ["pinned 2 1", "pinned 2 1"]
+    for name, scan in zip("ab", result.plan.scans, strict=True):
         assert isinstance(scan.pin, FileList)
-        assert scan.pin == found.pins[name]
+        assert scan.pin == result.pins[name]
         hashed = hashlib.sha256((tmp_path / f"{name}.csv").read_bytes()).hexdigest()
         assert [file.sha256 for file in scan.pin.files] == [hashed]
 
 
 @pytest.mark.parametrize("amount", ["2.50", "2.505"], ids=["same-size", "other-size"])
 def test_no_read_waits_for_the_hashes_of_files_whatever_their_sizes(
-    ask: Ask, tmp_path: Path, amount: str
+    run_job: RunJob, tmp_path: Path, amount: str
 ) -> None:
     (tmp_path / "b.csv").write_text(f"id,amount\n1,1.00\n2,{amount}\n")
-    found, heard = ask(COUNTS)
-    assert isinstance(found, Answer)
-    for stage in found.outcome.stages:
+    result, reports = run_job(COUNTS)
+    assert isinstance(result, Answer)
+    for stage in result.outcome.stages:
         for scan in stage.plan.scans:
             assert isinstance(scan.pin, FileList)
             assert not any(file.sha256 for file in scan.pin.files)
-    assert sum(line.startswith("extraction.started") for line in heard) == 2
-    assert heard[-1] == "pinned 2 1"
+    assert sum(line.startswith("extraction.started") for line in reports) == 2
+    assert reports[-1] == "pinned 2 1"
 
 
 def test_files_that_did_not_change_are_not_read_again_whatever_their_sizes(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
     (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.005\n")
-    _, heard = ask(ROWS)
-    assert sum(line.startswith("waiting") for line in heard) == 3
-    assert sum(line.startswith("extraction.started") for line in heard) == 2
+    _, reports = run_job(ROWS)
+    assert sum(line.startswith("waiting") for line in reports) == 3
+    assert sum(line.startswith("extraction.started") for line in reports) == 2
 
 
-def test_progress_is_reported_every_five_seconds_and_never_falls(ask: Ask) -> None:
+def test_progress_is_reported_every_five_seconds_and_never_falls(run_job: RunJob) -> None:
     """More rows may be read than the stage uses, or they are read once more."""
     reports = ((4, 1), (1, 2), (4, 3), (1, 9), (5, 7))
-    _, heard = ask(COUNTS, on_the_way=reports)
-    told = [line for line in heard if line.startswith("rows_processed")]
-    assert told == [f"rows_processed counts {rows} 0" for rows in (2, 9, 9, 9)]
+    _, events = run_job(COUNTS, on_the_way=reports)
+    lines = [line for line in events if line.startswith("rows_processed")]
+    assert lines == [f"rows_processed counts {rows} 0" for rows in (2, 9, 9, 9)]
 
 
-def test_a_later_stage_reads_no_source_again_and_decides_the_run(ask: Ask) -> None:
+def test_a_later_stage_reads_no_source_again_and_decides_the_run(run_job: RunJob) -> None:
     grand_total = Stage(
         name="total",
         type=StageType.AGGREGATE,
         measures=(Measure(name="amount", function=Function.SUM),),
     )
-    found, heard = ask(COUNTS, grand_total)
-    assert isinstance(found, Answer)
-    assert found.outcome.verdict is Verdict.UNMATCHED
-    assert sum(line.startswith("extraction.started") for line in heard) == 2
-    assert heard[-2:] == ["stage.completed total UNMATCHED", "pinned 2 2"]
+    result, reports = run_job(COUNTS, grand_total)
+    assert isinstance(result, Answer)
+    assert result.outcome.verdict is Verdict.UNMATCHED
+    assert sum(line.startswith("extraction.started") for line in reports) == 2
+    assert reports[-2:] == ["stage.completed total UNMATCHED", "pinned 2 2"]
 
 
 @pytest.mark.case("F20")
-def test_a_stage_after_a_stop_is_skipped_without_an_event(ask: Ask) -> None:
+def test_a_stage_after_a_stop_is_skipped_without_an_event(run_job: RunJob) -> None:
     first = Stage(
         name="total",
         type=StageType.AGGREGATE,
         measures=(Measure(name="amount", function=Function.SUM),),
         on_unmatched=OnUnmatched.STOP,
     )
-    found, heard = ask(first, COUNTS)
-    assert isinstance(found, Answer)
-    assert [stage.executed for stage in found.outcome.stages] == [True, False]
-    assert not [line for line in heard if "counts" in line]
+    result, reports = run_job(first, COUNTS)
+    assert isinstance(result, Answer)
+    assert [stage.executed for stage in result.outcome.stages] == [True, False]
+    assert not [line for line in reports if "counts" in line]
 
 
 def test_a_source_that_is_gone_fails_before_any_stage_and_names_its_place(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
     (tmp_path / "b.csv").unlink()
-    found, heard = ask(COUNTS)
-    assert isinstance(found, ExtractionFailedError)
-    assert (found.index, str(found)) == (1, "extract-1")
-    assert heard == []
+    result, reports = run_job(COUNTS)
+    assert isinstance(result, ExtractionFailedError)
+    assert (result.index, str(result)) == (1, "extract-1")
+    assert reports == []
 
 
 def test_a_file_that_changes_while_an_engine_reads_it_leaves_no_verdict(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
     table = pa.table({"id": [1, 2]})
     for name in ("a", "b"):
@@ -299,69 +299,69 @@ def test_a_file_that_changes_while_an_engine_reads_it_leaves_no_verdict(
     def change() -> None:
         pq.write_table(pa.concat_tables([table, table]), tmp_path / "b.parquet")
 
-    found, _ = ask(COUNTS, before_engine=change, kind=SourceKind.PARQUET)
-    assert isinstance(found, ExtractionFailedError)
-    assert type(found.__cause__).__name__ == "SnapshotLostError"
+    result, _ = run_job(COUNTS, before_engine=change, kind=SourceKind.PARQUET)
+    assert isinstance(result, ExtractionFailedError)
+    assert type(result.__cause__).__name__ == "SnapshotLostError"
 
 
 def test_a_file_that_changes_once_its_rows_were_brought_changes_nothing(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
     def change() -> None:
         (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
 
-    found, _ = ask(COUNTS, before_engine=change)
-    assert isinstance(found, Answer)
-    assert found.outcome.verdict is Verdict.MATCHED
+    result, _ = run_job(COUNTS, before_engine=change)
+    assert isinstance(result, Answer)
+    assert result.outcome.verdict is Verdict.MATCHED
 
 
 def test_a_file_that_changes_before_its_rows_were_brought_leaves_no_verdict(
-    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_job: RunJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(_teller: Teller, index: int, _rows: int, _stage: str | None = None) -> None:
         if index:
             (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
 
     monkeypatch.setattr(Teller, "extraction_completed", change)
-    found, heard = ask(COUNTS)
-    assert isinstance(found, ExtractionFailedError)
-    assert (found.index, type(found.__cause__).__name__) == (0, "SnapshotLostError")
-    assert heard[-1] == "stage.errored counts SnapshotLostError"
+    result, reports = run_job(COUNTS)
+    assert isinstance(result, ExtractionFailedError)
+    assert (result.index, type(result.__cause__).__name__) == (0, "SnapshotLostError")
+    assert reports[-1] == "stage.errored counts SnapshotLostError"
 
 
 @pytest.mark.case("P57")
 @pytest.mark.case("P45")
 def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
 
-    def land(look: int) -> None:
-        changed = "id,amount\n1,9.00\n2,2.50\n" + "3,3.00\n" * (look > 1)
+    def land(attempt: int) -> None:
+        changed = "id,amount\n1,9.00\n2,2.50\n" + "3,3.00\n" * (attempt > 1)
         (tmp_path / "b.csv").write_text(changed)
 
-    found, heard = ask(ROWS, meanwhile=land)
-    assert isinstance(found, Answer)
-    (stage,) = found.outcome.stages
+    result, reports = run_job(ROWS, meanwhile=land)
+    assert isinstance(result, Answer)
+    (stage,) = result.outcome.stages
     assert stage.results is not None
-    told = stage.results.confirmed
-    assert told is not None
+    confirmed = stage.results.confirmed
+    assert confirmed is not None
     counts = stage.results.counts
-    assert (told.in_flight_resolved, len(told.rechecks)) == (1, 3)
-    assert (told.first.rows_unmatched, told.first.source_row_counts) == (2, (3, 2))
+    assert (confirmed.in_flight_resolved, len(confirmed.rechecks)) == (1, 3)
+    assert (confirmed.first.rows_unmatched, confirmed.first.source_row_counts) == (2, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
     assert counts.rows_matched == 2  # key 1 agreed at first: it is not read again
-    assert found.outcome.verdict is Verdict.UNMATCHED
+    assert result.outcome.verdict is Verdict.UNMATCHED
     assert [each.code for each in stage.warnings] == ["IN_FLIGHT_RESOLVED"]
-    begin = heard.index("comparison.started rows 2")
-    assert heard[begin + 1 : begin + 6] == [
+    begin = reports.index("comparison.started rows 2")
+    assert reports[begin + 1 : begin + 6] == [
         "waiting rows 2 120",
         "extraction.started 1 rows",
         "extraction.completed 1 2 rows",
         "waiting rows 2 120",
         "extraction.started 1 rows",
     ]
-    assert heard[-3:] == [
+    assert reports[-3:] == [
         "rows_processed rows 6 1",
         "comparison.completed rows UNMATCHED",
         "stage.completed rows UNMATCHED",
@@ -370,62 +370,69 @@ def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
 
 @pytest.mark.case("P57")
 def test_both_counts_and_every_pin_are_in_run_json_and_are_verified(
-    ask: Ask, tmp_path: Path
+    run_job: RunJob, tmp_path: Path
 ) -> None:
-    def land(_look: int) -> None:
+    def land(_attempt: int) -> None:
         (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.00\n")
 
-    found, _ = ask(ROWS, meanwhile=land)
-    assert isinstance(found, Answer)
-    assert found.outcome.verdict is Verdict.MATCHED
+    result, _ = run_job(ROWS, meanwhile=land)
+    assert isinstance(result, Answer)
+    assert result.outcome.verdict is Verdict.MATCHED
     sealing = Sealing(versions={}, key_id="k1")
     document = json.loads(
-        canonical_json(run_document(found.plan, found.outcome, sealing=sealing, run={}))
+        canonical_json(run_document(result.plan, result.outcome, sealing=sealing, run={}))
     )
     assert verify_document(document).findings == ()
     stage = document["proof"]["stages"][0]
-    told = stage["confirmed"]
-    assert told["in_flight_resolved"] == 1
-    assert (told["first_counts"]["rows_unmatched"], stage["counts"]["rows_unmatched"]) == (1, 0)
-    pins = [pin["digest"] for pin in told["looks"][0]["pins"]]
+    confirmed = stage["confirmed"]
+    assert confirmed["in_flight_resolved"] == 1
+    assert (confirmed["first_counts"]["rows_unmatched"], stage["counts"]["rows_unmatched"]) == (
+        1,
+        0,
+    )
+    pins = [pin["digest"] for pin in confirmed["looks"][0]["pins"]]
     first = [source["pin"]["digest"] for source in document["proof"]["sources"]]
     assert [pin == other for pin, other in zip(pins, first, strict=True)] == [True, False]
-    told["in_flight_resolved"] = 2
+    confirmed["in_flight_resolved"] = 2
     document["proof_hash"] = proof_hash(document["proof"])
     assert [each.check for each in verify_document(document).findings] == ["confirm"]
 
 
-def test_more_differing_groups_than_max_keys_are_not_read_again(ask: Ask) -> None:
+def test_more_differing_groups_than_max_keys_are_not_read_again(run_job: RunJob) -> None:
     few = Confirm(after=timedelta(minutes=2), max_keys=1)
     twice = (Dimension(name="id"), Dimension(name="amount"))
-    found, heard = ask(replace(ROWS, confirm=few, dimensions=twice, measures=()))
-    assert isinstance(found, Answer)
-    assert [each.code for each in found.outcome.warnings] == ["CONFIRM_SKIPPED"]
-    assert not [line for line in heard if line.startswith("waiting")]
+    result, reports = run_job(replace(ROWS, confirm=few, dimensions=twice, measures=()))
+    assert isinstance(result, Answer)
+    assert [each.code for each in result.outcome.warnings] == ["CONFIRM_SKIPPED"]
+    assert not [line for line in reports if line.startswith("waiting")]
 
 
-def test_a_source_whose_columns_have_changed_is_not_read_again(ask: Ask, tmp_path: Path) -> None:
-    def change(_look: int) -> None:
+def test_a_source_whose_columns_have_changed_is_not_read_again(
+    run_job: RunJob, tmp_path: Path
+) -> None:
+    def change(_attempt: int) -> None:
         (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,two\n")
 
-    found, _ = ask(ROWS, meanwhile=change)
-    assert isinstance(found, Answer)
-    assert found.outcome.verdict is Verdict.UNMATCHED
-    (warning,) = found.outcome.warnings
+    result, _ = run_job(ROWS, meanwhile=change)
+    assert isinstance(result, Answer)
+    assert result.outcome.verdict is Verdict.UNMATCHED
+    (warning,) = result.outcome.warnings
     assert (warning.code, "b has other columns" in warning.message) == ("CONFIRM_SKIPPED", True)
 
 
-def test_a_run_with_a_stop_request_does_not_wait_for_a_recheck(ask: Ask) -> None:
-    found, heard = ask(ROWS, meanwhile=lambda _: STOP)
-    assert isinstance(found, StageFailedError)
-    assert type(found.__cause__).__name__ == "StoppedWhileWaitingError"
-    assert heard[-1] == "stage.errored rows StoppedWhileWaitingError"
+def test_a_run_with_a_stop_request_does_not_wait_for_a_recheck(run_job: RunJob) -> None:
+    result, reports = run_job(ROWS, meanwhile=lambda _: STOP)
+    assert isinstance(result, StageFailedError)
+    assert type(result.__cause__).__name__ == "StoppedWhileWaitingError"
+    assert reports[-1] == "stage.errored rows StoppedWhileWaitingError"
 
 
-def test_a_source_that_cannot_be_read_again_leaves_no_verdict(ask: Ask, tmp_path: Path) -> None:
-    found, heard = ask(ROWS, meanwhile=lambda _: (tmp_path / "b.csv").unlink())
-    assert isinstance(found, ExtractionFailedError)
-    assert heard[-2:] == [
+def test_a_source_that_cannot_be_read_again_leaves_no_verdict(
+    run_job: RunJob, tmp_path: Path
+) -> None:
+    result, reports = run_job(ROWS, meanwhile=lambda _: (tmp_path / "b.csv").unlink())
+    assert isinstance(result, ExtractionFailedError)
+    assert reports[-2:] == [
         "comparison.errored rows NoFilesError",
         "stage.errored rows NoFilesError",
     ]

@@ -67,13 +67,13 @@ def test_an_id_is_never_a_label(entry: Metric) -> None:
         ("feed_lag_seconds", ""),
     ],
 )
-def test_the_published_run_and_delivery_metrics_keep_their_labels(name: str, labels: str) -> None:
+def test_the_published_run_and_delivery_metrics_have_stable_labels(name: str, labels: str) -> None:
     assert CATALOGUE[name].labels == tuple(labels.split())
 
 
 def test_a_call_with_the_right_kind_and_labels_finds_its_entry() -> None:
-    found = metric("run_transitions_total", MetricKind.COUNTER, {"to": "QUEUED", "from": "x"})
-    assert found is CATALOGUE["run_transitions_total"]
+    entry = metric("run_transitions_total", MetricKind.COUNTER, {"to": "QUEUED", "from": "x"})
+    assert entry is CATALOGUE["run_transitions_total"]
 
 
 @pytest.mark.parametrize(

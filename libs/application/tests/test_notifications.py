@@ -151,10 +151,10 @@ class House:
         )
         with self.unit.begin(run.tenant_id) as tx:
             tx.runs.add(run)
-        self.heard(run.run_id, run.tenant_id)
+        self.handle_end(run.run_id, run.tenant_id)
         return run
 
-    def heard(self, run_id: RunId, tenant: TenantId = A_TENANT) -> None:
+    def handle_end(self, run_id: RunId, tenant: TenantId = A_TENANT) -> None:
         planning = Planning(
             consumer="email-notifier",
             specs=StoredSpecs(read_rule),
@@ -174,7 +174,7 @@ class House:
         with self.unit.begin(run.tenant_id, read_only=True) as tx:
             return tx.mails.of_run(run.run_id)
 
-    def told(self, tenant: TenantId = A_TENANT) -> list[str]:
+    def event_types(self, tenant: TenantId = A_TENANT) -> list[str]:
         rows = self.store.committed(tenant).outbox.values()
         return [queued.row.type.removeprefix("io.datarecs.notification.") for queued in rows]
 
@@ -187,14 +187,14 @@ def test_one_mail_per_recipient_and_run_however_often_the_event_comes() -> None:
     house.declare()
     run = house.finish()
     for _ in range(4):
-        house.heard(run.run_id)
+        house.handle_end(run.run_id)
     house.drain()
     (mail,) = house.mails(run)
     assert mail.state is MailState.SENT
     (sent,) = house.mailer.stored
     assert sent.recipient == "ana@example.com"
     assert b"=?utf-8?" in sent.mime
-    assert house.told() == ["email.sent"]
+    assert house.event_types() == ["email.sent"]
     assert house.metrics.total("emails_total", outcome="sent") == 1
     assert house.metrics.times("mail_finalised_to_accepted_seconds") == 1
 
@@ -207,7 +207,7 @@ def test_a_run_that_was_never_submitted_is_mailed_as_such() -> None:
     run = a_run(status=RunStatus.QUEUE_ERRORED, error=error, closed_at=house.clock.now())
     with house.unit.begin(A_TENANT) as tx:
         tx.runs.add(run)
-    house.heard(run.run_id)
+    house.handle_end(run.run_id)
     house.drain()
     assert b"never started" in house.mailer.stored[0].mime
 
@@ -219,7 +219,7 @@ def test_an_event_without_a_finished_run_is_refused() -> None:
         tx.runs.add(run)
     for run_id in (run.run_id, RunId(an_id())):
         with pytest.raises(RunNotFinishedError):
-            house.heard(run_id)
+            house.handle_end(run_id)
 
 
 @pytest.mark.case("M03")
@@ -231,7 +231,7 @@ def test_a_cancelled_run_is_never_mailed() -> None:
     with house.unit.begin(A_TENANT) as tx:
         tx.runs.add(run)
     with pytest.raises(RunNotFinishedError):
-        house.heard(run.run_id)
+        house.handle_end(run.run_id)
     assert house.mails(run) == []
 
 
@@ -247,7 +247,7 @@ def test_on_change_over_a_sequence_of_runs_mails_change_and_recovery() -> None:
         house.drain()
     subjects = [mail.mime.split(b"Subject: ")[1][:60] for mail in house.mailer.stored]
     assert len(subjects) == 2
-    assert house.told().count("email.skipped") == 3
+    assert house.event_types().count("email.skipped") == 3
 
 
 @pytest.mark.case("M09")
@@ -261,13 +261,13 @@ def test_an_overtaken_run_is_skipped_and_reported() -> None:
     with house.unit.begin(A_TENANT) as tx:
         tx.runs.add(late)
     house.finish(RunResult.MATCHED, job_id=job)
-    house.heard(late.run_id)
+    house.handle_end(late.run_id)
     assert house.mails(late) == []
-    assert "email.skipped" in house.told()
+    assert "email.skipped" in house.event_types()
 
 
 @pytest.mark.case("M15")
-def test_each_recipient_has_its_own_fate() -> None:
+def test_each_recipient_has_a_separate_outcome() -> None:
     house = House()
     to = tuple(Recipient(address=f"{name}@example.com") for name in ("a", "b", "c"))
     house.declare(replace(EVERY, to=to))
@@ -325,7 +325,7 @@ def test_with_policy_stop_a_lost_reply_is_final_and_reported() -> None:
     house.drain()
     (mail,) = house.mails(run)
     assert (mail.state, mail.is_terminal) == (MailState.UNKNOWN, True)
-    assert house.told() == ["email.failed"]
+    assert house.event_types() == ["email.failed"]
 
 
 class KilledError(BaseException):
@@ -448,7 +448,7 @@ def test_a_day_without_relay_ends_as_expired_with_an_event() -> None:
     house.drain()
     (mail,) = house.mails(run)
     assert (mail.state, mail.reason) == (MailState.FAILED, MailReason.EXPIRED)
-    assert house.told() == ["email.failed"]
+    assert house.event_types() == ["email.failed"]
 
 
 @pytest.mark.case("M21")
@@ -488,8 +488,8 @@ def test_a_mail_and_its_events_are_in_the_trace_of_its_run() -> None:
         *("mail.send", trace),
         str(run.run_id),
     )
-    (told,) = house.store.committed(A_TENANT).outbox.values()
-    assert dict(told.row.headers)["ce_traceparent"].decode() == trace
+    (event,) = house.store.committed(A_TENANT).outbox.values()
+    assert dict(event.row.headers)["ce_traceparent"].decode() == trace
 
 
 def test_an_address_the_relay_cannot_take_fails_alone() -> None:
@@ -512,14 +512,14 @@ def test_a_year_of_events_read_again_sends_no_mail() -> None:
         )
         with house.unit.begin(A_TENANT) as tx:
             tx.runs.add(run)
-        house.heard(run.run_id)
+        house.handle_end(run.run_id)
     house.drain()
     assert house.mailer.stored == []
-    assert house.told() == ["email.skipped"] * 30
+    assert house.event_types() == ["email.skipped"] * 30
 
 
 @pytest.mark.case("X83")
-def test_a_tenant_writes_to_its_own_domains_alone() -> None:
+def test_a_tenant_writes_to_its_domains_alone() -> None:
     house = House()
     house.declare(replace(EVERY, to=(Recipient(address="x@b.example"),)))
     run = house.finish()
@@ -550,13 +550,13 @@ def test_every_run_leaves_an_event_and_the_sent_ones_are_the_relays_ledger() -> 
         house.clock.advance(MINUTE)
     house.drain()
     rows = house.store.committed(A_TENANT).outbox.values()
-    told_runs = {queued.row.partition_key for queued in rows}
-    assert told_runs == {str(run.run_id) for run in runs}
+    announced_runs = {queued.row.partition_key for queued in rows}
+    assert announced_runs == {str(run.run_id) for run in runs}
     sent = [
         mail.message_id for run in runs for mail in house.mails(run) if mail.state is MailState.SENT
     ]
     assert sorted(sent) == sorted(mail.message_id for mail in house.mailer.stored)
-    assert len(sent) == len(set(sent)) == house.told().count("email.sent")
+    assert len(sent) == len(set(sent)) == house.event_types().count("email.sent")
 
 
 def test_the_loop_waits_while_the_relay_pauses_and_ends_on_stop() -> None:
@@ -685,7 +685,7 @@ def test_a_long_history_is_read_page_by_page() -> None:
                     disposition=Disposition.HISTORY,
                 ),
             )
-    house.heard(run.run_id)
+    house.handle_end(run.run_id)
     house.drain()
     assert len(house.mailer.stored) == 1
 
@@ -724,7 +724,7 @@ def test_above_30_mails_an_hour_the_rest_leaves_as_one_digest_and_no_run_is_miss
     assert digest == "[datarecs] 70 runs: 70 ▲"
     reasons = [mail.reason for run in runs for mail in house.mails(run)]
     assert reasons.count(SkipReason.FOLDED) == 70
-    assert house.told() == ["email.sent"] * 100
+    assert house.event_types() == ["email.sent"] * 100
 
 
 @pytest.mark.case("M14")
@@ -741,7 +741,7 @@ def test_a_digest_has_every_run_of_its_window_and_a_late_run_joins_the_next() ->
     assert subjects(house) == ["[datarecs] 2 runs: 2 ▲"]
     wait(house, HOUR)
     assert subjects(house)[1:] == ["[datarecs] ▲ UNMATCHED late"]
-    assert house.told() == ["email.sent"] * 3
+    assert house.event_types() == ["email.sent"] * 3
 
 
 @pytest.mark.case("M13")
@@ -811,4 +811,4 @@ def test_a_notice_is_sent_once_per_address_without_an_event() -> None:
             tx.mails.add(notice_mail(notice, to, delivery_id=an_id(), now=tx.now))
     house.drain()
     assert subjects(house) == ["[datarecs] ▲ Webhook orders is disabled"]
-    assert house.told() == []
+    assert house.event_types() == []

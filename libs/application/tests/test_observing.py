@@ -94,11 +94,11 @@ def running(here: RunPlatform) -> Run:
 
 
 def reported(here: RunPlatform, run: Run, end: RunEnd) -> None:
-    heard = EventRecord(
+    event = EventRecord(
         event_id=EventId(an_id()), type="x", source="/x", time=here.clock.now(), data={}
     )
     with here.unit.begin(here.tenant, feed=8) as tx:
-        record_end(tx, end, heard)
+        record_end(tx, end, event)
     assert here.now(run).status.is_terminal
 
 
@@ -142,10 +142,10 @@ class TestMetrics:
         here = platform()
         run = running(here)
         with suppress(ZeroDivisionError), here.unit.begin(here.tenant, feed=8) as tx:
-            heard = EventRecord(
+            event = EventRecord(
                 event_id=EventId(an_id()), type="x", source="/x", time=None, data={}
             )
-            record_end(tx, a_completion(run), heard)
+            record_end(tx, a_completion(run), event)
             raise ZeroDivisionError
         assert here.now(run).status is RunStatus.RUNNING
         assert here.metrics.total("run_facts_total", disposition="APPLIED") == 0
@@ -186,7 +186,7 @@ class TestMetrics:
         run = running(here)
         here.cancel(run)
         here.clock.advance(timedelta(seconds=301))
-        _kept_alive(here, run)
+        _extend_lease(here, run)
         here.timing.step()
         assert here.now(run).status is RunStatus.CANCELLED
         assert here.metrics.total("cancels_total", outcome="forced") == 1
@@ -205,7 +205,7 @@ class TestMetrics:
         here = platform()
         run = running(here)
         here.clock.advance(timedelta(seconds=3661))
-        _kept_alive(here, run)
+        _extend_lease(here, run)
         here.timing.step()
         assert here.metrics.total("run_repairs_total", reason="deadline_exceeded") == 1
         end = {"mode": "IMMEDIATE", "status": "ERRORED", "result": "", "code": "TIMED_OUT"}
@@ -261,7 +261,7 @@ class TestMetrics:
         assert here.metrics.total("leases_lost_total", reason="refused") == 1
 
 
-def _kept_alive(here: RunPlatform, run: Run) -> None:
+def _extend_lease(here: RunPlatform, run: Run) -> None:
     """The worker's heartbeat continues, so that only a timer can end the run."""
     held = HeldLease(tenant_id=here.tenant, run_id=run.run_id, lease_epoch=1)
     assert here.finder.renew([held])[run.run_id].current
@@ -277,19 +277,19 @@ def _taken_away(here: RunPlatform) -> None:
 class TestLog:
     def test_of_a_run_binds_all_its_ids_at_every_step(self, platform: Make) -> None:
         here = platform()
-        with _captured() as told:
+        with _captured() as entries:
             run = here.trigger(traceparent=PARENT)
             here.launching.step()
             here.supervise()
             here.close_ended(run)
         ids = {"run_id": str(run.run_id), "job_id": str(run.job_id), "trace_id": TRACE}
         names = ["run_triggered", "attempt_started", "run_classified", "run_closed"]
-        assert [line["event"] for line in told if line["event"] in names] == names
-        for line in told:
+        assert [line["event"] for line in entries if line["event"] in names] == names
+        for line in entries:
             if line["event"] in names:
                 assert {name: line.get(name) for name in ids} == ids, line
                 assert line["tenant_id"] == str(here.tenant)
-        closed = told[-1]
+        closed = entries[-1]
         assert (closed["status"], closed["result"], closed["attempt"]) == (
             *("COMPLETED", "MATCHED"),
             1,
@@ -299,9 +299,9 @@ class TestLog:
         here = platform()
         run = running(here)
         here.clock.advance(timedelta(seconds=66))
-        with _captured() as told:
+        with _captured() as entries:
             here.rescue.step()
-        (line,) = (one for one in told if one["event"] == "attempt_lost")
+        (line,) = (one for one in entries if one["event"] == "attempt_lost")
         assert (line["run_id"], line["attempt"], line["loss"]) == (str(run.run_id), 1, "EXPIRED")
 
     @pytest.mark.parametrize("late", [True, False])
@@ -311,9 +311,9 @@ class TestLog:
         here = platform()
         run = running(here)
         reported(here, run, a_completion(run))
-        with _captured() as told:
+        with _captured() as entries:
             reported(here, run, a_completion(run) if late else an_errored(run))
-        (line,) = (one for one in told if one["event"] == "late_fact")
+        (line,) = (one for one in entries if one["event"] == "late_fact")
         assert line["log_level"] == ("info" if late else "error")
         assert line["job_id"] == str(run.job_id)
 
@@ -326,22 +326,22 @@ class TestLog:
         here = RunPlatform(folder=tmp_path, launcher=QueueLauncher(), script=dies)
         run = here.trigger(traceparent=PARENT)
         here.launching.step()
-        with _captured() as told:
+        with _captured() as entries:
             here.supervise()
-        (line,) = (one for one in told if one["event"] == "child_exited")
+        (line,) = (one for one in entries if one["event"] == "child_exited")
         assert (line["exit_code"], line["run_id"]) == (3, str(run.run_id))
         assert (line["trace_id"], line["attempt"]) == (TRACE, 1)
         assert here.metrics.total("child_exits_total", code="3") == 1
 
     def test_holds_no_words_of_people_and_sources(self, platform: Make) -> None:
         here = platform()
-        with _captured() as told:
+        with _captured() as entries:
             run = running(here)
             here.cancel(run)
             error = replace(an_errored(run).error, message="row 4711 has 12.50, not 13")
             reported(here, run, replace(an_errored(run), error=error))
-        assert told != []
-        assert "4711" not in str(told)
+        assert entries != []
+        assert "4711" not in str(entries)
 
 
 class TestTrace:

@@ -49,13 +49,13 @@ class Engine:
 @dataclass
 class House:
     source: Source = field(default_factory=Source)
-    told: list[tuple[int, str | None]] = field(default_factory=list)
+    reported: list[tuple[int, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.reading = Reading(extract=self._extract)
 
     def _extract(self, scan: Scan, folder: str, stage: str | None) -> Scan:
-        self.told.append((scan.index, stage))
+        self.reported.append((scan.index, stage))
         return self.reading.query_connector(self.source, scan, folder)  # type: ignore[arg-type]  # half a connector
 
 
@@ -71,81 +71,81 @@ def planned(*, pushed: bool = True) -> ComparisonPlan:
     return replace(plan, stages=(groups, replace(rows, by_keys=(0, 1)), shape))
 
 
-def asked(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # noqa: ANN401  half an engine
+def read_stage(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # noqa: ANN401  half an engine
     return house.reading.read_stage(stage, engine)
 
 
 def test_progress_of_a_read_is_reported_for_either_engine() -> None:
-    house, heard = House(Source(refuses=True)), list[Read]()
+    house, reads = House(Source(refuses=True)), list[Read]()
     scan = replace(planned().scans[0], groups=GROUPS)
-    house.reading.query_connector(house.source, scan, "0", progress=heard.append)  # type: ignore[arg-type]  # half a connector
-    assert [each.rows for each in heard] == [1, 2]
+    house.reading.query_connector(house.source, scan, "0", progress=reads.append)  # type: ignore[arg-type]  # half a connector
+    assert [each.rows for each in reads] == [1, 2]
 
 
 def test_rows_that_some_stage_needs_are_read_first_and_once() -> None:
     house = House()
     plan = house.reading.brought(planned(pushed=False))
-    assert house.told == [(0, None), (1, None)]
+    assert house.reported == [(0, None), (1, None)]
     for stage in plan.stages:
-        assert asked(house, stage, Engine()).scans == plan.scans
+        assert read_stage(house, stage, Engine()).scans == plan.scans
     assert house.source.read_stage == [("0", False, False), ("1", False, False)]
 
 
 def test_groups_are_read_by_their_stage_and_rows_by_the_keys_that_differ() -> None:
     house = House()
     plan = house.reading.brought(planned())
-    assert house.told == []
+    assert house.reported == []
     groups, rows, shape = plan.stages
-    assert [scan.groups for scan in asked(house, groups).scans] == [GROUPS, GROUPS]
-    assert asked(house, shape) == shape
-    found = asked(house, rows, Engine())
-    assert found.scans[1].only is not None
-    assert found.scans[1].only.keys is not None
-    assert found.scans[1].only.keys.values == KEYS
-    assert house.told == [(0, None), (1, None), (0, "rows"), (1, "rows")]
+    assert [scan.groups for scan in read_stage(house, groups).scans] == [GROUPS, GROUPS]
+    assert read_stage(house, shape) == shape
+    plan_read = read_stage(house, rows, Engine())
+    assert plan_read.scans[1].only is not None
+    assert plan_read.scans[1].only.keys is not None
+    assert plan_read.scans[1].only.keys.values == KEYS
+    assert house.reported == [(0, None), (1, None), (0, "rows"), (1, "rows")]
     assert house.source.read_stage[2:] == [("1-0", False, True), ("1-1", False, True)]
 
 
 def test_too_many_keys_bring_all_rows() -> None:
     house = House()
     plan = house.reading.brought(planned())
-    found = asked(house, plan.stages[1], Engine(keys=None))
-    assert [scan.only for scan in found.scans] == [None, None]
+    plan_read = read_stage(house, plan.stages[1], Engine(keys=None))
+    assert [scan.only for scan in plan_read.scans] == [None, None]
     assert house.source.read_stage == [("0", False, False), ("1", False, False)]
-    assert asked(house, plan.stages[1], Engine()).scans == found.scans
+    assert read_stage(house, plan.stages[1], Engine()).scans == plan_read.scans
 
 
 def test_a_source_that_may_not_group_sends_its_rows_with_the_reason() -> None:
     house = House(source=Source(refuses=True))
     plan = house.reading.brought(planned())
-    found = asked(house, plan.stages[0])
-    assert (found.groups, found.strategy.chosen) == ((), Strategy.FULL)
-    assert found.strategy.rejected[0] == (
+    plan_read = read_stage(house, plan.stages[0])
+    assert (plan_read.groups, plan_read.strategy.chosen) == ((), Strategy.FULL)
+    assert plan_read.strategy.rejected[0] == (
         Strategy.PUSHDOWN,
         "one sends rows: it holds NaN; two sends rows: it holds NaN",
     )
     assert house.source.read_stage[:2] == [("0-0", True, False), ("0-0-rows", False, False)]
-    assert asked(house, plan.stages[1], Engine()).scans == found.scans
+    assert read_stage(house, plan.stages[1], Engine()).scans == plan_read.scans
 
 
 def test_keys_that_a_source_cannot_select_need_its_rows() -> None:
     house = House(source=Source(refuses=True))
     plan = house.reading.brought(planned())
-    found = asked(house, plan.stages[1], Engine())
-    assert [scan.only for scan in found.scans] == [None, None]
+    plan_read = read_stage(house, plan.stages[1], Engine())
+    assert [scan.only for scan in plan_read.scans] == [None, None]
     assert sorted(house.reading.whole) == [0, 1]
 
 
-def test_one_source_that_gives_rows_leaves_the_others_grouped() -> None:
+def test_one_source_that_sends_rows_leaves_the_others_grouped() -> None:
     house = House()
     plan = house.reading.brought(planned())
     first = replace(plan.stages[0], groups=(GROUPS, None))
-    found = asked(house, first)
-    assert found.groups == (GROUPS, None)
-    assert found.strategy.chosen is Strategy.PUSHDOWN
+    plan_read = read_stage(house, first)
+    assert plan_read.groups == (GROUPS, None)
+    assert plan_read.strategy.chosen is Strategy.PUSHDOWN
     house = House(source=Source(refuses=True))
     house.reading.whole[1] = plan.scans[1]
-    assert asked(house, first).strategy.chosen is Strategy.FULL
+    assert read_stage(house, first).strategy.chosen is Strategy.FULL
 
 
 def test_a_shared_condition_goes_with_the_keys() -> None:
@@ -153,6 +153,6 @@ def test_a_shared_condition_goes_with_the_keys() -> None:
     plan = planned()
     scans = tuple(replace(scan, only=Only(where="v > 0")) for scan in plan.scans)
     rows = plan.with_scans(scans).stages[1]
-    found = asked(house, rows, Engine())
-    assert found.scans[0].only is not None
-    assert found.scans[0].only.where == "v > 0"
+    plan_read = read_stage(house, rows, Engine())
+    assert plan_read.scans[0].only is not None
+    assert plan_read.scans[0].only.where == "v > 0"

@@ -76,11 +76,11 @@ class Platform:
             Secrets(), keyring=Keyring({"k1": bytes(32)}, current="k1"), environment={}
         )
         self.making = Making(ids=self.ids, secrets=self.secrets, random_bytes=self._bytes)
-        self._given = 0
+        self._issued = 0
 
     def _bytes(self, count: int) -> bytes:
-        self._given += 1
-        return bytes([self._given]) * count
+        self._issued += 1
+        return bytes([self._issued]) * count
 
     def actor(self, tenant: TenantId | None = None) -> Principal:
         return Principal(tenant_id=tenant or self.tenant, subject="ann", key_id="key1")
@@ -102,7 +102,7 @@ class Platform:
     def state(self) -> TenantState:
         return self.store.committed(self.tenant)
 
-    def told(self) -> list[tuple[str, tuple[str, ...]]]:
+    def change_events(self) -> list[tuple[str, tuple[str, ...]]]:
         """Operation and changed parts of every record of the feed."""
         return [(change.op, change.changed) for change in self.state.changes]
 
@@ -130,7 +130,7 @@ def platform() -> Platform:
 def test_a_create_leaves_one_record_one_event_and_one_audit_entry(platform: Platform) -> None:
     applied = platform.create()
     assert (applied.outcome, applied.resource.generation) == (Outcome.CREATED, 1)
-    assert (platform.told(), platform.events(), platform.audited()) == (
+    assert (platform.change_events(), platform.events(), platform.audited()) == (
         [("CREATED", ())],
         ["io.datarecs.resource.connection.created"],
         ["resource.create"],
@@ -142,7 +142,11 @@ def test_a_name_is_taken_once_and_the_refusal_writes_nothing(platform: Platform)
     platform.create()
     with pytest.raises(ResourceExistsError):
         platform.create()
-    assert (len(platform.told()), len(platform.events()), len(platform.audited())) == (1, 1, 1)
+    assert (len(platform.change_events()), len(platform.events()), len(platform.audited())) == (
+        1,
+        1,
+        1,
+    )
 
 
 @pytest.mark.case("R02")
@@ -150,7 +154,10 @@ def test_putting_the_same_again_changes_no_number_and_sends_no_event(platform: P
     before = platform.create().resource
     applied = platform.replace(replace(FILES, spec=dict(reversed(list(FILES.spec.items())))))
     assert (applied.outcome, applied.resource) == (Outcome.UNCHANGED, before)
-    assert (platform.told(), platform.audited()) == ([("CREATED", ())], ["resource.create"])
+    assert (platform.change_events(), platform.audited()) == (
+        [("CREATED", ())],
+        ["resource.create"],
+    )
 
 
 @pytest.mark.case("R03")
@@ -159,7 +166,7 @@ def test_another_spec_is_an_update_of_the_next_generation(platform: Platform) ->
     applied = platform.replace(spec("other"))
     assert (applied.outcome, applied.resource.generation) == (Outcome.CONFIGURED, 2)
     assert applied.resource.rv > before.rv
-    assert platform.told()[1:] == [("UPDATED", ("spec",))]
+    assert platform.change_events()[1:] == [("UPDATED", ("spec",))]
     assert platform.events()[1:] == ["io.datarecs.resource.connection.updated"]
 
 
@@ -170,7 +177,7 @@ def test_a_status_is_recorded_without_an_actor(platform: Platform) -> None:
         observe_resource(tx, stored.uid, {"phase": "Ready"}, observed_generation=1)
     after = platform.get()
     assert (after.status, after.generation, after.observed_generation) == ({"phase": "Ready"}, 1, 1)
-    assert platform.told()[1:] == [("STATUS_UPDATED", ("status",))]
+    assert platform.change_events()[1:] == [("STATUS_UPDATED", ("status",))]
     assert platform.events()[1:] == ["io.datarecs.resource.connection.status_updated"]
     assert platform.audited() == ["resource.create"]
 
@@ -181,7 +188,7 @@ def test_an_identical_status_is_written_once(platform: Platform) -> None:
     for _ in range(100):
         with platform.begin() as tx:
             observe_resource(tx, stored.uid, {"phase": "Ready"}, observed_generation=1)
-    assert len(platform.told()) == 2
+    assert len(platform.change_events()) == 2
 
 
 @pytest.mark.case("R05")
@@ -198,7 +205,7 @@ def test_a_change_of_metadata_names_its_part(
 ) -> None:
     platform.create()
     assert platform.replace(declared).resource.generation == 1
-    assert platform.told()[1:] == [("UPDATED", (part,))]
+    assert platform.change_events()[1:] == [("UPDATED", (part,))]
 
 
 @pytest.mark.case("R06")
@@ -287,7 +294,7 @@ def test_a_delete_with_a_finalizer_marks_and_the_name_stays_taken(platform: Plat
         platform.replace(replace(FILES, finalizers=(KEEP, "example.com/more")))
     with platform.begin() as tx:
         again = delete_resource(tx, platform.actor(), FILES_KEY, match=ANY)
-    assert (again.is_gone, len(platform.told())) == (False, 2)
+    assert (again.is_gone, len(platform.change_events())) == (False, 2)
 
 
 @pytest.mark.case("R11")
@@ -296,7 +303,7 @@ def test_taking_the_last_finalizer_away_lets_it_go(platform: Platform) -> None:
     with platform.begin() as tx:
         delete_resource(tx, platform.actor(), FILES_KEY, match=ANY)
     assert platform.replace(FILES).is_gone
-    assert [op for op, _ in platform.told()] == ["CREATED", "UPDATED", "DELETED"]
+    assert [op for op, _ in platform.change_events()] == ["CREATED", "UPDATED", "DELETED"]
 
 
 @pytest.mark.case("R12")
@@ -305,7 +312,7 @@ def test_a_recreated_object_is_another_one(platform: Platform) -> None:
     with platform.begin() as tx:
         delete_resource(tx, platform.actor(), FILES_KEY, match=ANY)
     second = platform.create().resource
-    assert [op for op, _ in platform.told()] == ["CREATED", "DELETED", "CREATED"]
+    assert [op for op, _ in platform.change_events()] == ["CREATED", "DELETED", "CREATED"]
     with platform.begin() as tx:
         assert observe_resource(tx, first.uid, {"x": 1}, observed_generation=1) is None
     with pytest.raises(PreconditionFailedError):
@@ -370,9 +377,9 @@ def test_a_deleted_endpoint_leaves_no_secret(platform: Platform) -> None:
 def test_the_secret_is_in_no_record_event_or_audit_entry(platform: Platform) -> None:
     secret = platform.create(HOOK).generated_secret
     assert secret is not None
-    kept = f"{platform.state.changes}{platform.state.outbox}{platform.state.audit}"
-    assert secret not in kept
-    assert secret.removeprefix("whsec_") not in kept
+    stored = f"{platform.state.changes}{platform.state.outbox}{platform.state.audit}"
+    assert secret not in stored
+    assert secret.removeprefix("whsec_") not in stored
 
 
 def test_lists_are_newest_first(platform: Platform) -> None:

@@ -146,8 +146,8 @@ def test_a_cancel_while_running_stops_the_child_and_the_error_becomes_cancelled(
     def until_stopped(frame: Mapping[str, object], side: ChildSide) -> int:
         here.cancel(run)
         here.heartbeat.beat()
-        heard = side.receive()
-        assert heard is not None
+        message = side.receive()
+        assert message is not None
         nodes = [{"name": "comparison", "code": "UNKNOWN", "message": "stopped"}]
         result_of(frame, outcome="ERRORED", nodes=nodes)
         return 75
@@ -327,7 +327,7 @@ def test_numbers_that_contradict_each_other_are_never_emitted(platform: Make) ->
     assert "run.comparison.completed" not in here.event_names(run)
 
 
-def test_a_lost_lease_gives_the_run_another_attempt_and_then_ends_it(platform: Make) -> None:
+def test_a_lost_lease_leads_to_another_attempt_and_then_ends_the_run(platform: Make) -> None:
     here = platform()
     run = here.trigger(max_attempts=2)
     here.launching.step()
@@ -363,7 +363,7 @@ def test_a_supervisor_with_a_stale_epoch_writes_nothing(platform: Make) -> None:
     assert here.now(run).status is RunStatus.RUNNING
 
 
-def test_a_declared_retry_gives_the_run_back_instead_of_reporting(platform: Make) -> None:
+def test_a_declared_retry_returns_the_run_instead_of_reporting(platform: Make) -> None:
     def fail(frame: Mapping[str, object], _side: ChildSide) -> None:
         nodes = [{"name": "extract-0", "code": "QUERY_FAILED", "message": "busy"}]
         result_of(frame, outcome="ERRORED", nodes=nodes)
@@ -381,7 +381,7 @@ def test_a_declared_retry_gives_the_run_back_instead_of_reporting(platform: Make
     assert here.now(run).status is RunStatus.COMPLETED
 
 
-def test_a_drain_gives_the_run_back_without_using_up_an_attempt(platform: Make) -> None:
+def test_a_drain_returns_the_run_without_using_up_an_attempt(platform: Make) -> None:
     def slow(frame: Mapping[str, object], side: ChildSide) -> None:
         here.stop.set()
         side.receive()

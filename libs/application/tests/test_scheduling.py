@@ -103,12 +103,12 @@ class Platform:
         self.loop.step()
 
     def pass_time(self, duration: timedelta) -> None:
-        """The loop looks once at the end."""
+        """The loop checks once at the end."""
         self.clock.advance(duration)
         self.loop.step()
 
     def until(self, minutes: int) -> None:
-        """The loop looks every second for so long."""
+        """The loop checks every second for so long."""
         for _ in range(minutes * 60):
             self.pass_time(timedelta(seconds=1))
 
@@ -289,7 +289,7 @@ def test_an_edit_that_changes_no_time_loses_none(here: Platform) -> None:
     assert [run.fire_time for run in here.runs()] == [at("13:00")]
 
 
-def test_a_job_that_is_missing_is_told_by_the_tick_and_the_schedule_goes_on(
+def test_a_job_that_is_missing_is_reported_by_the_tick_and_the_schedule_goes_on(
     here: Platform,
 ) -> None:
     uid = here.schedule(replace(HOURLY, job="boks"))

@@ -190,7 +190,7 @@ def is_killed(side: ChildSide) -> int:
 @pytest.mark.parametrize(
     ("java_exit", "detail"), [(KILLED, "DRIVER_LOST"), (FULL_HEAP, "OUT_OF_MEMORY")]
 )
-def test_a_dead_java_gives_one_answer_however_the_child_reports_it(
+def test_a_dead_java_ends_with_one_error_however_the_child_reports_it(
     made: Made, java_exit: int, detail: str, then: Callable[[ChildSide], int], *, file: bool
 ) -> None:
     run = supervised(made(without_java(java_exit, file=file, then=then), matches))
@@ -204,7 +204,7 @@ def test_a_kill_of_java_and_child_is_a_killed_child(made: Made, *, file: bool) -
     assert the_error(run) == ("CRASHED", "KILLED")
 
 
-def test_a_finished_result_is_kept_although_java_ended(made: Made) -> None:
+def test_a_finished_result_is_retained_although_java_ended(made: Made) -> None:
     def completes(_hello: Mapping[str, object], side: ChildSide) -> int:
         side.send({"type": READY})
         frame = side.receive()
@@ -245,7 +245,7 @@ class RefusedChild(ScriptedChild):
         raise ChildStartError(program="python", cause=f"no room ({len(plan)} bytes)")
 
 
-def test_a_child_that_cannot_be_replaced_keeps_the_result_of_the_run_before(made: Made) -> None:
+def test_a_child_that_cannot_be_replaced_leaves_the_result_of_the_run_before(made: Made) -> None:
     here = made(matches)
     slot = here.supervisor()
     scripted = (ScriptedChild(matches) for _ in range(2))
@@ -295,7 +295,7 @@ def test_a_child_above_its_memory_limit_is_out_of_memory(made: Made) -> None:
     assert the_error(here.now(run)) == ("CRASHED", "OUT_OF_MEMORY")
 
 
-def test_a_child_that_gives_no_sign_of_life_is_unresponsive(made: Made) -> None:
+def test_a_child_that_shows_no_sign_of_life_is_unresponsive(made: Made) -> None:
     def is_silent(_frame: Mapping[str, object], side: ChildSide) -> int:
         for _ in range(5):  # the lease is renewed meanwhile
             here.clock.advance(timedelta(seconds=30))

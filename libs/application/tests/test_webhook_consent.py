@@ -30,7 +30,7 @@ DAY = timedelta(days=1)
 
 
 @dataclass
-class Asking:
+class ConsentCase:
     """A house with an endpoint that needs consent, and its sending loop."""
 
     spec: WebhookEndpoint = SPEC
@@ -76,11 +76,11 @@ class Asking:
 
 @pytest.mark.case("W26")
 def test_a_consent_in_the_answer_starts_deliveries() -> None:
-    asking = Asking()
-    asking.house.client.headers = CONSENT
-    asking.house.publish()
-    asking.turn()
-    first, *others = asking.house.client.sent
+    case = ConsentCase()
+    case.house.client.headers = CONSENT
+    case.house.publish()
+    case.turn()
+    first, *others = case.house.client.sent
     assert (first.method, first.url, first.body) == ("OPTIONS", SPEC.url, b"")
     headers = dict(first.headers)
     assert headers["WebHook-Request-Origin"] == "recs.example.com"
@@ -88,39 +88,39 @@ def test_a_consent_in_the_answer_starts_deliveries() -> None:
     assert headers["WebHook-Request-Callback"].startswith(CALLBACK)
     assert [one.method for one in others] == ["POST"]
     assert dict(others[0].headers)["WebHook-Request-Origin"] == "recs.example.com"
-    (delivery,) = asking.house.deliveries(asking.endpoint)
+    (delivery,) = case.house.deliveries(case.endpoint)
     assert delivery.state is DeliveryState.SUCCEEDED
-    assert (asking.condition(), asking.condition("Ready")) == ("Granted", "Enabled")
+    assert (case.condition(), case.condition("Ready")) == ("Granted", "Enabled")
 
 
 @pytest.mark.case("W26")
 def test_nothing_is_sent_before_the_callback_and_its_rate_applies() -> None:
-    asking = Asking()
+    case = ConsentCase()
     for _ in range(100):
-        asking.house.publish()
-    asking.turn()
-    assert asking.requests("POST") == []
-    assert (asking.condition(), asking.condition("Ready")) == ("Pending", "NotValidated")
-    (request,) = asking.requests("OPTIONS")
-    assert asking.call_back(request, rate="60")
+        case.house.publish()
+    case.turn()
+    assert case.requests("POST") == []
+    assert (case.condition(), case.condition("Ready")) == ("Pending", "NotValidated")
+    (request,) = case.requests("OPTIONS")
+    assert case.call_back(request, rate="60")
     for _ in range(60):
-        asking.house.run(asking.loop, turns=5)
-        asking.house.clock.advance(timedelta(seconds=1))
-    sent = asking.requests("POST")
+        case.house.run(case.loop, turns=5)
+        case.house.clock.advance(timedelta(seconds=1))
+    sent = case.requests("POST")
     assert 60 <= len(sent) <= 60 + 6
     assert {dict(one.headers)["WebHook-Request-Origin"] for one in sent} == {"recs.example.com"}
-    assert asking.condition() == "Granted"
+    assert case.condition() == "Granted"
 
 
 @pytest.mark.case("W26")
 def test_no_test_is_sent_before_consent() -> None:
-    asking = Asking()
-    house = asking.house
+    case = ConsentCase()
+    house = case.house
     with house.unit.begin(A_TENANT, feed=8) as tx:
         action = WebhookAction(
             tenant_id=A_TENANT,
             action_id=house.store.ids.new(),
-            endpoint_uid=asking.endpoint.uid,
+            endpoint_uid=case.endpoint.uid,
             kind=Origin.TEST,
             requested_by="u-ana",
             created_at=tx.now,
@@ -128,105 +128,105 @@ def test_no_test_is_sent_before_consent() -> None:
         )
         tx.webhook_actions.add(action)
     house.expand()
-    asking.turn()
-    assert asking.requests("POST") == []
-    state = house.store.committed(A_TENANT).delivery.endpoints[asking.endpoint.uid]
+    case.turn()
+    assert case.requests("POST") == []
+    state = house.store.committed(A_TENANT).delivery.endpoints[case.endpoint.uid]
     assert state.next_claim_at is not None
     assert state.next_claim_at > house.clock.now()
 
 
 def test_after_a_day_without_consent_the_endpoint_is_refused_until_it_is_enabled() -> None:
-    asking = Asking()
-    asking.turn()
-    (request,) = asking.requests("OPTIONS")
-    asking.house.clock.advance(DAY)
-    assert not asking.call_back(request)
-    asking.turn()
-    assert asking.condition() == "Refused"
-    assert len(asking.requests("OPTIONS")) == 1
-    endpoint = asking.endpoint
-    with asking.house.unit.begin(A_TENANT) as tx:
+    case = ConsentCase()
+    case.turn()
+    (request,) = case.requests("OPTIONS")
+    case.house.clock.advance(DAY)
+    assert not case.call_back(request)
+    case.turn()
+    assert case.condition() == "Refused"
+    assert len(case.requests("OPTIONS")) == 1
+    endpoint = case.endpoint
+    with case.house.unit.begin(A_TENANT) as tx:
         facts = EndpointFacts(uid=endpoint.uid, created_at=endpoint.created_at, spec=SPEC)
         record_enabled(tx, facts)
-    asking.house.client.headers = CONSENT
-    asking.turn()
-    assert len(asking.requests("OPTIONS")) == 2
-    assert asking.condition() == "Granted"
+    case.house.client.headers = CONSENT
+    case.turn()
+    assert len(case.requests("OPTIONS")) == 2
+    assert case.condition() == "Granted"
 
 
 def test_a_request_without_an_answer_is_repeated_every_five_minutes() -> None:
     house = WebhookHouse(answer=lambda _: AttemptEnd(outcome=Outcome.TIMEOUT))
-    asking = Asking(house=house)
-    asking.turn()
+    case = ConsentCase(house=house)
+    case.turn()
     house.clock.advance(timedelta(minutes=4))
-    asking.turn()
-    assert len(asking.requests("OPTIONS")) == 1
+    case.turn()
+    assert len(case.requests("OPTIONS")) == 1
     house.clock.advance(timedelta(minutes=1))
-    asking.turn()
-    old, new = asking.requests("OPTIONS")
-    assert not asking.call_back(old)
-    assert asking.call_back(new)
+    case.turn()
+    old, new = case.requests("OPTIONS")
+    assert not case.call_back(old)
+    assert case.call_back(new)
     house.client._answer = lambda _: OK  # noqa: SLF001  the receiver is back
     house.publish()
-    asking.turn()
-    assert len(asking.requests("POST")) == 1
+    case.turn()
+    assert len(case.requests("POST")) == 1
 
 
 def test_another_url_needs_another_consent() -> None:
-    asking = Asking()
-    asking.house.client.headers = CONSENT
-    asking.turn()
-    asking.house.client.headers = ()
-    asking.declare(replace(SPEC, url="https://b.example.com/hook"))
-    asking.house.publish()
-    asking.turn()
-    assert [one.url for one in asking.requests("OPTIONS")] == [
+    case = ConsentCase()
+    case.house.client.headers = CONSENT
+    case.turn()
+    case.house.client.headers = ()
+    case.declare(replace(SPEC, url="https://b.example.com/hook"))
+    case.house.publish()
+    case.turn()
+    assert [one.url for one in case.requests("OPTIONS")] == [
         "https://a.example.com/hook",
         "https://b.example.com/hook",
     ]
-    assert asking.requests("POST") == []
-    assert asking.condition() == "Pending"
+    assert case.requests("POST") == []
+    assert case.condition() == "Pending"
 
 
 def test_a_disabled_endpoint_requests_no_consent() -> None:
-    asking = Asking(spec=replace(SPEC, enabled=False))
-    asking.turn()
-    assert asking.house.client.sent == []
+    case = ConsentCase(spec=replace(SPEC, enabled=False))
+    case.turn()
+    assert case.house.client.sent == []
 
 
 def test_without_validation_no_consent_is_requested_and_the_condition_is_removed() -> None:
-    asking = Asking()
-    asking.turn()
-    asking.declare(replace(SPEC, validation=Validation.NONE))
-    asking.house.publish()
-    asking.turn()
-    (post,) = asking.requests("POST")
+    case = ConsentCase()
+    case.turn()
+    case.declare(replace(SPEC, validation=Validation.NONE))
+    case.house.publish()
+    case.turn()
+    (post,) = case.requests("POST")
     assert "WebHook-Request-Origin" not in dict(post.headers)
-    assert asking.condition() is None
+    assert case.condition() is None
 
 
 def test_an_unavailable_url_is_tried_again() -> None:
     reference = SecretRef(secret_ref="env:DATARECS_CONN_" + A_TENANT.hex.upper() + "_URL")
     house = WebhookHouse(uses={reference.secret_ref: ("url",)})
-    asking = Asking(spec=replace(SPEC, url=None, url_from=reference), house=house)
-    asking.turn()
+    case = ConsentCase(spec=replace(SPEC, url=None, url_from=reference), house=house)
+    case.turn()
     assert house.client.sent == []
     house.environment[reference.secret_ref.removeprefix("env:")] = "https://a.example.com/secret"
     house.clock.advance(timedelta(minutes=5))
-    asking.turn()
-    assert [one.url for one in asking.requests("OPTIONS")] == ["https://a.example.com/secret"]
+    case.turn()
+    assert [one.url for one in case.requests("OPTIONS")] == ["https://a.example.com/secret"]
 
 
 def test_a_late_answer_to_an_older_request_changes_nothing() -> None:
     house = WebhookHouse(answer=lambda _: None)
-    asking = Asking(house=house)
-    asking.turn()
-    asking.declare(replace(SPEC, url="https://b.example.com/hook"))
+    case = ConsentCase(house=house)
+    case.turn()
+    case.declare(replace(SPEC, url="https://b.example.com/hook"))
     house.clock.advance(timedelta(seconds=1))
     client = house.client
-    asking.turn()
-    assert len(asking.requests("OPTIONS")) == 2
+    case.turn()
+    assert len(case.requests("OPTIONS")) == 2
     client.headers = CONSENT
     client._answer = lambda request: OK if "a.example" in request.url else None  # noqa: SLF001  the old one answers
-    asking.turn()
-    assert asking.condition() == "Pending"
+    case.turn()
+    assert case.condition() == "Pending"

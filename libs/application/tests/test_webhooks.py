@@ -83,7 +83,7 @@ def test_a_delivery_goes_out_signed_and_is_recorded_with_its_attempt() -> None:
 
 
 @pytest.mark.case("W08")
-def test_retries_keep_the_id_and_sign_anew() -> None:
+def test_retries_reuse_the_id_and_sign_anew() -> None:
     answers = iter([answered(500), answered(500), OK])
     house = House(answer=lambda _: next(answers))
     endpoint = house.declare()
@@ -128,7 +128,7 @@ def test_failures_of_an_operational_endpoint_feed_no_loop() -> None:
 
 
 @pytest.mark.case("W11")
-def test_a_worker_that_dies_is_found_by_its_lease_and_its_delivery_goes_again() -> None:
+def test_a_worker_that_dies_is_detected_by_its_lease_and_its_delivery_goes_again() -> None:
     house = House(answer=lambda _: None)
     endpoint = house.declare()
     house.publish()
@@ -213,7 +213,7 @@ def test_a_429_rests_the_whole_endpoint() -> None:
 
 
 @pytest.mark.case("X52")
-def test_a_410_disables_at_once_sends_an_event_and_keeps_waiting_deliveries() -> None:
+def test_a_410_disables_at_once_sends_an_event_and_retains_waiting_deliveries() -> None:
     house = House(answer=lambda _: answered(410))
     spec = WebhookEndpoint(url="https://a.example.com/h?k=v", limits=Limits(max_concurrent=1))
     endpoint = house.declare(spec)
@@ -364,7 +364,7 @@ def test_a_hanging_endpoint_holds_only_its_slots_and_delays_no_other() -> None:
     assert {one.state for one in house.deliveries(hanging)} == {DeliveryState.LEASED}
 
 
-def test_a_disabled_endpoint_keeps_its_deliveries_until_it_is_enabled_or_they_expire() -> None:
+def test_a_disabled_endpoint_retains_its_deliveries_until_it_is_enabled_or_they_expire() -> None:
     house = House()
     spec = WebhookEndpoint(url="https://a.example.com/", retry=Retry(max_age=MINUTE))
     endpoint = house.declare(spec)
@@ -489,7 +489,7 @@ def test_data_above_64_kib_is_refused() -> None:
 
 
 @pytest.mark.case("W42")
-def test_an_event_reaches_the_endpoints_of_its_own_tenant_alone() -> None:
+def test_an_event_reaches_the_endpoints_of_its_tenant_alone() -> None:
     house = House()
     ours, theirs = house.declare(), house.declare(tenant=B_TENANT)
     house.publish()
@@ -581,7 +581,7 @@ def test_an_endpoint_that_fails_for_five_days_is_disabled_once_and_shows_it() ->
     assert len(house.client.sent) == before
 
 
-def test_how_long_an_endpoint_may_fail_is_its_own_choice() -> None:
+def test_how_long_an_endpoint_may_fail_is_set_per_endpoint() -> None:
     house = House(answer=lambda _: answered(500))
     never = AutoDisable(enabled=False)
     soon = AutoDisable(after=timedelta(days=1))

@@ -89,7 +89,7 @@ def test_the_api_says_itself_how_long_it_rests(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.case("L28")
-def test_a_lost_answer_to_a_create_is_found_by_name(cluster: FakeCluster) -> None:
+def test_a_lost_answer_to_a_create_is_resolved_by_name(cluster: FakeCluster) -> None:
     run = an_argo_run()
     cluster.server.unanswered = ["POST"]
     assert isinstance(cluster.launcher.create(run, lease_epoch=1), Unavailable)

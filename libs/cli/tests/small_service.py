@@ -1,6 +1,6 @@
 """A real process that stands for a service: a side port, an end on SIGTERM, or an early death.
 
-Run with the environment that the stack gives: DATARECS_SIDE__PORT; `EARLY_DEATH` makes it exit.
+Run with the environment of the stack: DATARECS_SIDE__PORT; `EARLY_DEATH` makes it exit.
 """
 
 import http.server
@@ -17,7 +17,7 @@ class Side(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Quiet: the log holds what the test looks for."""
+        """Quiet: the log holds what the test checks."""
 
 
 def main() -> None:

@@ -23,14 +23,14 @@ def test_root_without_a_user_postgres_runs_the_database_as_nobody() -> None:
     assert account.name == "nobody"
 
 
-def test_the_account_that_owns_the_data_already_comes_first() -> None:
+def test_the_account_of_existing_data_comes_first() -> None:
     find = find_of("postgres", "nobody").get
     account = server_account(effective_uid=0, before="nobody", find=find)
     assert account is not None
     assert account.name == "nobody"
 
 
-def test_root_without_any_usable_account_is_told_which_were_tried() -> None:
+def test_root_without_any_usable_account_sees_which_were_tried() -> None:
     with pytest.raises(LookupError, match="postgres, datarecs, nobody"):
         server_account(effective_uid=0, find=find_of().get)
 
@@ -42,9 +42,9 @@ def test_a_closed_parent_is_named_with_its_mode(tmp_path: Path) -> None:
     for component in (tmp_path, *tmp_path.parents):
         if component.stat().st_uid == os.geteuid() and component != Path("/"):
             component.chmod(component.stat().st_mode | 0o011)
-    found = obstacle(SOMEBODY, home / "project" / ".datarecs")
-    assert found is not None
-    assert str(found) == f"{home} has mode 0700"
+    obstacle_text = obstacle(SOMEBODY, home / "project" / ".datarecs")
+    assert obstacle_text is not None
+    assert str(obstacle_text) == f"{home} has mode 0700"
 
 
 def test_what_does_not_exist_yet_is_no_obstacle() -> None:

@@ -55,7 +55,7 @@ def test_colours_and_signs_are_those_of_the_terminal() -> None:
 
 @dataclass
 class Terminal:
-    """Where a comparison is told, with a clock in hand."""
+    """Where a comparison is reported, with a clock in hand."""
 
     bar: Bar | None = PLAIN
     clock: ManualClock = field(default_factory=ManualClock)
@@ -132,26 +132,26 @@ def test_a_bar_is_for_people_at_a_terminal_alone(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     clock = ManualClock()
-    told = TerminalReporter.of(invocation, environment, clock)
-    told.pinned({}, PLAN)
-    told.extraction_started(0, "csv")
+    reporter = TerminalReporter.of(invocation, environment, clock)
+    reporter.pinned({}, PLAN)
+    reporter.extraction_started(0, "csv")
     clock.advance(timedelta(seconds=2))
-    told.extraction_progressed(0, 1000)
+    reporter.extraction_progressed(0, 1000)
     assert ("rows/s" in capsys.readouterr().err) is bar
 
 
 def in_plain(capsys: Shell, *, quiet: bool = False) -> str:
     """Progress where nothing moves: reading twice for 12 s, then comparing."""
     clock = ManualClock()
-    told = TerminalReporter(Screen(quiet=quiet, moves=False), None, clock, verbose=False)
-    told.pinned({}, PLAN)
-    told.extraction_started(0, "parquet")
+    reporter = TerminalReporter(Screen(quiet=quiet, moves=False), None, clock, verbose=False)
+    reporter.pinned({}, PLAN)
+    reporter.extraction_started(0, "parquet")
     for rows in (100, 200):
         clock.advance(timedelta(seconds=6))
-        told.extraction_progressed(0, rows)
-    told.extraction_completed(0, 300)
-    told.stage_started(STAGE)
-    told.comparison_started(STAGE, 2)
+        reporter.extraction_progressed(0, rows)
+    reporter.extraction_completed(0, 300)
+    reporter.stage_started(STAGE)
+    reporter.comparison_started(STAGE, 2)
     return capsys.readouterr().err
 
 

@@ -27,7 +27,7 @@ from datarecs_testing.scripted_api import (
 HOSTILE = (
     "a\x1b[2J\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"  # erases, links
     "\x1b[31mred\r overwritten\x08\x00\x7f\x9b2J"  # colours, overwrites, C1, DEL
-    "\x1b[31mclosed\x1b[0m"  # as our own colours are
+    "\x1b[31mclosed\x1b[0m"  # as our colours are
     "\u202eevil\u2066\u200b [red]x[/] |b"  # bidi controls, invisible, markup
 )
 FORMS = ("table", "md", "csv", "name", "yaml", "json", "jsonl")
@@ -142,17 +142,17 @@ def test_hostile_text_of_a_server_is_shown_in_escapes(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     chosen = [] if form is None else ["-o", form]
     run([*command, *chosen, "--no-color"])
-    told = capsys.readouterr()
-    assert told.out or told.err
-    assert "defect" not in told.err
-    assert obeyed(told.out) == obeyed(told.err) == set()
+    output = capsys.readouterr()
+    assert output.out or output.err
+    assert "defect" not in output.err
+    assert obeyed(output.out) == obeyed(output.err) == set()
     if form == "json":
-        for line in told.out.splitlines():
+        for line in output.out.splitlines():
             json.loads(line)
 
 
 @pytest.mark.usefixtures("server")
-def test_a_file_of_data_keeps_every_character(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_data_preserves_every_character(capsys: pytest.CaptureFixture[str]) -> None:
     run(["get", "runs", "-o", "csv"])
     assert HOSTILE in capsys.readouterr().out.replace('""', '"')
 
@@ -169,9 +169,9 @@ def test_yaml_and_json_read_back_as_what_the_server_said(
     assert json.loads(capsys.readouterr().out)["object"] == OBJECT
 
 
-def test_our_own_colours_and_the_moving_line_pass() -> None:
-    for own in ("\x1b[32m● MATCHED\x1b[0m", f"{CLEAR}reading", f"{CLEAR}\x1b[36m━━\x1b[0m 3 s\n"):
-        assert harmless(own) == own
+def test_our_colours_and_the_moving_line_pass() -> None:
+    for text in ("\x1b[32m● MATCHED\x1b[0m", f"{CLEAR}reading", f"{CLEAR}\x1b[36m━━\x1b[0m 3 s\n"):
+        assert harmless(text) == text
 
 
 def test_a_closed_colour_that_hides_is_shown() -> None:

@@ -1,4 +1,4 @@
-"""The client of the REST API: what it repeats, what it gives up, how a refusal reads."""
+"""The client of the REST API: what it repeats, what it abandons, how a refusal reads."""
 
 import httpx
 import pytest
@@ -41,13 +41,13 @@ class Client:
         access = Access(server=SERVER, api_key=API_KEY)
         self.api = Api(access, clock=self.clock, transport=self.server.transport)
 
-    def send(self, ask: ApiRequest) -> Answer:
+    def send(self, request: ApiRequest) -> Answer:
         with self.api:
-            return self.api.send(ask)
+            return self.api.send(request)
 
-    def refusal(self, ask: ApiRequest) -> DatarecsError:
+    def refusal(self, request: ApiRequest) -> DatarecsError:
         with pytest.raises(DatarecsError) as refused:
-            self.send(ask)
+            self.send(request)
         return refused.value
 
 
@@ -64,7 +64,7 @@ def test_names_are_quoted_into_the_path() -> None:
 
 
 @pytest.mark.case("U10")
-def test_a_busy_server_is_asked_again_after_its_own_time() -> None:
+def test_a_busy_server_is_called_again_after_the_time_it_names() -> None:
     client = Client(BUSY, BUSY, says({"items": []}))
     assert client.send(READ).status == 200
     assert client.clock.monotonic() == 4
@@ -97,7 +97,7 @@ def test_a_server_that_is_down_ends_after_three_retries_with_cause_and_next_step
 
 
 @pytest.mark.case("U10")
-def test_a_wrong_key_is_told_at_once() -> None:
+def test_a_wrong_key_is_reported_at_once() -> None:
     client = Client(refuses(401, SecurityCode.UNAUTHENTICATED, detail="a valid key is needed"))
     refused = client.refusal(READ)
     assert len(client.server.requests) == 1
@@ -159,7 +159,7 @@ def test_the_status_decides_the_exit_code(status: int, code: ExitCode) -> None:
     assert exit_code_of(Client(refuses(status, ApiCode.NOT_FOUND)).refusal(WITHOUT_KEY)) is code
 
 
-def test_every_fault_of_a_declaration_is_told_with_its_place() -> None:
+def test_every_fault_of_a_declaration_is_reported_with_its_place() -> None:
     errors = [
         {"code": "DR1004", "pointer": "/spec/url", "message": "bad", "hint": "mend it"},
         {"code": "DR1010", "pointer": "", "message": "missing"},
@@ -187,7 +187,7 @@ def test_a_code_of_a_newer_server_is_shown_as_it_is() -> None:
     assert "DR4999" in str(refused)
 
 
-def test_codes_of_declarations_keep_their_own_page() -> None:
+def test_codes_of_declarations_have_a_separate_page() -> None:
     refused = Client(refuses(409, SpecCode.UNKNOWN_CONNECTION)).refusal(READ)
     assert refused.code is SpecCode.UNKNOWN_CONNECTION
 
@@ -206,7 +206,7 @@ def test_an_answer_of_somebody_else_is_no_traceback(answer: httpx.Response) -> N
         Client(lambda _request: answer).send(READ).json()
 
 
-def test_numbers_keep_their_digits() -> None:
+def test_numbers_preserve_their_digits() -> None:
     body = b'{"value": 0.100000000000000000000000000001}'
     answer = Client(lambda _request: httpx.Response(200, content=body)).send(READ)
     assert str(answer.json()["value"]) == "0.100000000000000000000000000001"
@@ -217,8 +217,8 @@ def test_a_list_is_read_page_by_page_and_no_further_than_wanted() -> None:
     second = says({"items": [{"n": 3}], "next": "c2"})
     client = Client(first, second)
     with client.api:
-        found = list(client.api.pages("runs", limit=3, params={"job": "x"}))
-    assert [item["n"] for item in found] == [1, 2, 3]
+        items = list(client.api.pages("runs", limit=3, params={"job": "x"}))
+    assert [item["n"] for item in items] == [1, 2, 3]
     queries = [dict(one.url.params) for one in client.server.requests]
     assert queries == [
         {"job": "x", "limit": "3"},

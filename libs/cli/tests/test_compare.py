@@ -86,11 +86,11 @@ spec:
 
 
 def test_files_answer_queries_of_a_stage(folder: Path, capsys: Shown) -> None:
-    """In a dialect of their own, and with every digit of the sums."""
+    """In separate dialects, and with every digit of the sums."""
     (folder / "control.yaml").write_text(QUERIES)
     assert run(["plan", "control.yaml"]) == 0
-    told = capsys.readouterr().out
-    assert "query      ledger: select account % 7 k, sum(amount) t from ledger" in told
+    output = capsys.readouterr().out
+    assert "query      ledger: select account % 7 k, sum(amount) t from ledger" in output
     assert run(["compare", "control.yaml", "--out", "kept", "-o", "json"]) == 1
     (stage,) = json.loads(capsys.readouterr().out)["stages"]
     assert stage["counts"]["source_row_counts"] == {"source_0": 7, "source_1": 7}
@@ -128,7 +128,7 @@ def write_parquet(path: Path, rows: Any) -> None:  # noqa: ANN401  pairs of acco
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), path)
 
 
-def told(shown: Shown) -> str:
+def output_of(shown: Shown) -> str:
     """Everything that was printed, as one line."""
     out, err = shown.readouterr()
     return " ".join(f"{out} {err}".split())
@@ -140,25 +140,23 @@ def two_csv(folder: Path, one: str, other: str) -> list[str]:
     return ["compare", "one.csv", "two.csv"]
 
 
-def test_the_largest_difference_has_the_places_of_its_own_measure(
-    folder: Path, capsys: Shown
-) -> None:
+def test_the_largest_difference_has_the_places_of_its_measure(folder: Path, capsys: Shown) -> None:
     question = two_csv(folder, "id,amount,pieces\n1,1.105,788\n", "id,amount,pieces\n1,1.2,8\n")
     assert run([*question, "--key", "id"]) == 1
-    assert "largest pieces id 1 one 788 two 8 Δ -780 report" in told(capsys)
+    assert "largest pieces id 1 one 788 two 8 Δ -780 report" in output_of(capsys)
 
 
 def test_the_largest_difference_of_times_is_a_length_of_time(folder: Path, capsys: Shown) -> None:
     question = two_csv(folder, "id,booked_on\n1,2026-01-03\n", "id,booked_on\n1,2026-01-28\n")
     assert run([*question, "--key", "id"]) == 1
-    assert "largest id 1 one 2026-01-03 two 2026-01-28 Δ 25 d report" in told(capsys)
+    assert "largest id 1 one 2026-01-03 two 2026-01-28 Δ 25 d report" in output_of(capsys)
 
 
 @pytest.mark.case("F18")
 @pytest.mark.usefixtures("folder")
-def test_the_sample_of_source_001_gives_its_numbers(capsys: Shown) -> None:
+def test_the_sample_of_source_001_has_its_numbers(capsys: Shown) -> None:
     assert run(["compare", "job.recon.yaml"]) == 1
-    text = told(capsys)
+    text = output_of(capsys)
     assert "▲ UNMATCHED 980 in both · 5 only in ledger · 20 only in exports" in text
     assert "total_amount ABSOLUTE 0.01 975 within · 5 outside · gap -1,234.56" in text
     assert "largest account 4711 ledger 1,677.75 exports 677.75 Δ -1,000.00" in text
@@ -197,7 +195,7 @@ def test_report_document_and_differences_are_left_behind() -> None:
 def test_equal_files_match(folder: Path, capsys: Shown) -> None:
     text = "account,amount\n1,10.5\n2,20.25\n"
     assert run([*two_csv(folder, text, text), "--key", "account"]) == 0
-    assert "● MATCHED 2 of 2 groups within tolerance" in told(capsys)
+    assert "● MATCHED 2 of 2 groups within tolerance" in output_of(capsys)
 
 
 def test_the_report_names_the_folder_of_the_results(folder: Path) -> None:
@@ -210,10 +208,10 @@ def test_the_report_names_the_folder_of_the_results(folder: Path) -> None:
 def test_without_a_key_whole_rows_are_compared(folder: Path, capsys: Shown) -> None:
     arguments = two_csv(folder, "a,b\n1,x\n2,y\n", "a,b\n2,y\n1,z\n")
     assert run(arguments) == 1
-    assert "1 in both · 1 only in one · 1 only in two" in told(capsys)
+    assert "1 in both · 1 only in one · 1 only in two" in output_of(capsys)
 
 
-def test_each_measure_has_its_own_limit(folder: Path, capsys: Shown) -> None:
+def test_each_measure_has_a_separate_limit(folder: Path, capsys: Shown) -> None:
     arguments = two_csv(
         folder,
         "id,amount,qty,at\n1,10.00,200,2026-01-31T12:00:00Z\n",
@@ -222,25 +220,25 @@ def test_each_measure_has_its_own_limit(folder: Path, capsys: Shown) -> None:
     limits = ["--measure", "amount=0.01", "--measure", "qty=1%", "--measure", "at=PT1S"]
     assert run([*arguments, "--key", "id", *limits]) == 0
     assert run([*arguments, "--key", "id", *limits[:-1], "at"]) == 1
-    assert "at EXACT 0 within · 1 outside" in told(capsys)
+    assert "at EXACT 0 within · 1 outside" in output_of(capsys)
 
 
 def test_a_column_that_only_one_file_has_does_not_pass(folder: Path, capsys: Shown) -> None:
     arguments = [*two_csv(folder, "id,v,extra\n1,a,b\n", "id,v\n1,a\n"), "--key", "id"]
     assert run(arguments) == 1
-    shown = told(capsys)
+    shown = output_of(capsys)
     assert "SCHEMA_DIFFERS column extra is absent in two, so every group differs in it" in shown
     assert "extra EXACT 0 within · 1 outside" in shown
     assert "not compared" not in shown
     assert run([*arguments, "--except", "extra"]) == 0
-    assert "not compared extra" in told(capsys)
+    assert "not compared extra" in output_of(capsys)
 
 
 def test_three_files_are_compared_with_the_first(folder: Path, capsys: Shown) -> None:
     arguments = two_csv(folder, "id,v\n1,1\n2,2\n", "id,v\n1,1\n2,2\n")
     (folder / "three.csv").write_text("id,v\n1,1.5\n")
     assert run([*arguments, "three.csv", "--key", "id"]) == 1
-    assert "1 in all 3 · 1 missing in three" in told(capsys)
+    assert "1 in all 3 · 1 missing in three" in output_of(capsys)
 
 
 def test_folders_and_patterns_are_sources_too(folder: Path) -> None:
@@ -264,7 +262,7 @@ def test_no_absolute_path_enters_a_proof(folder: Path) -> None:
     assert '"path": "day=1/a.csv"' in proof
 
 
-def test_equal_files_in_other_folders_give_an_equal_proof(
+def test_equal_files_in_other_folders_have_an_equal_proof(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashes = []
@@ -322,7 +320,7 @@ def test_no_line_calls_a_run_failed_or_a_success(folder: Path, capsys: Shown) ->
     run(["compare", "job.recon.yaml"])
     run([*two_csv(folder, "id\n1\n", "id\n1\n"), "--key", "id"])
     run([*two_csv(folder, "id\n1,2\n", "id\n1\n"), "--key", "id"])
-    assert not re.search(r"\b(failed|failure|success)\b", told(capsys).lower())
+    assert not re.search(r"\b(failed|failure|success)\b", output_of(capsys).lower())
 
 
 JOB_WITH_MORE = JOB.replace(
@@ -345,7 +343,7 @@ def test_parameters_are_written_in_and_shown(capsys: Shown) -> None:
     assert document["proof"]["parameters"]["least"] == '"100000"'
     assert document["proof"]["parameters"]["days"] == '["2026-01-01","2026-01-02"]'
     assert run(["compare", "more.yaml", "--param", "leest=1"]) == 2
-    assert "--param leest: the job declares no such parameter; did you mean 'least'?" in told(
+    assert "--param leest: the job declares no such parameter; did you mean 'least'?" in output_of(
         capsys
     )
     assert run(["compare", "more.yaml", "--param", "least=x"]) == 2
@@ -363,7 +361,7 @@ def test_the_acceptance_gate_lets_declared_limits_pass() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_paths_of_a_job_start_at_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_a_job_start_at_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     assert run(["compare", "../job.recon.yaml"]) == 1
@@ -384,7 +382,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
     connected = JOB.replace("path: exports.csv", "path: exports.csv, connection: files")
     Path("job.yaml").write_text(connected)
     assert run(["compare", "job.yaml"]) == 2
-    assert "DR1023 spec.sources[1].connection: no connection has this name" in told(capsys)
+    assert "DR1023 spec.sources[1].connection: no connection has this name" in output_of(capsys)
     Path("job.yaml").write_text(connected + FILES_CONNECTION)
     assert run(["compare", "job.yaml"]) == 1
 
@@ -433,7 +431,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
         (["ledger.parquet", "exports.csv", "--measure", "amount=1"], "--measure amount=1"),
     ],
 )
-def test_a_question_that_cannot_be_asked_ends_with_2(
+def test_an_invalid_question_ends_with_2(
     folder: Path, capsys: Shown, arguments: list[str], message: str
 ) -> None:
     (folder / "notes.xlsx").touch()
@@ -441,7 +439,7 @@ def test_a_question_that_cannot_be_asked_ends_with_2(
     (folder / "words.csv").write_text("account,amount\nabc,1\n")
     (folder / "twice.csv").write_text("account,account\n1,2\n")
     assert run(["compare", *arguments]) == 2
-    text = told(capsys)
+    text = output_of(capsys)
     assert message in text
     assert "Traceback" not in text
     assert not list(Path().glob("datarecs-compare/*"))
@@ -450,10 +448,10 @@ def test_a_question_that_cannot_be_asked_ends_with_2(
 def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) -> None:
     (folder / "bad.yaml").write_text(JOB.replace("tolerances", "tolerence"))
     assert run(["compare", "bad.yaml"]) == 2
-    assert "bad.yaml:13:48 DR1004" in told(capsys)
+    assert "bad.yaml:13:48 DR1004" in output_of(capsys)
     (folder / "two.yaml").write_text(f"{JOB}---\n{JOB}")
     assert run(["compare", "two.yaml"]) == 2
-    assert "declares 2 jobs, but a comparison takes one" in told(capsys)
+    assert "declares 2 jobs, but a comparison takes one" in output_of(capsys)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -491,7 +489,7 @@ def test_a_file_that_cannot_be_read_ends_with_3_and_a_page_that_says_so(
     earlier = contents(Path("kept"))
     (folder / name).write_bytes(content)
     assert run(arguments) == 3
-    text = told(capsys)
+    text = output_of(capsys)
     assert code in text
     assert "Traceback" not in text
     page = Path("kept/error.html").read_text()
@@ -511,18 +509,18 @@ def test_an_error_is_one_json_object_when_json_is_wanted(folder: Path, capsys: S
 
 @pytest.mark.usefixtures("folder")
 def test_files_that_are_not_ours_are_left_alone(capsys: Shown) -> None:
-    kept = Path("kept/differences/stage=mine")
-    kept.mkdir(parents=True)
-    (kept / "notes.txt").write_text("mine")
+    foreign_folder = Path("kept/differences/stage=mine")
+    foreign_folder.mkdir(parents=True)
+    (foreign_folder / "notes.txt").write_text("mine")
     assert run(["compare", "job.recon.yaml", "--out", "kept"]) == 3
-    assert "the results cannot be stored: Directory not empty" in told(capsys)
-    assert (kept / "notes.txt").read_text() == "mine"
+    assert "the results cannot be stored: Directory not empty" in output_of(capsys)
+    assert (foreign_folder / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.usefixtures("folder")
 def test_an_out_folder_that_cannot_be_made_ends_with_3(capsys: Shown) -> None:
     assert run(["compare", "job.recon.yaml", "--out", "ledger.parquet/x"]) == 3
-    assert "DR3031 ledger.parquet/x: the results cannot be stored" in told(capsys)
+    assert "DR3031 ledger.parquet/x: the results cannot be stored" in output_of(capsys)
 
 
 @pytest.mark.usefixtures("folder")
@@ -747,4 +745,6 @@ def test_a_time_without_zone_against_an_instant_says_where_a_zone_is_declared(
 ) -> None:
     rows = ("id,at\n1,2026-01-31T12:00:00\n", "id,at\n1,2026-01-31T12:00:00Z\n")
     assert run([*two_csv(folder, *rows), "--key", "id"]) == 2
-    assert "declare `timezone` of source one in a job, which `datarecs init` writes" in told(capsys)
+    assert "declare `timezone` of source one in a job, which `datarecs init` writes" in output_of(
+        capsys
+    )

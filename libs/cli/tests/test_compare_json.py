@@ -31,7 +31,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return written
 
 
-def told(shown: Shown) -> str:
+def output_of(shown: Shown) -> str:
     """Everything that was printed, as one line."""
     out, err = shown.readouterr()
     return " ".join(f"{out} {err}".split())
@@ -51,12 +51,12 @@ def test_json_lines_and_parquet_compare_digit_for_digit(
         }
     )
     pq.write_table(table, "b.parquet")
-    asked = ["compare", name, "b.parquet", "--key", "id", "--except", "who.tags"]
-    assert run(asked) == 0
-    assert "● MATCHED 2 of 2 groups within tolerance" in told(capsys)
+    arguments = ["compare", name, "b.parquet", "--key", "id", "--except", "who.tags"]
+    assert run(arguments) == 0
+    assert "● MATCHED 2 of 2 groups within tolerance" in output_of(capsys)
     pq.write_table(table.set_column(0, "id", pa.array([2**53, 2])), "b.parquet")
-    assert run(asked) == 1
-    assert "1 in both · 1 only in a · 1 only in b" in told(capsys)
+    assert run(arguments) == 1
+    assert "1 in both · 1 only in a · 1 only in b" in output_of(capsys)
 
 
 @pytest.mark.case("P42")
@@ -69,11 +69,11 @@ def test_json_values_are_compared_by_what_they_say(write: Write) -> None:
 
 
 @pytest.mark.case("P49")
-def test_an_int_and_its_text_are_told_apart(write: Write, capsys: Shown) -> None:
+def test_an_int_and_its_text_are_distinguished(write: Write, capsys: Shown) -> None:
     write("a.jsonl", '{"id": 1}\n')
     write("b.jsonl", '{"id": "1"}\n')
     assert run(["compare", "a.jsonl", "b.jsonl", "--key", "id"]) == 2
-    assert "DR1062 --key id: id is int in a, text in b" in told(capsys)
+    assert "DR1062 --key id: id is int in a, text in b" in output_of(capsys)
 
 
 @pytest.mark.case("P67")
@@ -81,7 +81,7 @@ def test_a_name_that_two_keys_make_is_ambiguous(write: Write, capsys: Shown) -> 
     write("a.jsonl", '{"id": 1, "a.b": 1, "a": {"b": 1}}\n')
     write("b.jsonl", '{"id": 1, "a": {"b": 1}}\n')
     assert run(["compare", "a.jsonl", "b.jsonl", "--key", "id", "--measure", "a.b"]) == 2
-    assert "DR1061" in told(capsys)
+    assert "DR1061" in output_of(capsys)
 
 
 def test_a_job_file_declares_types_and_filters_lines(write: Write, capsys: Shown) -> None:
@@ -109,7 +109,7 @@ spec:
     )
     write("landed-2.jsonl", '{"id": 2, "day": "2026-01-30", "meta": {"at": null}, "note": "x"}\n')
     write("sent.csv", "id,at,day,note\n1,2026-01-31T12:00:00+02:00,2026-01-31,\n")
-    assert run(["compare", "job.yaml"]) == 0, told(capsys)
+    assert run(["compare", "job.yaml"]) == 0, output_of(capsys)
     document = json.loads(Path("datarecs-compare/events/run.json").read_text())
     counts = [stage["counts"]["source_row_counts"] for stage in document["proof"]["stages"]]
     assert counts == [{"source_0": 1, "source_1": 1}] * 2
@@ -130,7 +130,7 @@ def test_a_broken_line_leaves_no_verdict(
     write("a.jsonl", '{"id": 1}\n' + line)
     write("b.jsonl", '{"id": 1}\n')
     assert run(["compare", "a.jsonl", "b.jsonl", "--key", "id", "--out", "kept"]) == 3
-    text = told(capsys)
+    text = output_of(capsys)
     assert "DR3009" in text
     assert place in text
     assert "Traceback" not in text

@@ -26,8 +26,8 @@ def compare(job: Path, shown: Shown) -> tuple[int, str]:
 def test_the_table_at_its_tag_is_what_was_loaded_and_now_it_is_not(
     job: Path, capsys: Shown
 ) -> None:
-    code, told = compare(job, capsys)
-    assert (code, "MATCHED 1,005 of 1,005" in told) == (0, True)
+    code, output = compare(job, capsys)
+    assert (code, "MATCHED 1,005 of 1,005" in output) == (0, True)
     pin = json.loads((job.parent / "out/run.json").read_bytes())["proof"]["sources"][1]["pin"]
     assert (pin["kind"], pin["table"], pin["catalog"]) == (
         "table_snapshot",
@@ -35,8 +35,8 @@ def test_the_table_at_its_tag_is_what_was_loaded_and_now_it_is_not(
         "sql lake",
     )
     job.write_text(job.read_text().replace("ref: as-loaded", "ref: main"))
-    code, told = compare(job, capsys)
-    assert (code, "UNMATCHED 990 in both" in told) == (1, True)
+    code, output = compare(job, capsys)
+    assert (code, "UNMATCHED 990 in both" in output) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_what_is_not_there_is_an_error_and_no_verdict(
     job: Path, capsys: Shown, written: str, instead: str, why: str
 ) -> None:
     job.write_text(job.read_text().replace(written, instead))
-    code, told = compare(job, capsys)
-    assert (code, why in told) == (3, True)
+    code, output = compare(job, capsys)
+    assert (code, why in output) == (3, True)
 
 
 def test_a_table_needs_a_connection_of_its_type(job: Path, capsys: Shown) -> None:
     job.write_text(job.read_text().replace("connection: lake", "connection: pond"))
-    code, told = compare(job, capsys)
-    assert (code, "DR1023" in told) == (2, True)
+    code, output = compare(job, capsys)
+    assert (code, "DR1023" in output) == (2, True)

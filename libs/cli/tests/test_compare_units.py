@@ -1,4 +1,4 @@
-"""A measure with a unit: its own tolerance and total for each, and never a sum over several."""
+"""A measure with a unit: a tolerance and total for each, and never a sum over many."""
 
 import json
 from pathlib import Path
@@ -83,13 +83,13 @@ def stages(engine: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_unit_has_its_tolerance_and_its_total(engine: str) -> None:
-    found = stages(engine)
-    rows = found["rows"]
+    stage_results = stages(engine)
+    rows = stage_results["rows"]
     assert list(rows) == ["amount EUR", "amount JPY", "amount other", "$rows"]
     assert [rows[f"amount {unit}"]["outside"] for unit in ("EUR", "JPY", "other")] == [2, 1, 0]
     assert [rows[f"amount {unit}"]["equal"] for unit in ("EUR", "JPY", "other")] == [3, 4, 6]
     assert rows["amount JPY"]["within"] == 5
-    sums = found["sums"]
+    sums = stage_results["sums"]
     assert [sums[f"amount {unit}"]["outside"] for unit in ("EUR", "JPY", "other")] == [1, 1, 0]
 
 

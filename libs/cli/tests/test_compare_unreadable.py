@@ -35,7 +35,7 @@ EXPORTS = 'id,branch,amount\n1,A,100.50\n2,A,"2,308,296.79"\n3,B,"1,500.00"\n4,B
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
     """What `compare` prints; it leaves the folder `kept`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ledger.csv").write_text(LEDGER)
@@ -45,13 +45,13 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
     return capsys.readouterr().out
 
 
-def test_the_verdict_says_how_many_values_are_unreadable_and_why(told: str) -> None:
-    assert told.count(f"gap {UNKNOWN}") == 2
-    assert told.count(f"amount {WHY}") == 2
-    assert "0x" not in told
+def test_the_verdict_says_how_many_values_are_unreadable_and_why(output: str) -> None:
+    assert output.count(f"gap {UNKNOWN}") == 2
+    assert output.count(f"amount {WHY}") == 2
+    assert "0x" not in output
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("output")
 def test_the_sealed_total_is_null_with_its_reason_and_verifies(
     tmp_path: Path, capsys: Shown
 ) -> None:
@@ -70,8 +70,8 @@ def test_the_sealed_total_is_null_with_its_reason_and_verifies(
     assert again["proof_hash"] == json.loads(first)["proof_hash"]
 
 
-@pytest.mark.usefixtures("told")
-def test_a_total_that_somebody_writes_beside_unreadable_values_is_found(
+@pytest.mark.usefixtures("output")
+def test_a_total_that_somebody_writes_beside_unreadable_values_is_detected(
     tmp_path: Path, capsys: Shown
 ) -> None:
     path = tmp_path / "kept/run.json"
@@ -83,7 +83,7 @@ def test_a_total_that_somebody_writes_beside_unreadable_values_is_found(
     assert "F18" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("output")
 def test_reports_show_the_text_and_no_number(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "kept/run.json").read_text())
     page = run_report(document, {}, samples=True).decode()
@@ -95,7 +95,7 @@ def test_reports_show_the_text_and_no_number(tmp_path: Path) -> None:
         assert "INVALID(0x" not in shown
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("output")
 def test_who_may_not_see_values_sees_the_count_alone(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "kept/run.json").read_text())
     page = run_report(document, {}, samples=False).decode()
@@ -104,7 +104,7 @@ def test_who_may_not_see_values_sees_the_count_alone(tmp_path: Path) -> None:
     assert "1,500.00" not in run_markdown(document, samples=False).decode()
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("output")
 def test_commands_show_the_text(capsys: Shown, tmp_path: Path) -> None:
     assert run(["explain", "kept", "3", "--stage", "rows"]) == 0
     assert "exports  could not be read as decimal(20,4): '1,500.00'" in capsys.readouterr().out

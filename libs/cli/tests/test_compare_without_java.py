@@ -54,12 +54,12 @@ def is_comparing(java: psutil.Process) -> bool:
     return is_starting(java) and bool(java.children())
 
 
-def ends_clearly(told: str, code: str) -> None:
+def ends_clearly(output: str, code: str) -> None:
     """What died and which setting helps, and nothing of how the program is made."""
-    assert next(line for line in told.splitlines() if line.startswith("DR"))[:6] == code
-    assert "execution.memory" in told
+    assert next(line for line in output.splitlines() if line.startswith("DR"))[:6] == code
+    assert "execution.memory" in output
     for word in ("Traceback", "defect", "py4j", "Py4J", "ConnectionRefused", "Exception"):
-        assert word not in told, told
+        assert word not in output, output
 
 
 @pytest.mark.parametrize("moment", [is_starting, is_comparing])
@@ -71,9 +71,9 @@ def test_a_killed_java_is_one_line_with_its_code(
         (tmp_path / name).write_text("id,amount\n" + rows)
     with comparing(tmp_path, java_runtime, "one.csv", "two.csv", "--key", "id") as process:
         kill_java(process, moment)
-        _, told = process.communicate(timeout=120)
+        _, output = process.communicate(timeout=120)
     assert process.returncode == ExitCode.ERRORED
-    ends_clearly(told, "DR3019")
+    ends_clearly(output, "DR3019")
 
 
 def kill_java(process: subprocess.Popen[str], moment: Callable[[psutil.Process], bool]) -> None:
@@ -101,9 +101,9 @@ def test_a_heap_that_is_too_small_is_one_line_that_names_the_setting(
                 file.write(f"{number},{text[number:]}{text[:number]}\n")
     (tmp_path / "wide.yaml").write_text(WIDE)
     with comparing(tmp_path, java_runtime, "wide.yaml", "--memory", "1GiB") as process:
-        _, told = process.communicate(timeout=300)
+        _, output = process.communicate(timeout=300)
     assert process.returncode == ExitCode.ERRORED
-    ends_clearly(told.replace("Terminating due to java.lang.OutOfMemoryError", "Java"), "DR3016")
+    ends_clearly(output.replace("Terminating due to java.lang.OutOfMemoryError", "Java"), "DR3016")
 
 
 @pytest.mark.parametrize("size", ["1KiB", "1023MiB", "much", "1TiB"])

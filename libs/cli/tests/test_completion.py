@@ -32,9 +32,9 @@ def test_bash_completes_a_flag(tmp_path: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m datarecs_cli "$@"\n')
     command.chmod(0o755)
     (tmp_path / "script").write_text(SCRIPTS[Shell.BASH])
-    asked = (
+    request = (
         f"PATH={tmp_path}:$PATH; . {tmp_path}/script; COMP_WORDS=(datarecs compare --mea);"
         ' COMP_CWORD=2; _datarecs; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", request], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "--measure"

@@ -38,7 +38,7 @@ def in_home(folder: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def found(folder: Path, *, key: str = "", **named: str) -> Access:
+def resolve(folder: Path, *, key: str = "", **named: str) -> Access:
     environment = {"DATARECS_API_KEY": key} if key else {}
     return access_of(
         Invocation(server=named.get("server"), context=named.get("context")),
@@ -48,14 +48,14 @@ def found(folder: Path, *, key: str = "", **named: str) -> Access:
     )
 
 
-def test_the_projects_file_is_found_from_a_folder_below(folder: Path) -> None:
+def test_the_projects_file_is_located_from_a_folder_below(folder: Path) -> None:
     in_project(folder, LOCAL)
-    assert found(folder) == Access(server="http://127.0.0.1:8080", api_key="drk_local")
+    assert resolve(folder) == Access(server="http://127.0.0.1:8080", api_key="drk_local")
 
 
-def test_without_any_file_the_way_to_one_is_told(folder: Path) -> None:
+def test_without_any_file_the_way_to_one_is_shown(folder: Path) -> None:
     with pytest.raises(NoServerKnownError) as refused:
-        found(folder)
+        resolve(folder)
     assert "datarecs up" in refused.value.code.entry.remedy
     assert exit_code_of(refused.value) is ExitCode.SERVER
 
@@ -63,15 +63,15 @@ def test_without_any_file_the_way_to_one_is_told(folder: Path) -> None:
 def test_a_context_is_chosen_by_name(folder: Path) -> None:
     in_project(folder, LOCAL)
     in_home(folder, REMOTE)
-    assert found(folder, context="prod").api_key == "drk_prod"
-    assert found(folder).api_key == "drk_local"
+    assert resolve(folder, context="prod").api_key == "drk_prod"
+    assert resolve(folder).api_key == "drk_local"
     with pytest.raises(NoServerKnownError, match="known: local, prod"):
-        found(folder, context="porod")
+        resolve(folder, context="porod")
 
 
 def test_the_key_of_the_environment_wins_on_this_machine(folder: Path) -> None:
     in_project(folder, LOCAL)
-    assert found(folder, key="drk_own").api_key == "drk_own"
+    assert resolve(folder, key="drk_own").api_key == "drk_own"
 
 
 def test_a_key_of_the_environment_never_follows_a_file_that_came_with_the_project(
@@ -79,25 +79,25 @@ def test_a_key_of_the_environment_never_follows_a_file_that_came_with_the_projec
 ) -> None:
     in_project(folder, '[local]\nserver = "https://evil.example"\napi_key = "x"\n')
     with pytest.raises(ServerNotTrustedError, match="name the server with --server"):
-        found(folder, key="drk_own")
+        resolve(folder, key="drk_own")
 
 
-def test_it_follows_the_users_own_file(folder: Path) -> None:
+def test_it_follows_the_users_file(folder: Path) -> None:
     in_home(folder, REMOTE)
-    assert found(folder, key="drk_own").server == "https://recon.example.com"
+    assert resolve(folder, key="drk_own").server == "https://recon.example.com"
 
 
 def test_the_key_of_a_file_goes_to_no_other_server(folder: Path) -> None:
     in_project(folder, LOCAL)
     with pytest.raises(NoServerKnownError, match="set DATARECS_API_KEY"):
-        found(folder, server="https://other.example")
-    assert found(folder, server="127.0.0.1:8080/").api_key == "drk_local"
+        resolve(folder, server="https://other.example")
+    assert resolve(folder, server="127.0.0.1:8080/").api_key == "drk_local"
 
 
 @pytest.mark.parametrize("server", ["http://recon.example.com", "http://10.0.0.7:8080"])
 def test_a_key_leaves_this_machine_over_https_alone(folder: Path, server: str) -> None:
     with pytest.raises(ServerNotTrustedError, match="only over https"):
-        found(folder, key="drk_own", server=server)
+        resolve(folder, key="drk_own", server=server)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_key_leaves_this_machine_over_https_alone(folder: Path, server: str) -
     ],
 )
 def test_one_server_has_one_spelling(folder: Path, text: str, server: str) -> None:
-    assert found(folder, key="drk_own", server=text).server == server
+    assert resolve(folder, key="drk_own", server=text).server == server
 
 
 @pytest.mark.parametrize(
@@ -119,21 +119,21 @@ def test_one_server_has_one_spelling(folder: Path, text: str, server: str) -> No
 )
 def test_what_is_no_address_is_refused(folder: Path, text: str) -> None:
     with pytest.raises(NoServerKnownError):
-        found(folder, key="drk_own", server=text)
+        resolve(folder, key="drk_own", server=text)
 
 
 @pytest.mark.parametrize("text", ["no toml", "[local]\nserver = 1\n", 'server = "http://x"\n'])
 def test_a_broken_file_is_named_without_its_content(folder: Path, text: str) -> None:
     in_project(folder, text)
     with pytest.raises(CredentialsUnreadableError) as refused:
-        found(folder)
+        resolve(folder)
     assert "credentials.toml" in str(refused.value)
     assert "no toml" not in str(refused.value)
 
 
 def test_a_key_with_line_ends_is_never_sent(folder: Path) -> None:
     with pytest.raises(NoServerKnownError, match="not plain text"):
-        found(folder, key="drk\nX-Evil: 1", server="localhost")
+        resolve(folder, key="drk\nX-Evil: 1", server="localhost")
 
 
 def test_a_key_is_not_in_the_text_of_the_value() -> None:

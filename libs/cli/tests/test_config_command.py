@@ -34,13 +34,13 @@ def test_uncommented_it_is_toml(capsys: pytest.CaptureFixture[str]) -> None:
     run(["config", "show", "--defaults"])
     lines = capsys.readouterr().out.splitlines()
     bare = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith("# [")]
-    found = tomllib.loads("\n".join(line for line in bare if not line.startswith("#")))
-    assert found["queue"]["lease_ttl"]
-    assert found["database"]["pool_size"] == 10
-    assert found["live"]["notify"] is True
+    settings = tomllib.loads("\n".join(line for line in bare if not line.startswith("#")))
+    assert settings["queue"]["lease_ttl"]
+    assert settings["database"]["pool_size"] == 10
+    assert settings["live"]["notify"] is True
 
 
-def test_what_is_set_is_told_with_where_it_was_set(
+def test_what_is_set_is_shown_with_where_it_was_set(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "datarecs.toml").write_text(
@@ -56,7 +56,7 @@ def test_what_is_set_is_told_with_where_it_was_set(
     assert "hunter2" not in shown
 
 
-def test_a_secret_in_a_file_is_told_by_its_place(
+def test_a_secret_in_a_file_is_named_by_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATARECS_MAIL__PASSWORD_FILE", str(folder / "p"))
@@ -65,7 +65,9 @@ def test_a_secret_in_a_file_is_told_by_its_place(
     assert item["source"] == "file named by DATARECS_MAIL__PASSWORD_FILE"
 
 
-def test_a_broken_settings_file_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_settings_file_is_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "datarecs.toml").write_text("[", encoding="utf-8")
     assert run(["config", "show"]) == 3
     assert "datarecs.toml cannot be read" in capsys.readouterr().err

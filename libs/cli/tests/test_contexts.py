@@ -26,7 +26,7 @@ Shown = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedApi]:
-    """A server that knows the key; a home of its own; the key on stdin."""
+    """A server that knows the key; a separate home; the key on stdin."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{API_KEY}\n"))

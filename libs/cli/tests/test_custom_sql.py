@@ -61,7 +61,7 @@ def job(
 
 
 @pytest.mark.parametrize(("limit", "result"), [("0.01", "MATCHED"), ("0", "UNMATCHED")])
-def test_answers_of_own_queries_are_compared(
+def test_answers_of_custom_queries_are_compared(
     job: dict[str, str], capsys: Shown, limit: str, result: str
 ) -> None:
     Path("job.yaml").write_text(JOB.format(limit=limit, **job))
@@ -80,10 +80,10 @@ def test_answers_of_own_queries_are_compared(
 def test_a_plan_shows_every_query_and_what_it_returns(job: dict[str, str], capsys: Shown) -> None:
     Path("job.yaml").write_text(JOB.format(limit="0", **job))
     assert run(["plan", "job.yaml"]) == 0
-    told = capsys.readouterr().out
-    assert "query      ledger: select owner k, sum(amount)" in told
-    assert 'sql        SELECT "amount" FROM "public"."gl"' in told
-    assert "parallel   one reader" in told
+    output = capsys.readouterr().out
+    assert "query      ledger: select owner k, sum(amount)" in output
+    assert 'sql        SELECT "amount" FROM "public"."gl"' in output
+    assert "parallel   one reader" in output
 
 
 def test_a_query_that_returns_a_key_twice_ends_without_a_verdict(

@@ -83,7 +83,7 @@ def test_what_waits_for_ever_ends_at_the_deadline(abandoned: list[str]) -> None:
     assert abandoned == ["once"]
 
 
-def test_a_library_that_makes_an_error_of_its_own_of_it_hides_nothing(abandoned: list[str]) -> None:
+def test_a_library_that_wraps_it_in_another_error_hides_nothing(abandoned: list[str]) -> None:
     with (
         pytest.raises(DeadlineExceededError),
         ends_after(AT_ONCE, abandon=lambda: abandoned.append("once")),
@@ -97,7 +97,7 @@ def swallow(number: signal.Signals) -> None:
         signal.raise_signal(number)
 
 
-def test_a_ctrl_c_that_something_swallowed_is_told_at_the_end(abandoned: list[str]) -> None:
+def test_a_ctrl_c_that_something_swallowed_is_reported_at_the_end(abandoned: list[str]) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")),
@@ -105,7 +105,7 @@ def test_a_ctrl_c_that_something_swallowed_is_told_at_the_end(abandoned: list[st
         swallow(signal.SIGINT)
 
 
-def test_a_deadline_that_something_swallowed_is_told_at_the_end(abandoned: list[str]) -> None:
+def test_a_deadline_that_something_swallowed_is_reported_at_the_end(abandoned: list[str]) -> None:
     with (
         pytest.raises(DeadlineExceededError),
         ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")),
@@ -158,7 +158,7 @@ def test_what_ends_by_itself_is_left_alone(abandoned: list[str]) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder; scratch goes to a folder of its own in it."""
+    """The working folder; scratch goes to a separate folder in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
@@ -170,15 +170,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ended_at_its_deadline(
     place: Path, declared: str, engine: EngineChoice = EngineChoice.REFERENCE
 ) -> None:
-    """With its own code, exit 3 and a page that says so, and without scratch or a verdict."""
+    """With its code, exit 3 and a page that says so, and without scratch or a verdict."""
     Path("job.yaml").write_text(declared)
     invocation, clock = Invocation(), SystemClock()
-    found = prepare_question(
+    prepared = prepare_question(
         Flags(sources=("job.yaml",)), now=datetime(2026, 1, 31, tzinfo=UTC), invocation=invocation
     )
-    assert found is not None
-    execution = replace(found.question.job.execution, deadline=timedelta(seconds=0.5))
-    question = replace(found.question, job=replace(found.question.job, execution=execution))
+    assert prepared is not None
+    execution = replace(prepared.question.job.execution, deadline=timedelta(seconds=0.5))
+    question = replace(prepared.question, job=replace(prepared.question.job, execution=execution))
     local = Local(
         run_id="0188f0c8-0000-7000-8000-000000000001",
         out=OutFolder(place / "out"),
@@ -187,14 +187,14 @@ def ended_at_its_deadline(
         clock=clock,
     )
     with pytest.raises(DeadlineExceededError) as ended:
-        compare_locally(replace(found, question=question), local)
+        compare_locally(replace(prepared, question=question), local)
     assert exit_code_of(ended.value) is ExitCode.ERRORED
     assert "DEADLINE_EXCEEDED" in local.out.error.read_text()
     assert not local.out.run_json.exists()
     assert list((place / "scratch").iterdir()) == []
 
 
-def test_a_comparison_that_waits_for_a_second_look_ends_at_its_deadline(place: Path) -> None:
+def test_a_comparison_that_waits_for_a_recheck_ends_at_its_deadline(place: Path) -> None:
     ended_at_its_deadline(place, JOB)
 
 
@@ -217,9 +217,9 @@ def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
     place: Path, number: signal.Signals, code: int, word: str
 ) -> None:
     Path("job.yaml").write_text(JOB)
-    told = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "-v", "--out", "out"]
+    command = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "-v", "--out", "out"]
     scratch = {**process_environment(), "TMPDIR": str(place / "scratch")}
-    with subprocess.Popen(told, stderr=subprocess.PIPE, text=True, env=scratch) as comparing:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=scratch) as comparing:
         assert comparing.stderr is not None
         assert "read two: 1 row\n" in comparing.stderr
         assert list((place / "scratch").iterdir())
@@ -274,8 +274,8 @@ def test_ctrl_c_ends_a_read_of_a_database_and_its_query(
         fields = psycopg.conninfo.conninfo_to_dict(admin)
         monkeypatch.setenv("SLOW_PASSWORD", str(fields["password"]))
         (place / "job.yaml").write_text(CONNECTION.format(**fields) + JOB.replace(CSV, SLOW))
-        told = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "--out", "out"]
-        with subprocess.Popen(told, stderr=subprocess.PIPE, text=True) as comparing:
+        command = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "--out", "out"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as comparing:
             while session.execute(working).fetchall() != [(1,)]:
                 assert comparing.poll() is None
                 Event().wait(0.05)

@@ -31,10 +31,10 @@ PLACES = Places(
 
 
 def sums(rows: Iterable[Entry]) -> dict[int, Decimal]:
-    found: dict[int, Decimal] = {}
+    totals: dict[int, Decimal] = {}
     for row in rows:
-        found[row.account] = found.get(row.account, Decimal(0)) + row.amount
-    return found
+        totals[row.account] = totals.get(row.account, Decimal(0)) + row.amount
+    return totals
 
 
 @pytest.mark.case("F18")
@@ -101,7 +101,7 @@ def payload_of(stage: dict[str, object]) -> dict[str, object]:
 
 @pytest.mark.case("F18")
 @pytest.mark.parametrize("corrected", [False, True])
-def test_the_demos_own_job_finds_what_the_demo_expects(
+def test_the_demos_job_finds_what_the_demo_expects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corrected: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -119,10 +119,10 @@ def test_the_demos_own_job_finds_what_the_demo_expects(
 
 
 def test_a_number_that_drifted_is_named() -> None:
-    found = {**FIRST, "rows_matched": 974, "tolerances": []}
-    told = list(departures(FIRST, found))
-    assert told[1] == "rows_matched is 974 instead of 975"
-    assert told[0].startswith("tolerances is []")
+    actual = {**FIRST, "rows_matched": 974, "tolerances": []}
+    differences = list(departures(FIRST, actual))
+    assert differences[1] == "rows_matched is 974 instead of 975"
+    assert differences[0].startswith("tolerances is []")
 
 
 def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:

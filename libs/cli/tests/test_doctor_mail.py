@@ -181,7 +181,7 @@ class TestARelay:
         with smtp_relay() as running:
             yield running
 
-    def test_that_works_is_asked_as_far_as_the_sender(
+    def test_that_works_is_checked_as_far_as_the_sender(
         self, relay: TestRelay, monkeypatch: pytest.MonkeyPatch, capsys: Shown
     ) -> None:
         settings(monkeypatch, DATARECS_MAIL__PORT=str(relay.port))

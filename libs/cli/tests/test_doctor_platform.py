@@ -71,7 +71,7 @@ def test_an_error_of_ours_comes_with_its_fix() -> None:
     assert row["fix"]
 
 
-def test_a_step_that_hangs_is_given_up_and_later_parts_are_still_checked(
+def test_a_step_that_hangs_is_abandoned_and_later_parts_are_still_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from threading import Event

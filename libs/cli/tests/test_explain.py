@@ -35,7 +35,7 @@ spec:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
     """Amounts a hundred times as large in lake, and one note that differs beyond its blanks."""
     monkeypatch.chdir(tmp_path)
     days = range(1, 9)
@@ -50,32 +50,32 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> str:
     return "kept"
 
 
-def test_a_pattern_is_told_with_rule_share_breaks_and_line(kept: str, capsys: Shown) -> None:
-    assert run(["explain", kept]) == 0
-    told = capsys.readouterr().out
-    assert "rows amount: lake is exactly 100 times the reference" in told
-    assert "CONSTANT_FACTOR, 8 of 8 breaks (100 %)" in told
-    assert 'declare  sources[lake].columns: {amount: {expr: "amount * 0.01"}}' in told
-    assert run(["explain", kept, "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (stage,) = found["stages"]
+def test_a_pattern_is_shown_with_rule_share_breaks_and_line(run_folder: str, capsys: Shown) -> None:
+    assert run(["explain", run_folder]) == 0
+    output = capsys.readouterr().out
+    assert "rows amount: lake is exactly 100 times the reference" in output
+    assert "CONSTANT_FACTOR, 8 of 8 breaks (100 %)" in output
+    assert 'declare  sources[lake].columns: {amount: {expr: "amount * 0.01"}}' in output
+    assert run(["explain", run_folder, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (stage,) = document["stages"]
     assert [hint["rule"] for hint in stage["hints"]] == ["CONSTANT_FACTOR"]
     assert len(stage["hints"][0]["examples"]) == 3
 
 
-def test_a_key_shows_every_value_as_read_and_as_compared(kept: str, capsys: Shown) -> None:
-    assert run(["explain", kept, "id=3", "day=2026-01-03"]) == 0
-    told = capsys.readouterr().out
-    assert "rows amount: OUTSIDE, BREAK" in told
-    assert "lake  325  delta 321.75" in told
-    assert "lake  b  (as read  b )" in told
-    assert run(["explain", kept, "id=3", "day=2026-01-03", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)["differences"]
-    assert {row["measure"] for row in found} == {"amount", "note"}
+def test_a_key_shows_every_value_as_read_and_as_compared(run_folder: str, capsys: Shown) -> None:
+    assert run(["explain", run_folder, "id=3", "day=2026-01-03"]) == 0
+    output = capsys.readouterr().out
+    assert "rows amount: OUTSIDE, BREAK" in output
+    assert "lake  325  delta 321.75" in output
+    assert "lake  b  (as read  b )" in output
+    assert run(["explain", run_folder, "id=3", "day=2026-01-03", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)["differences"]
+    assert {row["measure"] for row in document} == {"amount", "note"}
 
 
-def test_a_key_without_a_difference_is_said_to_have_none(kept: str, capsys: Shown) -> None:
-    assert run(["explain", kept, "id=9", "day=2026-01-03"]) == 0
+def test_a_key_without_a_difference_is_said_to_have_none(run_folder: str, capsys: Shown) -> None:
+    assert run(["explain", run_folder, "id=9", "day=2026-01-03"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert "no difference of id=9 day=2026-01-03 is stored" in err
@@ -83,9 +83,9 @@ def test_a_key_without_a_difference_is_said_to_have_none(kept: str, capsys: Show
     assert "equal" not in err
 
 
-def test_a_key_of_other_columns_is_usage(kept: str, capsys: Shown) -> None:
+def test_a_key_of_other_columns_is_usage(run_folder: str, capsys: Shown) -> None:
     for key in ("id=3", "3"):
-        assert run(["explain", kept, key]) == 2
+        assert run(["explain", run_folder, key]) == 2
         assert f"{key} is not a key of an executed stage" in capsys.readouterr().err
 
 
@@ -112,11 +112,11 @@ def test_a_key_as_a_source_writes_it_finds_its_differences(
     (tmp_path / "job.yaml").write_text(FOLDED)
     assert run(["compare", "job.yaml", "--out", "kept"]) == 1
     capsys.readouterr()
-    told = set()
+    outputs = set()
     for key in ("ACME Ltd", " acme LTD ", "acme ltd", "account=ACME Ltd"):
         assert run(["explain", "kept", key]) == 0
-        told.add(capsys.readouterr().out)
-    (answer,) = told
+        outputs.add(capsys.readouterr().out)
+    (answer,) = outputs
     assert "lake  2  delta 1" in answer
     assert "ledger  key as read  ACME Ltd\n" in answer
     assert "lake  key as read   acme LTD \n" in answer
@@ -149,20 +149,20 @@ def test_without_a_pattern_that_is_said(
     assert "two  6  delta 1" in capsys.readouterr().out
 
 
-def test_what_cannot_be_meant_is_usage(kept: str) -> None:
+def test_what_cannot_be_meant_is_usage(run_folder: str) -> None:
     assert run(["explain", "./nowhere"]) == 2
-    assert run(["explain", kept, "--stage", "other"]) == 2
-    assert run(["explain", kept, "-o", "csv"]) == 2
+    assert run(["explain", run_folder, "--stage", "other"]) == 2
+    assert run(["explain", run_folder, "-o", "csv"]) == 2
 
 
 @pytest.fixture
-def server(kept: str, tmp_path: Path) -> Iterator[ScriptedApi]:
+def server(run_folder: str, tmp_path: Path) -> Iterator[ScriptedApi]:
     """A server that shows the same run."""
     written_credentials(tmp_path)
     api = ScriptedApi()
     view = a_run_view(status="COMPLETED", result="UNMATCHED")
     api.on("GET", f"/runs/{RUN_ID}", says(view))
-    document = json.loads((tmp_path / kept / "run.json").read_text())
+    document = json.loads((tmp_path / run_folder / "run.json").read_text())
     api.on("GET", f"/runs/{RUN_ID}/report", says(document))
     with api.in_place_of_the_network():
         yield api
@@ -184,13 +184,13 @@ BREAK: dict[str, Any] = {
 
 
 @pytest.mark.usefixtures("server")
-def test_a_run_of_a_server_tells_what_it_noted_at_its_end(capsys: Shown) -> None:
+def test_a_run_of_a_server_shows_what_it_noted_at_its_end(capsys: Shown) -> None:
     assert run(["explain", RUN_ID]) == 0
     assert "rows amount: lake is exactly 100 times the reference" in capsys.readouterr().out
     assert run(["explain", RUN_ID, "--stage", "none"]) == 2
 
 
-def test_a_key_of_a_server_is_looked_up_among_its_largest_differences(
+def test_a_key_of_a_server_is_searched_among_its_largest_differences(
     server: ScriptedApi, capsys: Shown
 ) -> None:
     server.on("GET", f"/runs/{RUN_ID}/mismatches", says({"items": [BREAK], "next": None}))
@@ -210,7 +210,7 @@ def test_a_run_without_a_verdict_has_nothing_to_explain(server: ScriptedApi) -> 
 
 
 @pytest.mark.parametrize("command", [["diff"], ["explain"], ["export", "--format", "jsonl"]])
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_rows_that_are_cut_by_the_limit_are_counted_wherever_rows_are_listed(
     command: list[str], capsys: Shown
 ) -> None:

@@ -28,7 +28,7 @@ ROW = {"stage": "s", "measure": "v", "class": "OUTSIDE", "key": {"k": "1"}, "val
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.csv").write_text(ONE)
     (tmp_path / "two.csv").write_text(TWO)
@@ -42,22 +42,22 @@ def read(path: str) -> dict[tuple[str, str], dict[str, str]]:
         return {(row["key.id"], row["measure"]): row for row in csv.DictReader(file)}
 
 
-@pytest.mark.usefixtures("kept")
-def test_csv_keeps_numbers_and_disarms_texts(capsys: Shown) -> None:
+@pytest.mark.usefixtures("run_folder")
+def test_csv_preserves_numbers_and_disarms_texts(capsys: Shown) -> None:
     assert run(["export", "kept", "--out", "out/d.csv"]) == 0
-    found = read("out/d.csv")
-    assert len(found) == 6
-    amount = found["'=1+1", "amount"]
+    rows = read("out/d.csv")
+    assert len(rows) == 6
+    amount = rows["'=1+1", "amount"]
     assert (amount["value.one"], amount["delta.two"]) == ("-12.5", "-1")
-    note = found["'=1+1", "note"]
+    note = rows["'=1+1", "note"]
     assert (note["value.one"], note["value.two"]) == ("'=cmd|x", "'+b")
-    assert found["2", "note"]["value.two"] == "-5"
-    assert found["2", "amount"]["value.one"] == "12345678901234567.89"
-    assert found["3", "$presence"]["value.two"] == ""
+    assert rows["2", "note"]["value.two"] == "-5"
+    assert rows["2", "amount"]["value.one"] == "12345678901234567.89"
+    assert rows["3", "$presence"]["value.two"] == ""
     assert "6 differences" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 @pytest.mark.parametrize("command", ["diff", "export"])
 @pytest.mark.parametrize(
     "flags", [("--measure", "amont"), ("--only", "missing:tow"), ("--only", "outside:amont")]
@@ -69,20 +69,20 @@ def test_a_filter_with_an_unknown_name_is_refused(
     assert f"{' '.join(flags)}: the run has only " in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 @pytest.mark.parametrize("command", ["diff", "explain", "export", "report"])
 def test_a_misspelt_folder_is_not_searched_on_a_server(command: str, capsys: Shown) -> None:
     assert run([command, "kpet"]) == 2
     assert "kpet: no such file or folder" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_an_unknown_filter_of_a_folder_is_wrong_usage(capsys: Shown) -> None:
     assert run(["diff", "kept", "--only", "changed"]) == 2
     assert "unknown filter 'changed'" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_jsonl_and_parquet_hold_the_same_rows() -> None:
     assert run(["export", "kept", "--format", "jsonl"]) == 0
     assert run(["export", "kept", "--format", "parquet"]) == 0
@@ -95,7 +95,7 @@ def test_jsonl_and_parquet_hold_the_same_rows() -> None:
     }
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_xlsx_writes_numbers_as_numbers_and_texts_as_texts() -> None:
     assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
     sheets = sheets_of("d.xlsx")
@@ -115,7 +115,7 @@ def sheets_of(path: str) -> dict[str, str]:
         return dict(zip(names, (each.decode() for each in read), strict=True))
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_xlsx_has_a_sheet_per_class_with_frozen_titles_filters_and_widths() -> None:
     assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
     sheets = sheets_of("d.xlsx")
@@ -129,7 +129,7 @@ def test_xlsx_has_a_sheet_per_class_with_frozen_titles_filters_and_widths() -> N
 
 
 @pytest.mark.case("X80")
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_xlsx_neutralises_formulas_as_csv_does() -> None:
     assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
     sheet = "".join(sheets_of("d.xlsx").values())
@@ -157,7 +157,7 @@ def test_thirty_eight_digits_are_exact_in_every_form(form: ExportForm, tmp_path:
             assert f"-{digits}" in target.read_text()
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_filters_are_those_of_diff(capsys: Shown) -> None:
     assert run(["export", "kept", "--only", "missing:two", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 1
@@ -234,11 +234,11 @@ def test_a_text_that_starts_a_formula_is_quoted_and_a_number_is_not(
     assert csv_text(text) == written
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("run_folder")
 def test_diff_shows_a_folder_as_it_shows_a_run(capsys: Shown) -> None:
     assert run(["diff", "kept"]) == 1
-    told = capsys.readouterr().out
-    assert told.splitlines()[0].split()[:3] == ["id", "MEASURE", "CLASS"]
+    output = capsys.readouterr().out
+    assert output.splitlines()[0].split()[:3] == ["id", "MEASURE", "CLASS"]
     assert run(["diff", "kept", "-o", "md", "--measure", "amount"]) == 1
     assert capsys.readouterr().out.startswith("| id | MEASURE | CLASS | one | two |")
     assert run(["diff", "kept", "--only", "null"]) == 0
@@ -246,7 +246,7 @@ def test_diff_shows_a_folder_as_it_shows_a_run(capsys: Shown) -> None:
     assert run(["diff", "kept/differences"]) == 2
 
 
-def test_a_run_of_a_server_gives_what_it_lists(
+def test_a_run_of_a_server_exports_what_it_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
 ) -> None:
     monkeypatch.chdir(tmp_path)

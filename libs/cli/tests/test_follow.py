@@ -75,7 +75,7 @@ def test_a_broken_stream_is_resumed_behind_the_last_event() -> None:
     assert following.resumed_after() == ["0", "1"]
 
 
-def test_an_event_that_comes_again_is_not_told_again() -> None:
+def test_an_event_that_comes_again_is_not_shown_again() -> None:
     following = Following(streams(frame("event", TRIGGERED), frame("event", TRIGGERED)), WHOLE)
     assert following.numbers() == [1, 2]
 
@@ -122,7 +122,7 @@ def test_after_five_minutes_without_a_stream_the_history_is_polled() -> None:
     assert following.clock.monotonic() >= 300
 
 
-def test_a_server_that_never_comes_back_is_given_up_after_ten_minutes() -> None:
+def test_a_server_that_never_comes_back_is_abandoned_after_ten_minutes() -> None:
     following = Following(hangs_up)
     following.server.on("GET", RUN, hangs_up)
     with pytest.raises(ServerUnreachableError):

@@ -1,4 +1,4 @@
-"""What `make setup` does after the packages: Java is looked for, class archives are kept."""
+"""What `make setup` does after the packages: Java is located, class archives are stored."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def _spark() -> str:
     return classes.archive_of_spark(JAVA).name
 
 
-def test_an_archive_whose_program_failed_is_not_kept(
+def test_an_archive_whose_program_failed_is_not_retained(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def broken(archive: Path, _environment: object) -> None:
@@ -63,7 +63,7 @@ def test_an_archive_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(one.suffix for one in folder.iterdir()) == [".jsa", ".jsa"]
 
 
-def test_without_java_the_step_says_where_it_looked(
+def test_without_java_the_step_says_where_it_searched(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def none(*_: object, **__: object) -> Java:

@@ -49,7 +49,7 @@ def test_the_lock_holds_what_it_was_made_from() -> None:
     assert lock.roots[0].revision == lock.version
 
 
-def test_rewriting_the_lock_keeps_everything_but_the_jars() -> None:
+def test_rewriting_the_lock_preserves_everything_but_the_jars() -> None:
     text = LOCK_FILE.read_text()
     lock = read_lock()
     assert rewritten(text, lock.jars) == text
@@ -60,8 +60,8 @@ def test_rewriting_the_lock_keeps_everything_but_the_jars() -> None:
 @pytest.mark.case("K13")
 def test_the_class_path_is_the_lock_and_nothing_else_of_the_cache(tmp_path: Path) -> None:
     cache = a_folder(tmp_path / "cache", stranger=b"of an older release", **CONTENT)
-    found = classpath(a_lock(**CONTENT), JarSources(cache=cache), NO_JAVA)
-    assert [path.name for path in found] == ["clients-1.0.jar", "server-1.0.jar"]
+    jars = classpath(a_lock(**CONTENT), JarSources(cache=cache), NO_JAVA)
+    assert [path.name for path in jars] == ["clients-1.0.jar", "server-1.0.jar"]
 
 
 @pytest.mark.case("K02")

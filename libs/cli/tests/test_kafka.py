@@ -24,18 +24,20 @@ NODE = KafkaNode(
 )
 
 
-def test_a_cluster_id_is_22_characters_and_never_looks_like_an_option() -> None:
+def test_a_cluster_id_is_22_characters_and_never_resembles_an_option() -> None:
     ids = [new_cluster_id() for _ in range(500)]
     assert all(len(one) == 22 and not one.startswith("-") for one in ids)
     assert len(set(ids)) == len(ids)
 
 
 def test_nobody_but_the_stack_administers_and_nothing_is_open_by_default() -> None:
-    found = properties(NODE)
-    assert found["super.users"] == "User:stack"
-    assert found["allow.everyone.if.no.acl.found"] == "false"
-    assert "PLAINTEXT," not in found["listener.security.protocol.map"].replace("SASL_PLAINTEXT", "")
-    assert all("127.0.0.1" in one for one in found["listeners"].split(","))
+    settings = properties(NODE)
+    assert settings["super.users"] == "User:stack"
+    assert settings["allow.everyone.if.no.acl.found"] == "false"
+    assert "PLAINTEXT," not in settings["listener.security.protocol.map"].replace(
+        "SASL_PLAINTEXT", ""
+    )
+    assert all("127.0.0.1" in one for one in settings["listeners"].split(","))
 
 
 @pytest.mark.case("K13")

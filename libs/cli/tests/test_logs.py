@@ -21,14 +21,14 @@ def test_a_writer_that_appends_goes_on_in_the_cut_file(tmp_path: Path) -> None:
     assert log.read_text() == "next"
 
 
-def test_five_files_are_kept_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_five_files_are_retained_and_the_oldest_goes(tmp_path: Path) -> None:
     log = tmp_path / "kafka.log"
     for turn in range(8):
         log.write_text(f"turn {turn}")
         rotate(log, limit_bytes=1)
-    kept = {one.name: one.read_text() for one in tmp_path.iterdir()}
-    assert len(kept) == MOST_FILES
-    assert kept["kafka.log.4"] == "turn 4"
+    contents = {one.name: one.read_text() for one in tmp_path.iterdir()}
+    assert len(contents) == MOST_FILES
+    assert contents["kafka.log.4"] == "turn 4"
 
 
 def test_a_small_or_missing_log_is_left_alone(tmp_path: Path) -> None:

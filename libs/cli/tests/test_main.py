@@ -169,7 +169,7 @@ def test_control_characters_of_foreign_text_do_nothing(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(("verbose", "shown"), [(0, False), (1, False), (2, True)])
-def test_a_defect_is_one_sentence_unless_its_traceback_is_asked_for(
+def test_a_defect_is_one_sentence_unless_its_traceback_is_requested(
     verbose: int,
     shown: bool,
     capsys: pytest.CaptureFixture[str],

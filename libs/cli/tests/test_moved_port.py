@@ -25,7 +25,7 @@ def corrected(server: ScriptedApi, port: int) -> bool:
         return correct_port(api, port)
 
 
-def test_the_connection_gets_the_port_and_keeps_everything_else() -> None:
+def test_the_connection_gets_the_port_and_preserves_everything_else() -> None:
     server = ScriptedApi()
     server.on("GET", PATH, lambda _: stored(host="127.0.0.1", port=54_329, database="demo"))
     server.on("PUT", PATH, lambda _: httpx.Response(200, json={"outcome": "configured"}))

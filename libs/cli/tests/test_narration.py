@@ -48,7 +48,7 @@ def test_every_event_is_one_plain_line_of_a_log(
     assert narrator.lines(Happened(an_entry(7, kind, **data))) == [f"12:00:07 {line}"]
 
 
-def test_an_extraction_tells_rows_pace_and_time() -> None:
+def test_an_extraction_reports_rows_pace_and_time() -> None:
     narrator = Narrator(UNICODE, sources=("ledger", "exports"))
     lines = [line for entry in EXTRACTED for line in narrator.lines(Happened(entry))]
     assert lines[0].endswith("exports (parquet)")
@@ -74,7 +74,7 @@ def test_the_row_says_the_status() -> None:
     assert narrator.status == "RUNNING"
 
 
-def test_a_lost_connection_is_told_harmlessly() -> None:
+def test_a_lost_connection_is_reported_harmlessly() -> None:
     assert Narrator(UNICODE).lines(Dropped("\x1b[2J")) == [
         "  connection lost (\\x1b[2J); reconnecting"
     ]

@@ -49,7 +49,7 @@ def listed(since: str, *jobs: object, next_page: str | None = None) -> Reply:
     return says({"items": list(jobs), "next": next_page, "watch_since": since})
 
 
-def told(event: str, job: object, place: str) -> bytes:
+def messages(event: str, job: object, place: str) -> bytes:
     return f"event: {event}\nid: {place}\ndata: {json.dumps(job)}\n\n".encode()
 
 
@@ -93,10 +93,10 @@ def test_the_list_comes_first_oldest_first_then_each_change() -> None:
         listed("p1", a_job("b"), a_job("a")),
         streams(
             b"retry: 2000\n\n",
-            told("CREATED", a_job("c"), "p2"),
-            told("UPDATED", a_job("a", 2), "p3"),
-            told("STATUS_UPDATED", a_job("a", 3), "p4"),
-            told("DELETED", a_job("b", 2), "p5"),
+            messages("CREATED", a_job("c"), "p2"),
+            messages("UPDATED", a_job("a", 2), "p3"),
+            messages("STATUS_UPDATED", a_job("a", 3), "p4"),
+            messages("DELETED", a_job("b", 2), "p5"),
         ),
         FORBIDDEN,
     )
@@ -113,7 +113,7 @@ def test_the_list_comes_first_oldest_first_then_each_change() -> None:
     assert streams_of[1]["since"] == "p5"
 
 
-def test_a_list_of_several_pages_is_watched_from_its_first() -> None:
+def test_a_list_of_many_pages_is_watched_from_its_first() -> None:
     watching = Watching(
         listed("p1", a_job("b"), next_page="c"),
         says({"items": [a_job("a")], "next": None, "watch_since": None}),
@@ -127,10 +127,10 @@ def test_a_list_of_several_pages_is_watched_from_its_first() -> None:
 def test_a_lost_connection_resumes_at_the_last_place() -> None:
     watching = Watching(
         listed("p1"),
-        streams(told("CREATED", a_job("a"), "p2"), b"id: p3\n\n", BROKEN),
+        streams(messages("CREATED", a_job("a"), "p2"), b"id: p3\n\n", BROKEN),
         hangs_up,
         refuses(503, ApiCode.UNAVAILABLE),
-        streams(told("CREATED", a_job("b"), "p4"), b"event: BOOKMARK\nid: p5\ndata: {}\n\n"),
+        streams(messages("CREATED", a_job("b"), "p4"), b"event: BOOKMARK\nid: p5\ndata: {}\n\n"),
         FORBIDDEN,
     )
     assert watching.until_refused() == [("CREATED", "a", 1), ("CREATED", "b", 1)]
@@ -144,11 +144,11 @@ def test_a_change_that_the_list_shows_is_not_repeated() -> None:
     watching = Watching(
         listed("p1", a_job("a", 3)),
         streams(
-            told("UPDATED", a_job("a", 1), "p2"),
-            told("DELETED", a_job("a", 2), "p3"),
-            told("CREATED", a_job("a", 3), "p4"),
-            told("DELETED", a_job("gone"), "p5"),
-            told("UPDATED", a_job("a", 4), "p6"),
+            messages("UPDATED", a_job("a", 1), "p2"),
+            messages("DELETED", a_job("a", 2), "p3"),
+            messages("CREATED", a_job("a", 3), "p4"),
+            messages("DELETED", a_job("gone"), "p5"),
+            messages("UPDATED", a_job("a", 4), "p6"),
         ),
         FORBIDDEN,
     )
@@ -196,7 +196,8 @@ def test_an_object_of_a_deleted_name_is_another_one() -> None:
     watching = Watching(
         listed("p1", a_job("a", 7)),
         streams(
-            told("DELETED", a_job("a", 8), "p2"), told("CREATED", a_job("a", uid="other"), "p3")
+            messages("DELETED", a_job("a", 8), "p2"),
+            messages("CREATED", a_job("a", uid="other"), "p3"),
         ),
         FORBIDDEN,
     )
@@ -206,7 +207,7 @@ def test_an_object_of_a_deleted_name_is_another_one() -> None:
 def test_one_name_may_be_watched() -> None:
     watching = Watching(
         listed("p1", a_job("a"), a_job("b")),
-        streams(told("UPDATED", a_job("a", 2), "p2"), told("UPDATED", a_job("b", 2), "p3")),
+        streams(messages("UPDATED", a_job("a", 2), "p2"), messages("UPDATED", a_job("b", 2), "p3")),
         FORBIDDEN,
         name="b",
     )

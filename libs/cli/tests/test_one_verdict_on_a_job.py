@@ -1,4 +1,4 @@
-"""`validate`, `plan`, `compare` and `run` give a wrong job the same errors at the same places."""
+"""`validate`, `plan`, `compare` and `run` report the same errors at the same places."""
 
 import json
 import re

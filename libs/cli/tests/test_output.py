@@ -70,7 +70,7 @@ def test_what_is_no_plain_number_stays_as_it_is(text: str) -> None:
     "text",
     ["=1+1", "+SUM(A1)", "-2+3", "@x", " =1", "\t=1", "\tx", "\r", "\n=", "＝1", "\u3000+1"],  # noqa: RUF001  full-width signs
 )
-def test_a_text_that_a_spreadsheet_would_obey_is_told_to_be_text(text: str) -> None:
+def test_a_text_that_a_spreadsheet_would_obey_is_marked_as_text(text: str) -> None:
     assert csv_text(text) == f"'{text}"
 
 
@@ -102,13 +102,13 @@ def test_markdown_leaves_words_and_numbers_as_they_are(text: str) -> None:
     assert markdown_inline(text) == text
 
 
-def test_yaml_keeps_texts_texts() -> None:
+def test_yaml_leaves_texts_texts() -> None:
     assert as_yaml({"b": "0.10", "a": [{"x": "no"}], "n": None}) == (
         "b: '0.10'\na:\n- x: no\nn: null"
     )
 
 
-def test_json_keeps_every_digit() -> None:
+def test_json_preserves_every_digit() -> None:
     value = {"a": [Decimal("0.10"), None, True, "ü"], "b": 10**20}
     assert exact_json(value) == '{"a": [0.10, null, true, "\\u00fc"], "b": 100000000000000000000}'
 
@@ -116,8 +116,8 @@ def test_json_keeps_every_digit() -> None:
 @pytest.mark.case("U13")
 def test_json_names_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     print_list("get", COLUMNS, ITEMS, Invocation(output=Output.JSON))
-    found = json.loads(capsys.readouterr().out)
-    assert found == {"schema": "datarecs.cli.get/1", "items": [dict(one) for one in ITEMS]}
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"schema": "datarecs.cli.get/1", "items": [dict(one) for one in ITEMS]}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_ascii_words_are_ascii() -> None:
     assert str(ASCII).isascii()
 
 
-def test_every_outcome_has_its_own_sign() -> None:
+def test_every_outcome_has_a_separate_sign() -> None:
     outcomes = ("MATCHED", "UNMATCHED", "ERRORED", "CANCELLED", "RUNNING")
     for terminal in (UNICODE, ASCII):
         assert len({terminal.sign(one) for one in outcomes}) == len(outcomes)

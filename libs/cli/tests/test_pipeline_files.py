@@ -27,7 +27,7 @@ RUN = f"/runs/{RUN_ID}"
 
 def tags(path: str) -> list[str]:
     """What each case holds, or passed."""
-    root = ET.fromstring(Path(path).read_bytes())  # noqa: S314  our own file
+    root = ET.fromstring(Path(path).read_bytes())  # noqa: S314  our file
     return [next((one.tag for one in case), "passed") for case in root.iter("testcase")]
 
 
@@ -62,40 +62,40 @@ def ends(server: ScriptedApi, status: str, result: str | None, **more: Any) -> N
 
 @pytest.mark.usefixtures("files")
 def test_compare_writes_junit_whatever_the_verdict() -> None:
-    asked = ["one.csv", "two.csv", "--key", "id", "--junit", "ci/junit.xml"]
-    assert run(["compare", *asked]) == 1
+    arguments = ["one.csv", "two.csv", "--key", "id", "--junit", "ci/junit.xml"]
+    assert run(["compare", *arguments]) == 1
     assert tags("ci/junit.xml") == ["passed", "failure", "passed"]
     Path("two.csv").write_text("id,v\n1,1\n2,2\n")
-    assert run(["compare", *asked]) == 0
+    assert run(["compare", *arguments]) == 0
     assert tags("ci/junit.xml") == ["passed", "passed", "passed"]
 
 
 @pytest.mark.usefixtures("files")
 def test_a_comparison_that_fails_is_an_error_there() -> None:
     Path("two.csv").write_text('id,v\n1,"open\n')
-    asked = ["one.csv", "two.csv", "--key", "id", "--junit", "junit.xml"]
-    assert run(["compare", *asked]) == 3
+    arguments = ["one.csv", "two.csv", "--key", "id", "--junit", "junit.xml"]
+    assert run(["compare", *arguments]) == 3
     assert tags("junit.xml") == ["error"]
 
 
 @pytest.mark.usefixtures("files")
 def test_compare_prints_markdown(capsys: Shown) -> None:
     assert run(["compare", "one.csv", "two.csv", "--key", "id", "-o", "md"]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith("# ▲ UNMATCHED: one-vs-two")
-    assert "| 2 | v | outside | 2 | 3 | 1 |" in told
+    output = capsys.readouterr().out
+    assert output.startswith("# ▲ UNMATCHED: one-vs-two")
+    assert "| 2 | v | outside | 2 | 3 | 1 |" in output
 
 
 @pytest.mark.usefixtures("files")
-def test_a_file_that_cannot_be_written_is_told(capsys: Shown) -> None:
+def test_a_file_that_cannot_be_written_is_reported(capsys: Shown) -> None:
     Path("taken").write_text("")
-    asked = ["one.csv", "two.csv", "--key", "id", "--junit", "taken/junit.xml"]
-    assert run(["compare", *asked]) == 3
+    arguments = ["one.csv", "two.csv", "--key", "id", "--junit", "taken/junit.xml"]
+    assert run(["compare", *arguments]) == 3
     assert "taken/junit.xml: the results cannot be stored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("status", "result", "code", "found"),
+    ("status", "result", "code", "elements"),
     [
         ("COMPLETED", "UNMATCHED", 1, ["failure", "failure"]),
         ("ERRORED", None, 3, ["error"]),
@@ -103,11 +103,11 @@ def test_a_file_that_cannot_be_written_is_told(capsys: Shown) -> None:
     ],
 )
 def test_run_writes_junit_of_every_end(
-    server: ScriptedApi, status: str, result: str | None, code: int, found: list[str]
+    server: ScriptedApi, status: str, result: str | None, code: int, elements: list[str]
 ) -> None:
     ends(server, status, result)
     assert run(["run", "orders", "--junit", "junit.xml"]) == code
-    assert tags("junit.xml") == found
+    assert tags("junit.xml") == elements
 
 
 def test_report_makes_markdown_and_junit_of_a_finished_run(server: ScriptedApi) -> None:

@@ -1,4 +1,4 @@
-"""`datarecs plan`: everything a run would do is told before it does it, and what cannot be is."""
+"""`datarecs plan`: everything a run would do is shown before it does it, and what cannot be is."""
 
 import json
 from pathlib import Path
@@ -55,9 +55,9 @@ def lines(shown: Shown) -> list[str]:
     return [" ".join(line.split()) for line in shown.readouterr().out.splitlines()]
 
 
-def test_a_plan_tells_what_is_read_compared_relaxed_and_written(capsys: Shown) -> None:
+def test_a_plan_shows_what_is_read_compared_relaxed_and_written(capsys: Shown) -> None:
     assert run(["plan", "job.yaml"]) == 0
-    told = lines(capsys)
+    shown_lines = lines(capsys)
     for line in (
         "job orders",
         "engine reference: about 0.0 s in memory, Spark alone starts in 4 s",
@@ -84,7 +84,7 @@ def test_a_plan_tells_what_is_read_compared_relaxed_and_written(capsys: Shown) -
         "as delimiter ',', detected in the first lines of ledger.csv",
         f"note column amount is text because of 'secret' in line 3; {REMEDY}",
     ):
-        assert line in told
+        assert line in shown_lines
 
 
 def test_a_plan_shows_no_value_of_a_masked_column(capsys: Shown) -> None:
@@ -93,12 +93,14 @@ def test_a_plan_shows_no_value_of_a_masked_column(capsys: Shown) -> None:
     assert "secret" not in " ".join(lines(capsys))
 
 
-def test_a_second_look_is_part_of_the_plan(capsys: Shown) -> None:
-    asked = "measures: [{name: amount}], confirm: {after: PT2M, max_keys: 500}}"
-    Path("job.yaml").write_text(JOB.replace("measures: [{name: amount}]}", asked))
+def test_a_recheck_is_part_of_the_plan(capsys: Shown) -> None:
+    stage_fields = "measures: [{name: amount}], confirm: {after: PT2M, max_keys: 500}}"
+    Path("job.yaml").write_text(JOB.replace("measures: [{name: amount}]}", stage_fields))
     assert run(["plan", "job.yaml"]) == 0
-    told = "differing groups are read again up to 2 times, after 2 min, unless more than 500 groups"
-    assert any(told in line for line in lines(capsys))
+    sentence = (
+        "differing groups are read again up to 2 times, after 2 min, unless more than 500 groups"
+    )
+    assert any(sentence in line for line in lines(capsys))
 
 
 @pytest.mark.case("U20")
@@ -116,18 +118,23 @@ def test_as_json_a_plan_is_complete_and_says_nothing_of_this_machine(
 ) -> None:
     assert run(["plan", "job.yaml", "-o", "json"]) == 0
     written = capsys.readouterr().out
-    found = json.loads(written)
-    assert found["schema"] == "datarecs.cli.plan/1"
-    assert found["engine"] == "reference"
-    assert [each["stage"] for each in found["strategies"]] == ["shape", "counts", "totals", "rows"]
-    assert found["statements"] == {"ledger": None, "lake": None}
-    assert len(found["plan"]["stages"]) == 4
+    document = json.loads(written)
+    assert document["schema"] == "datarecs.cli.plan/1"
+    assert document["engine"] == "reference"
+    assert [each["stage"] for each in document["strategies"]] == [
+        "shape",
+        "counts",
+        "totals",
+        "rows",
+    ]
+    assert document["statements"] == {"ledger": None, "lake": None}
+    assert len(document["plan"]["stages"]) == 4
     assert str(folder) not in written
 
 
 @pytest.mark.case("U20")
 @pytest.mark.parametrize(
-    ("code", "job", "told"),
+    ("code", "job", "message"),
     [
         ("DR1060", JOB.replace("[owner]", "[owners]"), "source ledger has no column 'owners'"),
         (
@@ -142,14 +149,14 @@ def test_as_json_a_plan_is_complete_and_says_nothing_of_this_machine(
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_read(
-    capsys: Shown, code: str, job: str, told: str
+    capsys: Shown, code: str, job: str, message: str
 ) -> None:
     Path("job.yaml").write_text(job)
     assert run(["plan", "job.yaml"]) == 2
     assert run(["compare", "job.yaml", "--out", "kept"]) == 2
     shown = capsys.readouterr().out
     assert shown.count(code) >= 2
-    assert told in shown
+    assert message in shown
     assert not Path("kept/run.json").exists()
 
 
@@ -171,14 +178,14 @@ def test_files_and_flags_can_be_planned_too(capsys: Shown) -> None:
     assert "compares row by row: id" in lines(capsys)
 
 
-def test_sources_are_tested_first_when_asked(capsys: Shown) -> None:
+def test_sources_are_tested_first_on_request(capsys: Shown) -> None:
     assert run(["plan", "job.yaml", "--check-connections"]) == 0
     assert "ok    ledger" in capsys.readouterr().err
     Path("lake.csv").unlink()
     assert run(["plan", "job.yaml", "--check-connections"]) == 3
-    told = capsys.readouterr()
-    assert "FAIL  lake" in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert "FAIL  lake" in output.err
+    assert output.out == ""
 
 
 def test_a_source_that_is_not_there_ends_with_3(capsys: Shown) -> None:

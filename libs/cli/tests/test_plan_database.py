@@ -1,4 +1,4 @@
-"""`datarecs plan` over a database: what it is asked for, and how it would answer."""
+"""`datarecs plan` over a database: what it is queried for, and how it would answer."""
 
 import json
 from pathlib import Path
@@ -58,21 +58,22 @@ def job(
 def test_a_plan_shows_what_is_pushed_down_and_why_not(job: dict[str, str], capsys: Shown) -> None:
     Path("job.yaml").write_text(JOB.format(strategy="pushdown", **job))
     assert run(["plan", "job.yaml", "--explain"]) == 0
-    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "strategy pushdown (`execution.strategy` is pushdown)" in told
+    shown_lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "strategy pushdown (`execution.strategy` is pushdown)" in shown_lines
     assert (
         'groups ledger: SELECT "account"::text COLLATE "C", sum("amount") FILTER'
         ' (WHERE ("account"::text COLLATE "C" <> \'x\'::text COLLATE "C")),'
-    ) in "\n".join(told)
+    ) in "\n".join(shown_lines)
     assert (
-        "keys ledger: only rows of groups that differ, up to 10,000 of them; else all rows" in told
+        "keys ledger: only rows of groups that differ, up to 10,000 of them; else all rows"
+        in shown_lines
     )
-    assert "expected 60 rows, 8.0 KiB" in told
-    assert "explain copy for stage totals" in told
-    assert any(line.startswith("HashAggregate") for line in told)
+    assert "expected 60 rows, 8.0 KiB" in shown_lines
+    assert "explain copy for stage totals" in shown_lines
+    assert any(line.startswith("HashAggregate") for line in shown_lines)
     assert run(["plan", "job.yaml", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert sorted(found["groups"]["totals"]) == ["copy", "ledger"]
+    document = json.loads(capsys.readouterr().out)
+    assert sorted(document["groups"]["totals"]) == ["copy", "ledger"]
     Path("job.yaml").write_text(JOB.format(strategy="auto", **job))
     assert run(["plan", "job.yaml"]) == 0
     assert "pushdown: fewer than 1,000,000 rows are expected" in capsys.readouterr().out

@@ -26,7 +26,7 @@ NO_NETWORK = "http://127.0.0.1:9/maven"
 
 
 class Installation:
-    """One data directory and the user around it: home, cache and temporary folder of their own."""
+    """One data directory and the user around it: its home, cache and temporary folder."""
 
     def __init__(self, root: Path) -> None:
         self.layout = Layout(root / "data")
@@ -126,13 +126,13 @@ def installed(server_directory: Path, broker_programs: BrokerPrograms) -> Iterat
     """A machine with the jars cached and no network."""
     root = server_directory / "installation"
     root.mkdir(mode=0o711)
-    found = Installation(root)
-    cache = jars.cache_folder(found.environment) / "jars"
+    installation = Installation(root)
+    cache = jars.cache_folder(installation.environment) / "jars"
     cache.mkdir(parents=True)
     for jar in broker_programs.classpath:
         shutil.copyfile(jar, cache / jar.name)
-    yield found
-    found.down()
+    yield installation
+    installation.down()
 
 
 @pytest.fixture
@@ -168,11 +168,15 @@ def test_a_second_up_attaches_and_shows_what_runs(platform: Installation) -> Non
     assert platform.state == before
 
 
-def test_status_tells_a_program_which_parts_answer(platform: Installation) -> None:
+def test_status_shows_a_program_which_parts_answer(platform: Installation) -> None:
     seen = platform.run("status", "-o", "json")
-    told = json.loads(seen.stdout)
-    assert (seen.returncode, told["schema"], told["ready"]) == (0, "datarecs.cli.status/1", True)
-    assert [part["name"] for part in told["parts"]] == ["postgres", "kafka"]
+    status = json.loads(seen.stdout)
+    assert (seen.returncode, status["schema"], status["ready"]) == (
+        0,
+        "datarecs.cli.status/1",
+        True,
+    )
+    assert [part["name"] for part in status["parts"]] == ["postgres", "kafka"]
 
 
 @pytest.mark.case("K21")
@@ -183,7 +187,7 @@ def test_data_is_not_deleted_without_a_person_or_yes(platform: Installation) -> 
     assert platform.state.phase is Phase.READY
 
 
-def test_a_second_tenant_gets_a_key_of_its_own_once(platform: Installation) -> None:
+def test_a_second_tenant_gets_a_separate_key_once(platform: Installation) -> None:
     made = platform.run("admin", "tenant", "create", "acme")
     assert made.returncode == 0
     assert made.stdout.startswith("drk_")
@@ -269,7 +273,7 @@ def test_nothing_is_written_outside_the_data_directory_and_the_cache(
 
 @pytest.mark.case("K15")
 @pytest.mark.case("U03")
-def test_busy_default_ports_move_and_are_kept(installed: Installation) -> None:
+def test_busy_default_ports_move_and_are_stored(installed: Installation) -> None:
     before = installed.state.ports
     installed.down()
     ports = (before["api"], before["postgres"])

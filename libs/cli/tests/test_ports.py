@@ -18,8 +18,8 @@ WISHES = (
 @pytest.mark.case("K15")
 def test_busy_default_ports_move_to_the_next_free_ones() -> None:
     busy = {8080, 8081, 54_329, 29_092}
-    given_ports = assign(WISHES, {}, free=lambda port: port not in busy)
-    assert given_ports == {
+    assigned_ports = assign(WISHES, {}, free=lambda port: port not in busy)
+    assert assigned_ports == {
         "api": 8082,
         "postgres": 54_330,
         "kafka": 29_093,
@@ -28,7 +28,7 @@ def test_busy_default_ports_move_to_the_next_free_ones() -> None:
 
 
 @pytest.mark.case("K15")
-def test_a_port_that_moved_once_is_kept_at_restart() -> None:
+def test_a_port_that_moved_once_is_reused_at_restart() -> None:
     assert assign(WISHES[:1], {"api": 8091}, free=lambda _: True) == {"api": 8091}
 
 
@@ -51,17 +51,17 @@ def test_a_full_span_is_an_error_and_not_a_longer_search() -> None:
 
 
 @given(st.sets(st.integers(8080, 8080 + 2 * SPAN)), st.integers(8080, 8080 + SPAN))
-def test_the_next_free_port_is_the_first_that_is_neither_busy_nor_given(
+def test_the_next_free_port_is_the_first_that_is_neither_busy_nor_assigned(
     busy: set[int], first: int
 ) -> None:
-    found = next_free(first, free=lambda port: port not in busy)
+    port = next_free(first, free=lambda port: port not in busy)
     free = [port for port in range(first, first + SPAN + 1) if port not in busy]
-    assert found == (free[0] if free else None)
+    assert port == (free[0] if free else None)
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="claims are Linux's")
-def test_two_platforms_that_start_at_once_are_never_given_the_same_port() -> None:
+def test_two_platforms_that_start_at_once_never_get_the_same_port() -> None:
     first, second = Claims(), Claims()
     port = next_free(40_000, free=first.take)
     assert port is not None

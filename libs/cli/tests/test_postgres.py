@@ -19,7 +19,7 @@ INSTALLED = Server(bin=Path("/usr/lib/postgresql/15/bin"), version="15.18", pack
 
 
 def a_server(place: Path, version: str) -> Path:
-    """Server binaries that only tell their version."""
+    """Server binaries that only print their version."""
     place.mkdir(parents=True)
     for name in ("postgres", "initdb", "psql"):
         (place / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
@@ -31,28 +31,31 @@ def a_server(place: Path, version: str) -> Path:
 def test_without_a_wheel_the_newest_installed_server_from_15_on_is_used(tmp_path: Path) -> None:
     for version in ("14.11", "15.4", "16.2"):
         a_server(tmp_path / "system" / version.partition(".")[0] / "bin", version)
-    found = servers({"PATH": ""}, packaged=None, system=tmp_path / "system")
-    assert [server.major for server in found] == [16, 15]
+    installations = servers({"PATH": ""}, packaged=None, system=tmp_path / "system")
+    assert [server.major for server in installations] == [16, 15]
 
 
 def test_the_packaged_server_comes_before_installed_ones(tmp_path: Path) -> None:
     a_server(tmp_path / "system" / "19" / "bin", "19.0")
     packaged = a_server(tmp_path / "wheel" / "bin", "18.6")
-    found = servers({"PATH": ""}, packaged=packaged, system=tmp_path / "system")
-    assert [(server.major, server.packaged) for server in found] == [(18, True), (19, False)]
+    installations = servers({"PATH": ""}, packaged=packaged, system=tmp_path / "system")
+    assert [(server.major, server.packaged) for server in installations] == [
+        (18, True),
+        (19, False),
+    ]
 
 
 def test_a_server_on_the_path_counts_as_installed(tmp_path: Path) -> None:
     place = a_server(tmp_path / "bin", "17.1")
-    found = servers({"PATH": str(place)}, packaged=None, system=tmp_path / "none")
-    assert [server.bin for server in found] == [place]
+    installations = servers({"PATH": str(place)}, packaged=None, system=tmp_path / "none")
+    assert [server.bin for server in installations] == [place]
 
 
 def test_new_data_gets_the_best_server(tmp_path: Path) -> None:
     assert choose([WHEEL, INSTALLED], tmp_path) == WHEEL
 
 
-def test_existing_data_gets_a_server_of_its_own_major(tmp_path: Path) -> None:
+def test_existing_data_gets_a_server_of_its_major(tmp_path: Path) -> None:
     (tmp_path / "15" / "data").mkdir(parents=True)
     (tmp_path / "15" / "data" / "PG_VERSION").write_text("15\n")
     assert choose([WHEEL, INSTALLED], tmp_path) == INSTALLED
@@ -116,7 +119,7 @@ def test_the_one_way_in_is_tcp_with_the_right_password(node: PostgresNode) -> No
 @pytest.mark.integration
 @pytest.mark.case("K04")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes accounts")
-def test_as_root_the_server_runs_as_nobody_and_owns_its_data(node: PostgresNode) -> None:
+def test_as_root_the_server_and_its_data_belong_to_nobody(node: PostgresNode) -> None:
     entry = pwd.getpwnam("nobody")
     account = server_account(effective_uid=0, before="nobody")
     node = replace(node, account=account)

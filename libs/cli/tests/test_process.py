@@ -91,7 +91,7 @@ def test_a_reused_pid_is_somebody_else(tmp_path: Path) -> None:
     running.kill_group()
 
 
-def test_every_part_has_a_process_group_of_its_own(tmp_path: Path) -> None:
+def test_every_part_has_a_separate_process_group(tmp_path: Path) -> None:
     running = started(tmp_path, *SLEEPER)
     assert os.getpgid(running.pid) == running.pid
     running.kill_group()

@@ -40,7 +40,7 @@ def test_a_part_that_works_for_ever_is_late_in_the_end() -> None:
     assert late_after(int(MOST_LIMITS * LIMIT_S), log=10, work=1)
 
 
-def test_the_work_of_what_a_part_started_counts_as_its_own() -> None:
+def test_the_work_of_what_a_part_started_counts_as_work_of_the_part() -> None:
     with subprocess.Popen(["/bin/sh", "-c", "sh -c 'while :; do :; done' & wait"]) as part:
         tick = Event()
         for _ in range(600):

@@ -51,7 +51,7 @@ def raw(receiver: Receiver, request: bytes) -> bytes:
         return line.recv(4096).split(b"\r\n")[0]
 
 
-def test_a_genuine_delivery_is_taken_and_told(receiver: Receiver) -> None:
+def test_a_genuine_delivery_is_taken_and_shown(receiver: Receiver) -> None:
     assert post(receiver) == 200
     (received,) = receiver.received
     assert received.verified
@@ -145,7 +145,7 @@ def test_what_is_wanted_can_be_waited_for(receiver: Receiver) -> None:
     assert receiver.wait_for(of_run, limit_s=0.01) is receiver.received[0]
 
 
-def test_a_taken_port_is_told(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_reported(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["webhook", "listen", "--port", str(receiver.port)]) == 3
     assert "DR5009" in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_a_secret_that_is_none_is_wrong_usage_and_not_repeated(
     assert "!!!" not in shown
 
 
-def test_the_command_tells_each_delivery_until_ctrl_c(tmp_path: Path) -> None:
+def test_the_command_shows_each_delivery_until_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "datarecs_cli", "webhook", "listen", "--port", "0"]
     with subprocess.Popen(
         [*command, "--secret-stdin", "-o", "jsonl"],
@@ -181,9 +181,9 @@ def test_the_command_tells_each_delivery_until_ctrl_c(tmp_path: Path) -> None:
             assert port is not None
             there = Receiver(keys=KEYS, clock=ManualClock(), port=int(port[1]))
             assert post(there) == 401  # its clock is the real one
-            told = json.loads(listening.stdout.readline())
-            assert (told["verified"], told["answered"]) == (False, 401)
-            assert "s from now" in told["fault"]
+            shown_delivery = json.loads(listening.stdout.readline())
+            assert (shown_delivery["verified"], shown_delivery["answered"]) == (False, 401)
+            assert "s from now" in shown_delivery["fault"]
             os.kill(listening.pid, signal.SIGINT)
             assert listening.wait(10) == 130
         finally:

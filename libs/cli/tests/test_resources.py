@@ -82,7 +82,7 @@ def test_what_is_sent_is_the_whole_declaration_over_whatever_stands_there(
     assert body["spec"]["to"] == [{"address": "finops@example.com"}]
 
 
-def test_a_fault_in_one_file_keeps_everything_here(
+def test_a_fault_in_one_file_sends_nothing(
     server: ScriptedApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bad.yaml").write_text(HOOK.replace("url:", "ulr:"), encoding="utf-8")
@@ -147,9 +147,9 @@ def test_or_goes_into_a_file_that_only_its_owner_reads(
 @pytest.mark.usefixtures("server")
 def test_json_lists_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     run(["apply", "-f", "all.yaml", "-o", "json"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "datarecs.cli.apply/1"
-    assert found["items"][0] == {"name": "connection/files", "outcome": "created"}
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "datarecs.cli.apply/1"
+    assert document["items"][0] == {"name": "connection/files", "outcome": "created"}
 
 
 def as_stored(_request: httpx.Request) -> httpx.Response:
@@ -169,16 +169,16 @@ def test_a_dry_run_against_the_server_shows_each_change_and_writes_nothing(
     server.on("PUT", PATHS[2], says({"outcome": "configured", **wanted, **labels}))
     for path in PATHS[:2]:
         server.on("PUT", path, says({"outcome": "created"}))
-    asked = ["apply", "-f", "all.yaml", "--dry-run", "server"]
-    assert run([*asked, "--exit-code"]) == 1
-    assert run(asked) == 0
+    arguments = ["apply", "-f", "all.yaml", "--dry-run", "server"]
+    assert run([*arguments, "--exit-code"]) == 1
+    assert run(arguments) == 0
     shown = capsys.readouterr().out
     assert "notification-rule/finance configured" in shown
     assert '~ spec.to[0].address: "old@example.com" -> "finops@example.com"' in shown
     assert {one.url.params["dry_run"] for one in server.requests_to("PUT")} == {"true"}
 
 
-def test_a_dry_run_of_the_client_asks_nobody(server: ScriptedApi) -> None:
+def test_a_dry_run_of_the_client_calls_no_server(server: ScriptedApi) -> None:
     assert run(["apply", "-f", "all.yaml", "--dry-run", "client"]) == 0
     assert run(["apply", "-f", "all.yaml", "--dry-run", "maybe"]) == 2
     assert server.requests == []

@@ -102,12 +102,12 @@ def test_jsonl_is_what_the_server_said(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.usefixtures("server")
 @pytest.mark.case("U13")
 def test_json_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(shown(capsys, "-o", "json"))
-    assert (found["schema"], len(found["items"])) == ("datarecs.cli.diff/1", 3)
+    document = json.loads(shown(capsys, "-o", "json"))
+    assert (document["schema"], len(document["items"])) == ("datarecs.cli.diff/1", 3)
 
 
 @pytest.mark.usefixtures("server")
-def test_markdown_keeps_every_value_in_its_cell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_puts_every_value_in_its_cell(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, "-o", "md").splitlines()
     assert "`\\x1b[2J[red]x\\|y`" in lines[3]
 
@@ -120,8 +120,8 @@ def test_rows_can_be_sorted_by_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_filters_are_the_servers(server: ScriptedApi) -> None:
     run(["diff", RUN_ID, "--only", "missing:exports", "--measure", "m", "--limit", "7"])
-    (asked,) = server.requests_to("GET", f"{RUN}/mismatches")
-    assert dict(asked.url.params) == {"limit": "7", "only": "missing:exports", "measure": "m"}
+    (request,) = server.requests_to("GET", f"{RUN}/mismatches")
+    assert dict(request.url.params) == {"limit": "7", "only": "missing:exports", "measure": "m"}
 
 
 @pytest.mark.usefixtures("server")
@@ -145,7 +145,7 @@ def test_a_run_without_a_verdict_has_compared_nothing(
     assert "RUNNING and has no result" in capsys.readouterr().err
 
 
-def test_stages_are_named_when_there_are_several(
+def test_stages_are_named_when_there_are_many(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items = [OUTSIDE, {**OUTSIDE, "stage": "rows", "key": {"id": "1"}}]
@@ -228,7 +228,7 @@ def test_keys_are_listed_and_revoked(
     assert capsys.readouterr().out.splitlines()[1].split() == ["k1", "ci", "admin"]
 
 
-def test_deliveries_tell_their_attempts_and_what_is_next(
+def test_deliveries_show_their_attempts_and_what_is_next(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     delivery = {

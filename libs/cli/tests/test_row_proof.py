@@ -40,7 +40,7 @@ ROWS = [(1, "ana", "10.00"), (2, "ana ", "20.50"), (3, "bo", "30.00"), (4, "bo",
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
     """What a sealed comparison leaves, of which one total differs."""
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text(JOB)
@@ -63,18 +63,18 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path
 SOURCES = ["--source", "ledger=ledger.csv", "--source", "lake=lake.parquet"]
 
 
-def verify(kept: Path, shown: Shown, *more: str) -> tuple[int, dict[str, Any]]:
-    code = run(["verify", str(kept), *more, "-o", "json"])
-    found: dict[str, Any] = json.loads(shown.readouterr().out)
-    return code, found
+def verify(run_folder: Path, shown: Shown, *more: str) -> tuple[int, dict[str, Any]]:
+    code = run(["verify", str(run_folder), *more, "-o", "json"])
+    document: dict[str, Any] = json.loads(shown.readouterr().out)
+    return code, document
 
 
 @pytest.mark.case("F17")
 def test_the_root_over_the_stored_digests_is_the_one_that_is_sealed(
-    kept: Path, capsys: Shown
+    run_folder: Path, capsys: Shown
 ) -> None:
-    digests = json.loads((kept / "run.json").read_bytes())["proof"]["digests"]
-    leaves = read_digests(kept / "digests.parquet")
+    digests = json.loads((run_folder / "run.json").read_bytes())["proof"]["digests"]
+    leaves = read_digests(run_folder / "digests.parquet")
     assert digests == {
         "file": "digests.parquet",
         "leaves": len(leaves),
@@ -92,38 +92,42 @@ def test_the_root_over_the_stored_digests_is_the_one_that_is_sealed(
         "rows": 4,
         "bytes": 4,
     }
-    assert verify(kept, capsys)[0] == 0
+    assert verify(run_folder, capsys)[0] == 0
 
 
 @pytest.mark.case("P63")
-def test_the_data_of_every_source_is_checked_against_its_digests(kept: Path, capsys: Shown) -> None:
-    code, found = verify(kept, capsys, *SOURCES)
-    assert (code, found["findings"]) == (0, [])
-    assert "rows of source ledger against their digests" in found["checked"]
-    assert "source lake in stage shape: it compares columns, not rows" in (found["not_checked"])
+def test_the_data_of_every_source_is_checked_against_its_digests(
+    run_folder: Path, capsys: Shown
+) -> None:
+    code, result = verify(run_folder, capsys, *SOURCES)
+    assert (code, result["findings"]) == (0, [])
+    assert "rows of source ledger against their digests" in result["checked"]
+    assert "source lake in stage shape: it compares columns, not rows" in (result["not_checked"])
 
 
 @pytest.mark.case("P63")
-def test_one_byte_of_a_source_is_named_with_its_file_and_bucket(kept: Path, capsys: Shown) -> None:
+def test_one_byte_of_a_source_is_named_with_its_file_and_bucket(
+    run_folder: Path, capsys: Shown
+) -> None:
     written = Path("ledger.csv").read_text()
     Path("ledger.csv").write_text(written.replace("30.00", "30.01"))
-    code, found = verify(kept, capsys, *SOURCES)
+    code, result = verify(run_folder, capsys, *SOURCES)
     assert code == 1
-    told = {(each["check"], each["stage"], each["source"]) for each in found["findings"]}
-    assert told == {
+    findings = {(each["check"], each["stage"], each["source"]) for each in result["findings"]}
+    assert findings == {
         ("source", None, "ledger"),
         ("leaves", "totals", "ledger"),
         ("leaves", "rows", "ledger"),
         ("leaves", "bytes", "ledger"),
     }
-    (bytes_of_3,) = (each["message"] for each in found["findings"] if each["stage"] == "bytes")
+    (bytes_of_3,) = (each["message"] for each in result["findings"] if each["stage"] == "bytes")
     assert "other rows than the proof seals in 1 of 4 buckets" in bytes_of_3
 
 
 @pytest.mark.case("P63")
 @pytest.mark.parametrize("field", ["rows", "total", "bucket"])
-def test_one_byte_of_a_leaf_is_named(kept: Path, capsys: Shown, field: str) -> None:
-    leaves = read_digests(kept / "digests.parquet")
+def test_one_byte_of_a_leaf_is_named(run_folder: Path, capsys: Shown, field: str) -> None:
+    leaves = read_digests(run_folder / "digests.parquet")
     first = leaves[0]
     changed = Leaf(
         stage=first.stage,
@@ -132,57 +136,59 @@ def test_one_byte_of_a_leaf_is_named(kept: Path, capsys: Shown, field: str) -> N
         rows=first.rows + (field == "rows"),
         total=first.total ^ (field == "total"),
     )
-    (kept / "digests.parquet").write_bytes(digest_file([changed, *leaves[1:]]))
-    code, found = verify(kept, capsys)
+    (run_folder / "digests.parquet").write_bytes(digest_file([changed, *leaves[1:]]))
+    code, result = verify(run_folder, capsys)
     assert code == 1
-    assert "digests" in [each["check"] for each in found["findings"]]
+    assert "digests" in [each["check"] for each in result["findings"]]
 
 
 @pytest.mark.case("P63")
-def test_one_byte_of_the_sealed_root_is_named(kept: Path, capsys: Shown) -> None:
-    document = json.loads((kept / "run.json").read_bytes())
+def test_one_byte_of_the_sealed_root_is_named(run_folder: Path, capsys: Shown) -> None:
+    document = json.loads((run_folder / "run.json").read_bytes())
     root = document["proof"]["digests"]["merkle_root"]
     document["proof"]["digests"]["merkle_root"] = root[:-1] + ("0" if root[-1] != "0" else "1")
-    (kept / "run.json").write_text(json.dumps(document))
-    code, found = verify(kept, capsys)
+    (run_folder / "run.json").write_text(json.dumps(document))
+    code, result = verify(run_folder, capsys)
     assert code == 1
-    assert {each["check"] for each in found["findings"]} == {"proof_hash", "digests"}
+    assert {each["check"] for each in result["findings"]} == {"proof_hash", "digests"}
 
 
 def test_digests_may_lie_elsewhere_and_must_be_digests(
-    kept: Path, capsys: Shown, tmp_path: Path
+    run_folder: Path, capsys: Shown, tmp_path: Path
 ) -> None:
-    moved = (kept / "digests.parquet").rename(tmp_path / "moved.parquet")
-    code, found = verify(kept, capsys)
+    moved = (run_folder / "digests.parquet").rename(tmp_path / "moved.parquet")
+    code, result = verify(run_folder, capsys)
     assert code == 0
-    assert found["not_checked"] == ["row digests: digests.parquet beside run.json is missing"]
-    assert verify(kept, capsys, "--digests", str(moved))[0] == 0
+    assert result["not_checked"] == ["row digests: digests.parquet beside run.json is missing"]
+    assert verify(run_folder, capsys, "--digests", str(moved))[0] == 0
     moved.write_bytes(b"no parquet")
-    code, found = verify(kept, capsys, "--digests", str(moved))
-    assert (code, found["findings"][0]["check"]) == (1, "digests")
+    code, result = verify(run_folder, capsys, "--digests", str(moved))
+    assert (code, result["findings"][0]["check"]) == (1, "digests")
     pq.write_table(pa.table({"a": [1]}), moved)
-    assert verify(kept, capsys, "--digests", str(moved))[0] == 1
-    assert run(["verify", str(kept), "--digests", "nowhere.parquet"]) == 2
+    assert verify(run_folder, capsys, "--digests", str(moved))[0] == 1
+    assert run(["verify", str(run_folder), "--digests", "nowhere.parquet"]) == 2
 
 
-def test_another_key_makes_other_digests(kept: Path, capsys: Shown) -> None:
+def test_another_key_makes_other_digests(run_folder: Path, capsys: Shown) -> None:
     key = Path("key")
     key.write_text("ab" * 32)
-    code, found = verify(kept, capsys, *SOURCES, "--key-file", "key")
-    assert (code, {each["check"] for each in found["findings"]}) == (1, {"leaves"})
+    code, result = verify(run_folder, capsys, *SOURCES, "--key-file", "key")
+    assert (code, {each["check"] for each in result["findings"]}) == (1, {"leaves"})
     for wrong in ("ab" * 31, "zz" * 32):
         key.write_text(wrong)
-        assert run(["verify", str(kept), "--key-file", "key"]) == 2
-    assert run(["verify", str(kept), "--key-file", "absent"]) == 2
+        assert run(["verify", str(run_folder), "--key-file", "key"]) == 2
+    assert run(["verify", str(run_folder), "--key-file", "absent"]) == 2
 
 
-def test_without_key_or_plan_the_rows_are_said_to_be_unchecked(kept: Path, capsys: Shown) -> None:
-    document = json.loads((kept / "run.json").read_bytes())
+def test_without_key_or_plan_the_rows_are_said_to_be_unchecked(
+    run_folder: Path, capsys: Shown
+) -> None:
+    document = json.loads((run_folder / "run.json").read_bytes())
     del document["run"]["plan"]
-    (kept / "run.json").write_text(json.dumps(document))
-    _, found = verify(kept, capsys, "--source", "ledger=ledger.csv")
+    (run_folder / "run.json").write_text(json.dumps(document))
+    _, result = verify(run_folder, capsys, "--source", "ledger=ledger.csv")
     left = "rows of source ledger: run.json has no plan of this run"
-    assert found["not_checked"] == [left]
+    assert result["not_checked"] == [left]
 
 
 def test_a_proof_of_counts_has_no_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

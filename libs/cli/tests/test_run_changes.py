@@ -31,10 +31,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Pa
 @pytest.mark.usefixtures("folder")
 def test_breaks_are_new_changed_gone_or_as_before(capsys: Shown) -> None:
     assert run(["diff", "after", "--with", "before"]) == 1
-    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert told[0] == "breaks 1 new, 1 changed, 1 gone, 1 as before"
-    assert told[1] == "rows two: 3 rows -> 4"
-    assert told[3:] == [
+    shown_lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert shown_lines[0] == "breaks 1 new, 1 changed, 1 gone, 1 as before"
+    assert shown_lines[1] == "rows two: 3 rows -> 4"
+    assert shown_lines[3:] == [
         "new rows id=3 amount one 30, two 31",
         "changed rows id=2 amount one 20, two 25 one 20, two 26",
         "gone rows id=4 presence one 1",
@@ -44,12 +44,12 @@ def test_breaks_are_new_changed_gone_or_as_before(capsys: Shown) -> None:
 @pytest.mark.usefixtures("folder")
 def test_as_json_both_states_stand_beside_each_other(capsys: Shown) -> None:
     assert run(["diff", "after", "--with", "before", "-o", "json", "--limit", "2"]) == 1
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "datarecs.cli.diff/1"
-    assert [found[name] for name in ("new", "changed", "gone", "same")] == [1, 1, 1, 1]
-    assert [each["change"] for each in found["items"]] == ["NEW", "CHANGED"]
-    assert found["items"][1]["before"]["values"] == {"one": "20", "two": "25"}
-    assert found["items"][1]["after"]["values"] == {"one": "20", "two": "26"}
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "datarecs.cli.diff/1"
+    assert [document[name] for name in ("new", "changed", "gone", "same")] == [1, 1, 1, 1]
+    assert [each["change"] for each in document["items"]] == ["NEW", "CHANGED"]
+    assert document["items"][1]["before"]["values"] == {"one": "20", "two": "25"}
+    assert document["items"][1]["after"]["values"] == {"one": "20", "two": "26"}
 
 
 @pytest.mark.usefixtures("folder")
@@ -70,8 +70,8 @@ def test_runs_of_different_jobs_are_refused(capsys: Shown) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_changed_question_is_said(capsys: Shown) -> None:
-    asked = ["one.csv", "two.csv", "--key", "id", "--measure", "amount=5"]
-    assert run(["compare", *asked, "--out", "loose"]) == 1
+    arguments = ["one.csv", "two.csv", "--key", "id", "--measure", "amount=5"]
+    assert run(["compare", *arguments, "--out", "loose"]) == 1
     capsys.readouterr()
     assert run(["diff", "loose", "--with", "after"]) == 1
     assert "job          changed between the runs" in capsys.readouterr().out

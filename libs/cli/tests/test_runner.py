@@ -38,20 +38,20 @@ def a_service(name: str, **settings: str) -> Service:
 
 
 @cache
-def own_ports() -> dict[str, int]:
+def free_ports() -> dict[str, int]:
     return {name: free_test_port() for name in ("api", "postgres", "kafka", "kafka controller")}
 
 
 class Bench:
     """Platforms of one data directory, without Kafka, and what they said.
 
-    They remember ports of this process: the default ones belong to tests that ask for them.
+    They remember ports of this process: the default ones belong to tests that request them.
     """
 
     def __init__(self, root: Path, spare_root: Path) -> None:
         self.layout = Layout(root)
         prepare_folders(self.layout)
-        save(self.layout.state_file, State(ports=own_ports()))
+        save(self.layout.state_file, State(ports=free_ports()))
         self.spare_root = spare_root
         self.done: list[str] = []
         self.notes: list[str] = []
@@ -90,10 +90,10 @@ def brought_up(bench: Bench) -> Iterator[Platform]:
 
 
 def watch_while(platform: Platform, act: Callable[[], bool]) -> None:
-    """Supervise on this thread until `act`, asked again and again on another, says it is done."""
+    """Supervise on this thread until `act`, called again and again on another, says it is done."""
     outcome: list[bool] = []
 
-    def asking() -> None:
+    def request_end() -> None:
         patience = threading.Event()
         for _ in range(300):
             if act():
@@ -102,7 +102,7 @@ def watch_while(platform: Platform, act: Callable[[], bool]) -> None:
             patience.wait(0.05)
         platform.supervisor.request_stop()
 
-    other = threading.Thread(target=asking)
+    other = threading.Thread(target=request_end)
     other.start()
     platform.supervisor.watch()
     other.join()
@@ -148,7 +148,7 @@ def test_a_lost_first_key_is_replaced_by_another_of_the_same_tenant(bench: Bench
 
 
 @pytest.mark.case("K16")
-def test_services_are_asked_before_the_database_goes(bench: Bench) -> None:
+def test_services_are_stopped_before_the_database_goes(bench: Bench) -> None:
     platform = bench.platform(a_service("one"))
     platform.bring_up()
     assert platform.bring_down() == ()
@@ -173,19 +173,19 @@ def test_a_service_that_exits_at_start_stops_the_platform_cleanly(bench: Bench) 
 def test_with_a_database_url_no_server_is_started(bench: Bench, server_directory: Path) -> None:
     place = server_directory / f"given-{free_test_port()}"
     place.mkdir(mode=0o711)
-    given = start_postgres(place, process_environment())
-    assert given.process is not None
+    started = start_postgres(place, process_environment())
+    assert started.process is not None
     try:
         platform = bench.platform(
-            a_service("one"), environment={"DATARECS_DATABASE__URL": given.url("elsewhere")}
+            a_service("one"), environment={"DATARECS_DATABASE__URL": started.url("elsewhere")}
         )
         platform.bring_up()
         assert list(load(bench.layout.state_file).parts) == ["one"]
         platform.bring_down()
-        tenants = given.login.query("select name from datarecs.tenant", database="elsewhere")
+        tenants = started.login.query("select name from datarecs.tenant", database="elsewhere")
         assert tenants.text == "default"
     finally:
-        given.process.stop()
+        started.process.stop()
 
 
 @pytest.mark.case("K03")

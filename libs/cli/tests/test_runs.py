@@ -1,4 +1,4 @@
-"""`run`, `watch`, `cancel`: how each ends, and what is asked of the server."""
+"""`run`, `watch`, `cancel`: how each ends, and what is requested of the server."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
 
 
 def ends(server: ScriptedApi, status: str, result: str | None = None, **more: object) -> None:
-    """The run ends so; what it found is not to be had any more."""
+    """The run ends so; its result is not to be had any more."""
     ended = a_run_view(status=status, result=result, last_sequence=1, **more)
     server.on("GET", EVENTS, a_whole_stream(an_entry(1, "run.triggered"), run=ended))
     server.on("GET", RUN, says(a_run_view()), says(ended))
@@ -126,24 +126,24 @@ def test_json_is_one_document_and_messages_stay_on_stderr(
 ) -> None:
     ends(server, "ERRORED", error=ERROR)
     assert run(["run", "orders", "-o", "json"]) == 3
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "datarecs.cli.run/1"
-    assert found["run"]["error"] == ERROR
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "datarecs.cli.run/1"
+    assert document["run"]["error"] == ERROR
 
 
 def test_what_is_typed_reaches_the_trigger(server: ScriptedApi) -> None:
     ends(server, "COMPLETED", "MATCHED")
     typed = ["--param", "day=2026-01-31", "--param", "ccy=EUR", "--param", "ccy=USD"]
     run(["run", "orders", *typed, "--reason", "closing"])
-    (asked,) = server.requests_to("POST")
-    assert json.loads(asked.content) == {
+    (request,) = server.requests_to("POST")
+    assert json.loads(request.content) == {
         "parameters": {"day": "2026-01-31", "ccy": ["EUR", "USD"]},
         "reason": "closing",
     }
-    assert asked.url.params["namespace"] == "default"
+    assert request.url.params["namespace"] == "default"
 
 
-def test_each_trigger_has_a_key_of_its_own_unless_one_is_given(server: ScriptedApi) -> None:
+def test_each_trigger_has_a_separate_key_unless_one_is_set(server: ScriptedApi) -> None:
     for key in ([], [], ["--idempotency-key", "night-7"]):
         run(["run", "orders", "--detach", *key])
     keys = [one.headers["idempotency-key"] for one in server.requests_to("POST")]
@@ -224,7 +224,7 @@ def test_an_unknown_job_is_wrong_usage(server: ScriptedApi) -> None:
         (refuses(429, ApiCode.TOO_MANY_REQUESTS, retry_after_s=0), "Retry-After"),
     ],
 )
-def test_without_a_working_server_the_exit_code_is_5_and_the_next_step_is_told(
+def test_without_a_working_server_the_exit_code_is_5_and_the_next_step_is_shown(
     server: ScriptedApi, reply: Reply, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.on("POST", "/jobs/orders/runs", reply)
@@ -257,7 +257,7 @@ def test_events_are_cloud_events_digit_for_digit(
     assert '"tolerance_value": 0.01' in line
 
 
-def test_a_cancel_that_was_accepted_is_told(
+def test_a_cancel_that_was_accepted_is_reported(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.on("POST", CANCEL, says(a_run_view(cancel_requested=True), 202))

@@ -46,11 +46,11 @@ def secrets_of(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def test_every_service_logs_in_as_its_own_role() -> None:
+def test_every_service_logs_in_as_its_role() -> None:
     assert {one.role: one.name for one in SERVICES} == dict(SERVICE_OF)
 
 
-def test_the_services_that_hear_events_are_those_with_a_principal() -> None:
+def test_the_services_that_receive_events_are_those_with_a_principal() -> None:
     listening = {str(one.service) for one in SUBSCRIPTIONS}
     assert {one.principal for one in SERVICES if one.principal} == listening
 
@@ -69,7 +69,7 @@ def test_no_secret_stands_in_an_environment(around: Surroundings, name: str) -> 
     assert not any(value.encode() in secrets for value in settings.values())
 
 
-def test_a_service_gets_its_own_database_login_alone(around: Surroundings) -> None:
+def test_a_service_gets_its_database_login_alone(around: Surroundings) -> None:
     settings = environment_of(service("email-notifier"), around)
     password = around.secrets.password("datarecs_mail")
     assert secrets_of(settings)["DATARECS_DATABASE__URL_FILE"] == (
@@ -81,9 +81,11 @@ def test_a_service_gets_its_own_database_login_alone(around: Surroundings) -> No
 def test_the_run_controller_also_holds_the_relays_logins(around: Surroundings) -> None:
     settings = environment_of(service("run-controller"), around)
     assert settings["DATARECS_KAFKA__RELAY__USERNAME"] == "relay"
-    found = secrets_of(settings)
-    assert "datarecs_relay:" in found["DATARECS_DATABASE__RELAY__URL_FILE"]
-    assert found["DATARECS_KAFKA__RELAY__PASSWORD_FILE"] != found["DATARECS_KAFKA__PASSWORD_FILE"]
+    secrets = secrets_of(settings)
+    assert "datarecs_relay:" in secrets["DATARECS_DATABASE__RELAY__URL_FILE"]
+    assert (
+        secrets["DATARECS_KAFKA__RELAY__PASSWORD_FILE"] != secrets["DATARECS_KAFKA__PASSWORD_FILE"]
+    )
 
 
 def test_services_without_kafka_do_not_learn_where_it_is(around: Surroundings) -> None:
@@ -92,13 +94,13 @@ def test_services_without_kafka_do_not_learn_where_it_is(around: Surroundings) -
 
 
 def test_a_setting_of_the_user_wins_over_ours_but_not_over_the_wiring(around: Surroundings) -> None:
-    own = {
+    user_settings = {
         "DATARECS_MAIL__TRANSPORT": "smtp",
         "DATARECS_SIDE__PORT": "1",
         "DATARECS_TEST_REQUIRE": "kafka",
         "DATARECS_DATABASE__URL": ADMIN_URL,
     }
-    settings = environment_of(service("email-notifier"), replace(around, environment=own))
+    settings = environment_of(service("email-notifier"), replace(around, environment=user_settings))
     assert settings["DATARECS_MAIL__TRANSPORT"] == "smtp"
     assert settings["DATARECS_SIDE__PORT"] == "9094"
     assert "DATARECS_TEST_REQUIRE" not in settings
@@ -186,9 +188,7 @@ def test_the_demo_domain_is_a_recipient_of_the_first_tenant(around: Surroundings
 
 @pytest.mark.case("K43")
 @pytest.mark.parametrize("name", [one.name for one in SERVICES])
-def test_every_name_that_a_service_is_given_is_a_known_setting(
-    around: Surroundings, name: str
-) -> None:
+def test_every_name_that_a_service_gets_is_a_known_setting(around: Surroundings, name: str) -> None:
     settings = environment_of(service(name), around)
     ours = {one for one in settings if one.startswith("DATARECS_")}
     assert ours <= known_names()

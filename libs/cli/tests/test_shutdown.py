@@ -46,7 +46,7 @@ def test_down_without_a_supervisor_ends_what_is_left_and_says_so(
     assert not stop_platform(layout, said.append)
 
 
-def test_down_asks_a_living_supervisor(layout: Layout, orphan: Running) -> None:
+def test_down_stops_a_living_supervisor(layout: Layout, orphan: Running) -> None:
     save(layout.state_file, State(phase=Phase.READY, supervisor=orphan.identity))
     said: list[str] = []
     assert stop_platform(layout, said.append)

@@ -57,7 +57,7 @@ class Place:
         )
 
     def watch_while(self, act: Callable[[], None]) -> None:
-        """Keep watching, on this thread as always, while `act` runs on another."""
+        """Watch, on this thread as always, while `act` runs on another."""
         failures: list[BaseException] = []
 
         def acting() -> None:
@@ -214,7 +214,7 @@ def test_the_log_tail_of_a_failure_is_of_this_start_alone(place: Place) -> None:
     assert late.value.log_tail == "thinking\n"
 
 
-def test_the_log_tail_of_a_part_that_keeps_dying_is_of_this_start_alone(place: Place) -> None:
+def test_the_log_tail_of_a_part_that_dies_repeatedly_is_of_this_start_alone(place: Place) -> None:
     place.log("service").write_text("a fault of yesterday\n")
     place.supervisor.start([place.part("service", "echo no key; exit 7")])
     with pytest.raises(CrashLoopError) as stopped:

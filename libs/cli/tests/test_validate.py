@@ -96,11 +96,11 @@ def test_a_pipeline_gets_annotations(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(["validate", "bad.yaml", "-o", "github"]) == 2
-    asked = capsys.readouterr().out
+    annotations = capsys.readouterr().out
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert run(["validate", "bad.yaml"]) == 2
-    assert capsys.readouterr().out == asked
-    assert asked.splitlines()[0].startswith(
+    assert capsys.readouterr().out == annotations
+    assert annotations.splitlines()[0].startswith(
         "::error file=bad.yaml,line=7,col=29,title=DR1012::bad.yaml:7:29 DR1012 "
     )
 
@@ -119,13 +119,13 @@ def test_a_hostile_file_name_breaks_no_annotation(
 @pytest.mark.usefixtures("folder")
 def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "-o", "json", "good.yaml", "bad.yaml"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema"] == "datarecs.cli.validate/1"
-    assert [(one["file"], len(one["findings"])) for one in told["files"]] == [
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "datarecs.cli.validate/1"
+    assert [(one["file"], len(one["findings"])) for one in document["files"]] == [
         ("good.yaml", 2),
         ("bad.yaml", 3),
     ]
-    assert told["files"][1]["findings"][0] == {
+    assert document["files"][1]["findings"][0] == {
         "file": "bad.yaml",
         "document": 0,
         "severity": "error",
@@ -146,7 +146,7 @@ def test_a_stream_of_findings_is_one_per_line(capsys: pytest.CaptureFixture[str]
     assert [json.loads(line)["code"] for line in lines] == ["DR1012", "DR1021", "DR1004"]
 
 
-def test_a_warning_fails_only_when_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_fails_only_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "alias.yaml").write_text(JOB.replace("dimensions", "keys"))
     assert (run(["validate", "alias.yaml"]), run(["validate", "--strict", "alias.yaml"])) == (0, 2)
     assert "1 file, 0 errors, 1 warning" in capsys.readouterr().err
@@ -155,10 +155,10 @@ def test_a_warning_fails_only_when_asked(folder: Path, capsys: pytest.CaptureFix
 def test_stdin_and_folders_are_read(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Given:
+    class Stdin:
         buffer = io.BytesIO(BROKEN.encode())
 
-    monkeypatch.setattr("sys.stdin", Given())
+    monkeypatch.setattr("sys.stdin", Stdin())
     assert run(["validate", "-"]) == 2
     assert capsys.readouterr().out.startswith("<stdin>:7:29 DR1012")
     (folder / "jobs" / "deep").mkdir(parents=True)
@@ -180,9 +180,7 @@ def test_what_cannot_be_read_is_usage(
 
 
 @pytest.mark.case("U14")
-def test_a_terminal_is_never_given_an_escape(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_terminal_never_gets_an_escape(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "esc.yaml").write_text(JOB + '  "o\\e[31mwner": x  # \N{RIGHT-TO-LEFT OVERRIDE}\n')
     assert run(["validate", "esc.yaml"]) == 2
     out = capsys.readouterr().out

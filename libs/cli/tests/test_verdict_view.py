@@ -80,7 +80,7 @@ def test_without_utf_8_there_is_no_other_sign(project: Path) -> None:
     assert "".join(lines).isascii()
 
 
-def test_several_stages_have_a_line_each(project: Path) -> None:
+def test_many_stages_have_a_line_each(project: Path) -> None:
     by_currency = STAGE.format(name="by-currency", dimension="currency")
     lines = verdict_lines(facts(project, stages=by_currency + BY_ACCOUNT), None, UNICODE, PLAIN)
     assert lines[0] == "▲ UNMATCHED  0 of 2 stages matched"

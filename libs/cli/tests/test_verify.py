@@ -16,114 +16,125 @@ TWO = "id,amount,paid\n1,10.01,2026-01-01\n2,25.00,2026-01-02\n3,30.00,2026-01-0
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
     """The folder of a comparison with a difference of every common kind."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.csv").write_text(ONE)
     (tmp_path / "two.csv").write_text(TWO)
-    asked = ["one.csv", "two.csv", "--key", "id", "--measure", "amount=0.01", "--measure", "paid"]
-    assert run(["compare", *asked, "--out", "kept"]) == 1
+    arguments = [
+        "one.csv",
+        "two.csv",
+        "--key",
+        "id",
+        "--measure",
+        "amount=0.01",
+        "--measure",
+        "paid",
+    ]
+    assert run(["compare", *arguments, "--out", "kept"]) == 1
     capsys.readouterr()
     return tmp_path / "kept"
 
 
 def answer(shown: Shown) -> dict[str, Any]:
-    found = json.loads(shown.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(shown.readouterr().out)
+    assert isinstance(document, dict)
+    return document
 
 
-def checks(found: dict[str, Any]) -> list[str]:
-    return [each["check"] for each in found["findings"]]
+def checks(document: dict[str, Any]) -> list[str]:
+    return [each["check"] for each in document["findings"]]
 
 
-def test_what_compare_leaves_behind_verifies(kept: Path, capsys: Shown) -> None:
-    assert run(["verify", str(kept)]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("VERIFIED  ")
-    assert "checked      5 differences of stage rows" in told
-    assert "not checked" not in told
-    assert run(["verify", str(kept / "run.json"), "-o", "json"]) == 0
-    found = answer(capsys)
-    assert found["schema"] == "datarecs.cli.verify/1"
-    assert found["verified"] is True
-    assert found["proof_hash"] == json.loads((kept / "run.json").read_bytes())["proof_hash"]
+def test_what_compare_leaves_behind_verifies(run_folder: Path, capsys: Shown) -> None:
+    assert run(["verify", str(run_folder)]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("VERIFIED  ")
+    assert "checked      5 differences of stage rows" in output
+    assert "not checked" not in output
+    assert run(["verify", str(run_folder / "run.json"), "-o", "json"]) == 0
+    document = answer(capsys)
+    assert document["schema"] == "datarecs.cli.verify/1"
+    assert document["verified"] is True
+    assert (
+        document["proof_hash"] == json.loads((run_folder / "run.json").read_bytes())["proof_hash"]
+    )
 
 
 def test_a_document_alone_verifies_and_says_what_was_not_checked(
-    kept: Path, tmp_path: Path, capsys: Shown
+    run_folder: Path, tmp_path: Path, capsys: Shown
 ) -> None:
     (tmp_path / "alone").mkdir()
     alone = tmp_path / "alone" / "saved.json"
-    alone.write_bytes((kept / "run.json").read_bytes())
+    alone.write_bytes((run_folder / "run.json").read_bytes())
     assert run(["verify", str(alone)]) == 0
-    told = capsys.readouterr().out
-    assert "not checked  differences of stage rows: the folder differences beside" in told
+    output = capsys.readouterr().out
+    assert "not checked  differences of stage rows: the folder differences beside" in output
 
 
-def test_another_layout_of_the_same_document_verifies(kept: Path) -> None:
-    document = json.loads((kept / "run.json").read_bytes())
-    (kept / "run.json").write_text(json.dumps(document, indent=2))
-    assert run(["verify", str(kept)]) == 0
+def test_another_layout_of_the_same_document_verifies(run_folder: Path) -> None:
+    document = json.loads((run_folder / "run.json").read_bytes())
+    (run_folder / "run.json").write_text(json.dumps(document, indent=2))
+    assert run(["verify", str(run_folder)]) == 0
 
 
 @pytest.mark.case("P63")
-def test_no_byte_of_the_proof_can_change_unseen(kept: Path) -> None:
-    written = (kept / "run.json").read_bytes()
+def test_no_byte_of_the_proof_can_change_unseen(run_folder: Path) -> None:
+    written = (run_folder / "run.json").read_bytes()
     begins = written.index(b'"proof":')
     ends = written.index(b'"run":', begins)
     places = [*range(begins, ends - 1, 5), written.index(b'"schema"') + 12]
     for at in places:
         changed = bytearray(written)
         changed[at] = changed[at] ^ 1
-        (kept / "run.json").write_bytes(changed)
+        (run_folder / "run.json").write_bytes(changed)
         try:
-            findings = check(evidence_at(kept)).findings
+            findings = check(evidence_at(run_folder)).findings
         except NoJsonError:
             continue
         assert findings, (at, bytes(changed[at - 20 : at + 20]))
 
 
 @pytest.mark.case("P63")
-def test_a_changed_number_is_named(kept: Path, capsys: Shown) -> None:
-    document = json.loads((kept / "run.json").read_bytes())
+def test_a_changed_number_is_named(run_folder: Path, capsys: Shown) -> None:
+    document = json.loads((run_folder / "run.json").read_bytes())
     document["proof"]["stages"][0]["counts"]["rows_matched"] += 1
-    (kept / "run.json").write_text(json.dumps(document))
-    assert run(["verify", str(kept), "-o", "json"]) == 1
+    (run_folder / "run.json").write_text(json.dumps(document))
+    assert run(["verify", str(run_folder), "-o", "json"]) == 1
     assert checks(answer(capsys)) == ["proof_hash", "F05"]
 
 
 @pytest.mark.case("P63")
-def test_a_changed_difference_is_named(kept: Path, capsys: Shown) -> None:
-    (part,) = kept.rglob("*.parquet")
+def test_a_changed_difference_is_named(run_folder: Path, capsys: Shown) -> None:
+    (part,) = run_folder.rglob("*.parquet")
     table = pq.read_table(part, partitioning=None)
     pq.write_table(table.slice(1), part)
-    assert run(["verify", str(kept), "-o", "json"]) == 1
-    found = answer(capsys)
-    assert set(checks(found)) <= {"differences", "samples"}
-    assert found["findings"][0]["message"] == "4 rows are stored, the proof counts 5"
+    assert run(["verify", str(run_folder), "-o", "json"]) == 1
+    document = answer(capsys)
+    assert set(checks(document)) <= {"differences", "samples"}
+    assert document["findings"][0]["message"] == "4 rows are stored, the proof counts 5"
     part.write_bytes(part.read_bytes()[:-9])
-    assert run(["verify", str(kept)]) == 1
+    assert run(["verify", str(run_folder)]) == 1
     assert "the file cannot be read as Parquet" in capsys.readouterr().out
     part.unlink()
-    assert run(["verify", str(kept)]) == 1
+    assert run(["verify", str(run_folder)]) == 1
     assert "0 rows are stored, the proof counts 5" in capsys.readouterr().out
 
 
 @pytest.mark.case("P63")
-def test_a_changed_source_file_is_named(kept: Path, tmp_path: Path, capsys: Shown) -> None:
-    asked = ["verify", str(kept), "--source", "one=.", "--source", "two=two.csv"]
-    assert run(asked) == 0
+def test_a_changed_source_file_is_named(run_folder: Path, tmp_path: Path, capsys: Shown) -> None:
+    arguments = ["verify", str(run_folder), "--source", "one=.", "--source", "two=two.csv"]
+    assert run(arguments) == 0
     assert "pinned files of source two" in capsys.readouterr().out
     (tmp_path / "two.csv").write_text(TWO.replace("25.00", "26.00"))
-    assert run(asked) == 1
+    assert run(arguments) == 1
     assert "two.csv: its content has changed since the run" in capsys.readouterr().out
     (tmp_path / "one.csv").unlink()
     (tmp_path / "two.csv").write_text(TWO + "\n")
-    assert run(asked) == 1
-    told = capsys.readouterr().out
-    assert "one.csv: the file is missing" in told
-    assert "two.csv: it has" in told
+    assert run(arguments) == 1
+    output = capsys.readouterr().out
+    assert "one.csv: the file is missing" in output
+    assert "two.csv: it has" in output
 
 
 def test_a_masked_key_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +175,9 @@ def test_any_other_file_differs_and_nothing_crashes(
     assert capsys.readouterr().out.startswith("DIFFERS")
 
 
-def test_what_cannot_be_meant_is_usage(kept: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_meant_is_usage(run_folder: Path, tmp_path: Path) -> None:
     assert run(["verify", str(tmp_path / "nothing")]) == 2
     assert run(["verify", str(tmp_path)]) == 2
-    assert run(["verify", str(kept), "--source", "three=."]) == 2
-    assert run(["verify", str(kept), "--source", "one"]) == 2
-    assert run(["verify", str(kept), "-o", "csv"]) == 2
+    assert run(["verify", str(run_folder), "--source", "three=."]) == 2
+    assert run(["verify", str(run_folder), "--source", "one"]) == 2
+    assert run(["verify", str(run_folder), "-o", "csv"]) == 2

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run: what is told meanwhile, and what Ctrl-C means."""
+"""Waiting for the end of a run: what is shown meanwhile, and what Ctrl-C means."""
 
 import os
 import signal
@@ -63,12 +63,12 @@ def api_of(server: ScriptedApi, clock: SystemClock | None = None) -> Api:
     return Api(access, clock=clock, transport=server.transport)
 
 
-def interrupted_until(opened: threading.Event, told: threading.Event) -> Reply:
-    """A stream of which one event is told, then Ctrl-C comes; it goes on when opened."""
+def interrupted_until(opened: threading.Event, requested: threading.Event) -> Reply:
+    """A stream that sends one event, then Ctrl-C comes; it goes on when opened."""
 
     def content() -> Iterator[bytes]:
         yield frame("event", an_entry(1, "run.triggered"))
-        assert told.wait(10)
+        assert requested.wait(10)
         os.kill(os.getpid(), signal.SIGINT)
         assert opened.wait(10)
         yield frame("run", CANCELLED)
@@ -91,10 +91,10 @@ def test_each_event_is_a_plain_line_of_the_log(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.case("U11")
 def test_one_ctrl_c_leaves_the_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    opened, told = threading.Event(), threading.Event()
+    opened, requested = threading.Event(), threading.Event()
     server, clock = ScriptedApi(), Impatient(interrupts=False)
-    server.on("GET", EVENTS, interrupted_until(opened, told))
-    view = replace(LOG, happened=lambda _entry: told.set())
+    server.on("GET", EVENTS, interrupted_until(opened, requested))
+    view = replace(LOG, happened=lambda _entry: requested.set())
     with api_of(server, clock) as api, pytest.raises(KeyboardInterrupt):
         wait_for_end(api, RUN_ID, view)
     opened.set()
@@ -104,18 +104,18 @@ def test_one_ctrl_c_leaves_the_run_alone(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.case("U11")
-def test_a_second_ctrl_c_asks_the_run_to_stop_and_waits_for_its_end() -> None:
-    opened, told = threading.Event(), threading.Event()
+def test_a_second_ctrl_c_cancels_the_run_and_waits_for_its_end() -> None:
+    opened, requested = threading.Event(), threading.Event()
 
     def stopping(request: httpx.Request) -> httpx.Response:
         opened.set()
         return says(a_run_view(cancel_requested=True), 202)(request)
 
     server = ScriptedApi()
-    server.on("GET", EVENTS, interrupted_until(opened, told))
+    server.on("GET", EVENTS, interrupted_until(opened, requested))
     server.on("POST", CANCEL, stopping)
     server.on("GET", RUN, says(CANCELLED))
-    view = replace(LOG, happened=lambda _entry: told.set())
+    view = replace(LOG, happened=lambda _entry: requested.set())
     with api_of(server, Impatient(interrupts=True)) as api:
         assert wait_for_end(api, RUN_ID, view)["status"] == "CANCELLED"
     assert len(server.requests_to("POST", CANCEL)) == 1

@@ -39,8 +39,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
 
 
 def body_of(server: ScriptedApi, number: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(server.requests[number].content)
-    return found
+    body: dict[str, Any] = json.loads(server.requests[number].content)
+    return body
 
 
 def test_a_test_waits_for_the_answer_of_the_receiver(

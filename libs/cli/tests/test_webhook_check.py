@@ -58,7 +58,7 @@ def test_a_genuine_delivery_has_no_fault(signature: str) -> None:
     assert judged(a_request(webhook_signature=signature)) is None
 
 
-def test_any_of_several_secrets_may_have_signed_it() -> None:
+def test_any_of_the_secrets_may_have_signed_it() -> None:
     keys = [secret_key(PREVIOUS), secret_key(CURRENT)]
     assert fault_of(a_request(), keys, now_s=SENT) is None
 

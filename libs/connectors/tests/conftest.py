@@ -33,8 +33,8 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB finds room for one MiB, and says of it what it says of a disk without more."""
     connect = duckdb.connect
 
-    def connected(**given: Any) -> duckdb.DuckDBPyConnection:  # noqa: ANN401  passed on
-        database = connect(**given)
+    def connected(**options: Any) -> duckdb.DuckDBPyConnection:  # noqa: ANN401  passed on
+        database = connect(**options)
         database.execute("SET max_temp_directory_size = '1MiB'")
         return database
 
@@ -82,14 +82,14 @@ class Opened:
         assert scan.extract is not None
         table = pq.read_table(directory)
         assert table.num_rows == scan.extract.rows
-        kept = [
+        columns = [
             name
             for name in table.column_names
             if not name.startswith("$invalid.")
             or name.removeprefix("$invalid.") in scan.extract.invalid_columns
         ]
-        found: list[dict[str, object]] = table.select(kept).to_pylist()
-        return found
+        rows: list[dict[str, object]] = table.select(columns).to_pylist()
+        return rows
 
 
 def _ignore(_read: Read) -> None:

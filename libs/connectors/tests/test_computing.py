@@ -46,7 +46,7 @@ def held_values(kind: CanonicalType, values: Sequence[object]) -> pa.Array:
 
 
 def read(scan: Scan) -> Batches:
-    values = {name: held_values(kind, given) for name, kind, given in COLUMNS}
+    values = {name: held_values(kind, texts) for name, kind, texts in COLUMNS}
     names = [column.name for column in scan.columns]
     yield table_of(names, [TypedColumn(values[name], None) for name in names])
 
@@ -100,13 +100,13 @@ def test_an_expression_without_a_value_on_some_row_ends_the_read(expression: str
         answered(a_scan(expression))
 
 
-def test_a_filter_keeps_the_rows_for_which_it_is_true() -> None:
-    kept = answered(a_scan(None, "LENGTH(s) > 3 AND a * 2 > 1"))
-    assert kept == [Value(Tag.NUMBER, 7), Value(Tag.NUMBER, 2**63 - 1)]
+def test_a_filter_selects_the_rows_for_which_it_is_true() -> None:
+    selected = answered(a_scan(None, "LENGTH(s) > 3 AND a * 2 > 1"))
+    assert selected == [Value(Tag.NUMBER, 7), Value(Tag.NUMBER, 2**63 - 1)]
 
 
 def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
-    """A default must not hide it, and a condition over it is unknown, which keeps the row."""
+    """A default must not hide it, and a condition over it is unknown, which leaves the row."""
 
     def with_invalid(scan: Scan) -> Batches:
         for batch, _ in read(scan):
@@ -120,8 +120,8 @@ def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
         {"v": None, "$invalid.v": b"x"},
         *({"v": each, "$invalid.v": None} for each in (-7, 0, 0)),
     ]
-    kept = replace(scan, filter=None)
-    first = next(iter(computed_batches(kept, with_invalid)))[0].to_pylist()[0]
+    unfiltered = replace(scan, filter=None)
+    first = next(iter(computed_batches(unfiltered, with_invalid)))[0].to_pylist()[0]
     assert first == {"v": None, "$invalid.v": b"x"}
 
 

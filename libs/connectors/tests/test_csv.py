@@ -259,14 +259,14 @@ def test_both_engines_take_a_declared_type_in_its_strict_form(
     (tmp_path / "a.csv").write_text("\n".join(["n,v", *(f"{one},{one}" for one in values), ""]))
     opened = open_files(CSV, "a.csv", options={"schema": {"v": kind, "n": "text"}})
     canonicals = [canonical(row[1], opened.scan.column("v").type, "s") for row in opened.rows()]
-    told = [LONG.get(one, one) for one in expected]
-    assert ["!" if one.is_invalid else canonical_text(one) for one in canonicals] == told
+    texts = [LONG.get(one, one) for one in expected]
+    assert ["!" if one.is_invalid else canonical_text(one) for one in canonicals] == texts
     scan = opened.connector.extract(opened.scan, str(tmp_path / "out"), lambda _read: None)
     batch = pq.read_table(tmp_path / "out").select(["v"]).combine_chunks().to_batches()[0]
     stored = [None if one is None else _canonical(scan, one) for (one,) in plain_rows(batch)]
-    valid = [None if one == "!" else one for one in told]
+    valid = [None if one == "!" else one for one in texts]
     assert stored == valid
-    assert ("v" in scan.extract.invalid_columns) is ("!" in told)
+    assert ("v" in scan.extract.invalid_columns) is ("!" in texts)
 
 
 LONG = {
@@ -294,7 +294,9 @@ def test_a_type_that_no_text_stands_for_is_refused(open_files: Open, tmp_path: P
         open_files(CSV, "a.csv", options={"schema": {"a": "binary"}})
 
 
-def test_the_filter_keeps_only_rows_for_which_it_is_true(open_files: Open, tmp_path: Path) -> None:
+def test_the_filter_selects_only_rows_for_which_it_is_true(
+    open_files: Open, tmp_path: Path
+) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n3,\n")
     opened = open_files(CSV, "a.csv", filter="b <> 'x'")
     assert opened.rows() == [(Decimal(2), "y")]
@@ -348,7 +350,7 @@ def test_a_pin_that_is_let_go_is_hashed_no_further(
     assert ended.wait(60)
 
 
-def test_hashing_stops_when_it_is_told_to(tmp_path: Path) -> None:
+def test_hashing_stops_on_request(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
     tree, stop = FileTree(source="lake", root=tmp_path, now=lambda: NOON), Event()
     assert tree.sha256("a.csv", stop) == hashlib.sha256(b"a\n1\n").hexdigest()

@@ -35,9 +35,9 @@ def test_the_delimiter_is_recognised_and_said(
     open_files: Open, tmp_path: Path, text: str, mark: str
 ) -> None:
     (tmp_path / "a.csv").write_text(text)
-    found = open_files(CSV, "a.csv")
+    table = open_files(CSV, "a.csv")
     said = f"delimiter {mark}, detected in the first lines of a.csv"
-    assert found.schema.read_as == (said,)
+    assert table.schema.read_as == (said,)
 
 
 def test_a_file_of_one_column_is_divided_by_commas_and_its_ragged_row_is_named(
@@ -50,34 +50,34 @@ def test_a_file_of_one_column_is_divided_by_commas_and_its_ragged_row_is_named(
 
 def test_a_declared_delimiter_is_not_recognised_again(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a;b\n1;2\n")
-    found = open_files(CSV, "a.csv", options={"delimiter": ","})
-    assert found.types == {"a;b": "text"}
-    assert found.schema.read_as == ()
+    table = open_files(CSV, "a.csv", options={"delimiter": ","})
+    assert table.types == {"a;b": "text"}
+    assert table.schema.read_as == ()
 
 
 def test_decimal_and_thousands_marks_make_numbers(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;amount\n1;1.234,50\n2;-0,05\n3;12\n")
-    found = open_files(CSV, "a.csv", options={"decimal": ",", "thousands": "."})
-    assert found.types == {"id": "int", "amount": "decimal(6,2)"}
-    assert found.rows() == [(1, Decimal("1234.50")), (2, Decimal("-0.05")), (3, Decimal(12))]
-    stored = found.extracted(tmp_path / "out")
+    table = open_files(CSV, "a.csv", options={"decimal": ",", "thousands": "."})
+    assert table.types == {"id": "int", "amount": "decimal(6,2)"}
+    assert table.rows() == [(1, Decimal("1234.50")), (2, Decimal("-0.05")), (3, Decimal(12))]
+    stored = table.extracted(tmp_path / "out")
     assert [row["amount"] for row in stored] == [Decimal("1234.50"), Decimal("-0.05"), Decimal(12)]
 
 
 def test_a_number_in_other_marks_is_never_a_number(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("amount\n1.234\n2,50\n")
-    found = open_files(CSV, "a.csv", options={"delimiter": ";", "decimal": ","})
-    assert found.types == {"amount": "text"}
+    table = open_files(CSV, "a.csv", options={"delimiter": ";", "decimal": ","})
+    assert table.types == {"amount": "text"}
     declared = {"delimiter": ";", "decimal": ",", "schema": {"amount": "decimal(9,3)"}}
-    found = open_files(CSV, "a.csv", options=declared)
-    assert found.rows() == [(Invalid(b"1.234"),), (Decimal("2.50"),)]
-    assert found.extracted(tmp_path / "out")[0]["$invalid.amount"] == b"1.234"
+    table = open_files(CSV, "a.csv", options=declared)
+    assert table.rows() == [(Invalid(b"1.234"),), (Decimal("2.50"),)]
+    assert table.extracted(tmp_path / "out")[0]["$invalid.amount"] == b"1.234"
 
 
 def test_marks_beyond_ascii_are_read(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("amount;note\n1\u202f234,5;\u00e9\n", encoding="utf-8")
-    found = open_files(CSV, "a.csv", options={"decimal": ",", "thousands": "\u202f"})
-    assert found.rows() == [(Decimal("1234.5"), "\u00e9")]
+    table = open_files(CSV, "a.csv", options={"decimal": ",", "thousands": "\u202f"})
+    assert table.rows() == [(Decimal("1234.5"), "\u00e9")]
 
 
 def test_a_date_format_holds_for_a_whole_column_or_not_at_all(
@@ -85,13 +85,13 @@ def test_a_date_format_holds_for_a_whole_column_or_not_at_all(
 ) -> None:
     text = "booked;settled;mixed\n31.01.2026;2026-02-02;31.01.2026\n1.2.2026;2026-02-03;2026-02-01"
     (tmp_path / "a.csv").write_text(text)
-    found = open_files(CSV, "a.csv", options={"date_format": "%d.%m.%Y"})
-    assert found.types == {"booked": "date", "settled": "date", "mixed": "text"}
-    assert [row["booked"] for row in found.extracted(tmp_path / "out")] == [
+    table = open_files(CSV, "a.csv", options={"date_format": "%d.%m.%Y"})
+    assert table.types == {"booked": "date", "settled": "date", "mixed": "text"}
+    assert [row["booked"] for row in table.extracted(tmp_path / "out")] == [
         date(2026, 1, 31),
         date(2026, 2, 1),
     ]
-    assert found.rows()[0][:2] == (Decimal(20484), Decimal(20486))
+    assert table.rows()[0][:2] == (Decimal(20484), Decimal(20486))
 
 
 def test_times_with_an_offset_and_times_of_day_have_formats(
@@ -102,9 +102,9 @@ def test_times_with_an_offset_and_times_of_day_have_formats(
     )
     formats = {"at": "%d/%m/%y %I:%M:%S.%f %p %z", "clock": "%H.%M"}
     options = {"timestamp_format": "%Y%m%d %H%M", "formats": formats}
-    found = open_files(CSV, "a.csv", options=options)
-    assert found.types == {"at": "instant", "local": "local_timestamp", "clock": "time"}
-    ((at, local, clock),) = found.rows()
+    table = open_files(CSV, "a.csv", options=options)
+    assert table.types == {"at": "instant", "local": "local_timestamp", "clock": "time"}
+    ((at, local, clock),) = table.rows()
     assert (local - at) == Decimal((3600 - 15.5) * 10**6)
     assert clock == Decimal((13 * 60 + 30) * 60 * 10**6)
 
@@ -113,9 +113,9 @@ def test_a_value_without_the_format_of_its_column_is_invalid_and_named(
     open_files: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text("day\n01/31/2026\n31/01/2026\n")
-    found = open_files(CSV, "a.csv", options={"formats": {"day": "%d/%m/%Y"}})
-    assert found.rows() == [(Invalid(b"01/31/2026"),), (Decimal(20484),)]
-    (note,) = found.schema.notes
+    table = open_files(CSV, "a.csv", options={"formats": {"day": "%d/%m/%Y"}})
+    assert table.rows() == [(Invalid(b"01/31/2026"),), (Decimal(20484),)]
+    (note,) = table.schema.notes
     assert note.message == "column day: '01/31/2026' in line 2 is INVALID, not date"
 
 
@@ -123,9 +123,9 @@ def test_null_words_stand_for_null_where_they_are_not_quoted(
     open_files: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text('amount,note\n1.5,x\nn/a,"n/a"\n,NULL\n\u00f8,y\n', "utf-8")
-    found = open_files(CSV, "a.csv", options={"null_words": ["n/a", "NULL", "\u00f8"]})
-    assert found.types["amount"] == "decimal(2,1)"
-    assert found.rows() == [(Decimal("1.5"), "x"), (None, "n/a"), (None, None), (None, "y")]
+    table = open_files(CSV, "a.csv", options={"null_words": ["n/a", "NULL", "\u00f8"]})
+    assert table.types["amount"] == "decimal(2,1)"
+    assert table.rows() == [(Decimal("1.5"), "x"), (None, "n/a"), (None, None), (None, "y")]
 
 
 @pytest.mark.parametrize("mark", ["utf-16", "utf-16le", "iso-8859-1", "windows-1252"])
@@ -133,8 +133,8 @@ def test_other_encodings_are_read_as_they_are_declared(
     open_files: Open, tmp_path: Path, mark: str
 ) -> None:
     (tmp_path / "a.csv").write_bytes("name;n\r\nM\u00fcller;1\r\n".encode(mark))
-    found = open_files(CSV, "a.csv", options={"encoding": mark})
-    assert found.rows() == [("M\u00fcller", 1)]
+    table = open_files(CSV, "a.csv", options={"encoding": mark})
+    assert table.rows() == [("M\u00fcller", 1)]
 
 
 def test_the_mark_of_utf_16_counts_as_declared_also_when_compressed(
@@ -183,12 +183,12 @@ def test_lines_that_hold_no_row_are_left_out_and_counted(open_files: Open, tmp_p
     ]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     skip = {"first": 2, "last": 1, "prefixes": ["#", "TOTAL"]}
-    found = open_files(CSV, "a.csv", options={"skip": skip, "multiline": True})
-    assert found.rows() == [
+    table = open_files(CSV, "a.csv", options={"skip": skip, "multiline": True})
+    assert table.rows() == [
         (1, Decimal("2.50"), "a"),
         (2, Decimal("3.50"), "b\n# no comment"),
     ]
-    assert found.schema.read_as[1:] == (
+    assert table.schema.read_as[1:] == (
         "skipped 2 lines before the header (options.skip)",
         "skipped 1 line at the end (options.skip)",
         "skipped 2 lines beginning with '#' (options.skip)",
@@ -242,9 +242,9 @@ def test_the_first_value_that_made_a_column_text_is_named_with_its_line(
     open_files: Open, tmp_path: Path, values: list[str], line: str, hint: str
 ) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["id;v", *(f"x;{each}" for each in values)]))
-    found = open_files(CSV, "a.csv")
-    assert found.types["v"] == "text"
-    (note,) = found.schema.notes
+    table = open_files(CSV, "a.csv")
+    assert table.types["v"] == "text"
+    (note,) = table.schema.notes
     assert note.message == f"column v is text because of {line}"
     assert hint in note.hint
 
@@ -259,8 +259,8 @@ def test_a_line_is_counted_over_breaks_blank_lines_and_files(
 ) -> None:
     (tmp_path / "1.csv").write_text('v,w\n1,"a\nb"\n\n2,x\n')
     (tmp_path / "2.csv").write_text("v,w\n3,y\n\n\nbad,z\n")
-    found = open_files(CSV, "*.csv", options={"multiline": True})
-    (note,) = found.schema.notes
+    table = open_files(CSV, "*.csv", options={"multiline": True})
+    (note,) = table.schema.notes
     assert note.message == "column v is text because of 'bad' in line 5 of 2.csv"
 
 

@@ -132,19 +132,19 @@ def together(
     folder: Path, parts: list[Part], *, interrupt: Callable[[], None] = lambda: None, most: int = 9
 ) -> tuple[Scan, list[int]]:
     """Parts that two readers write, and the reported rows."""
-    told: list[int] = []
+    row_counts: list[int] = []
     made = write_together(
         replace(SCAN, limits=Limits(max_rows=most)),
         parts,
         str(folder),
-        lambda read: told.append(read.rows),
+        lambda read: row_counts.append(read.rows),
         readers=Readers(at_once=2, interrupt=interrupt),
     )
-    return made, told
+    return made, row_counts
 
 
 def test_parts_are_files_in_their_order_and_empty_ones_are_none(tmp_path: Path) -> None:
-    made, told = together(
+    made, row_counts = together(
         tmp_path, [some_rows, lambda: some_rows(3, 4), some_rows, lambda: some_rows(1)]
     )
     assert made.extract is not None
@@ -155,8 +155,8 @@ def test_parts_are_files_in_their_order_and_empty_ones_are_none(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         file.path for file in made.extract.files
     ]
-    assert (made.extract.rows, made.extract.decoded_bytes, told[-1]) == (3, 24, 3)
-    assert told == sorted(told)
+    assert (made.extract.rows, made.extract.decoded_bytes, row_counts[-1]) == (3, 24, 3)
+    assert row_counts == sorted(row_counts)
     nothing, _ = together(tmp_path, [some_rows, some_rows])
     assert nothing.extract is not None
     assert [file.rows for file in nothing.extract.files] == [0]
@@ -173,7 +173,7 @@ def test_parts_are_held_to_their_limits_together(tmp_path: Path) -> None:
     assert list((tmp_path / "x").iterdir()) == []
 
 
-def test_the_first_failure_ends_the_others_and_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_first_failure_ends_the_others_and_is_the_one_that_is_reported(tmp_path: Path) -> None:
     """A reader that waits is interrupted, one that never began is not begun."""
     waiting, interrupted, begun = Event(), Event(), []
 

@@ -96,9 +96,9 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def scanned(lake: Lake, **source: object) -> Scan:
-    asked = replace(SOURCE, **source)  # type: ignore[arg-type]  # fields of a source
-    connector = open_connector(asked, lake.connection, {}, surroundings=lake.surroundings)
-    return replace(scan_of(connector, asked), filter=asked.filter)
+    changed_source = replace(SOURCE, **source)  # type: ignore[arg-type]  # fields of a source
+    connector = open_connector(changed_source, lake.connection, {}, surroundings=lake.surroundings)
+    return replace(scan_of(connector, changed_source), filter=changed_source.filter)
 
 
 def rows(lake: Lake, **source: object) -> Rows:
@@ -108,14 +108,14 @@ def rows(lake: Lake, **source: object) -> Rows:
 
 def read(lake: Lake, scan: Scan) -> Rows:
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    found: Rows = [
+    rows: Rows = [
         {
             column.name: canonical_text(canonical(value, column.type, "lake"))
             for column, value in zip(scan.columns, row, strict=True)
         }
         for row in connector.rows(scan)
     ]
-    return sorted(found, key=str)
+    return sorted(rows, key=str)
 
 
 def ids(lake: Lake, **source: object) -> list[int]:
@@ -193,13 +193,13 @@ def test_every_type_arrives_exactly(lake: Lake, tmp_path: Path) -> None:
         name: kind for name, (_, _, _, kind, _) in EVERY_TYPE.items()
     }
     nothing: dict[str, object] = dict.fromkeys(EVERY_TYPE)
-    told: dict[str, object] = {name: text for name, (_, _, _, _, text) in EVERY_TYPE.items()}
-    both: Rows = [told, nothing]
+    expected: dict[str, object] = {name: text for name, (_, _, _, _, text) in EVERY_TYPE.items()}
+    both: Rows = [expected, nothing]
     assert rows(lake) == sorted(both, key=str)
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
     connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     stored = pq.read_table(tmp_path / "out")
-    assert stored.column("uid").to_pylist() == [told["uid"], None]
+    assert stored.column("uid").to_pylist() == [expected["uid"], None]
     assert stored.column("money").type == pa.decimal128(38, 10)
     assert stored.column("at").to_pylist() == [MOMENT, None]
 
@@ -268,7 +268,7 @@ def nested(lake: Lake) -> LogicalSource:
     return logical_source(SOURCE, 0, scanned(lake).schema)
 
 
-def test_nested_columns_are_told_with_their_types_and_brought_by_no_row(
+def test_nested_columns_are_reported_with_their_types_and_brought_by_no_row(
     lake: Lake, nested: LogicalSource, tmp_path: Path
 ) -> None:
     assert {one.name: str(one.type) for one in nested.schema.columns} == {
@@ -283,18 +283,20 @@ def test_nested_columns_are_told_with_their_types_and_brought_by_no_row(
     assert read(lake, scan) == [{"id": "1"}, {"id": "3"}]
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
     connector.extract(scan, str(tmp_path / "out"), RecordedReads())
-    found = pq.read_table(tmp_path / "out")
-    assert (found.column_names, found.num_rows) == (["id", "$invalid.id"], 2)
+    extracted = pq.read_table(tmp_path / "out")
+    assert (extracted.column_names, extracted.num_rows) == (["id", "$invalid.id"], 2)
 
 
 def test_a_query_takes_the_plain_columns_of_a_table_with_nested_ones(
     lake: Lake, nested: LogicalSource, tmp_path: Path
 ) -> None:
     def answered(query: str) -> list[object]:
-        asked = query_source(nested.source, query)
-        connector = open_connector(asked, lake.connection, {}, surroundings=lake.surroundings)
-        pin = connector.pin(asked).pin
-        described = logical_source(asked, 0, connector.describe(asked, pin))
+        query_of_table = query_source(nested.source, query)
+        connector = open_connector(
+            query_of_table, lake.connection, {}, surroundings=lake.surroundings
+        )
+        pin = connector.pin(query_of_table).pin
+        described = logical_source(query_of_table, 0, connector.describe(query_of_table, pin))
         scan = described.scan(pin, frozenset(described.columns))
         connector.extract(scan, str(tmp_path / "out"), RecordedReads())
         return list(pq.read_table(tmp_path / "out").column("n").to_pylist())
@@ -322,8 +324,8 @@ def test_text_that_is_no_utf8_is_invalid_and_not_replaced(lake: Lake, tmp_path: 
     brought = connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     assert brought.extract is not None
     assert brought.extract.invalid_columns == ("word",)
-    found = {row["id"]: row for row in pq.read_table(tmp_path / "out").to_pylist()}
-    assert (found[2]["word"], found[2]["$invalid.word"]) == (None, b"\xff")
+    rows_by_id = {row["id"]: row for row in pq.read_table(tmp_path / "out").to_pylist()}
+    assert (rows_by_id[2]["word"], rows_by_id[2]["$invalid.word"]) == (None, b"\xff")
     assert "2" in {row["id"] for row in rows(lake) if row["word"] not in {"a", None}}
 
 
@@ -348,7 +350,7 @@ def test_a_snapshot_a_tag_a_branch_and_a_moment_are_read(lake: Lake) -> None:
     assert ids(lake, snapshot=as_of(then + timedelta(days=1))) == [1, 2, 3, 4, 5]
 
 
-def test_a_moment_before_the_table_and_an_unknown_ref_are_told(lake: Lake) -> None:
+def test_a_moment_before_the_table_and_an_unknown_ref_are_reported(lake: Lake) -> None:
     table = lake.table("entries", ENTRIES, ONE)
     first = table.history()[0].snapshot_id
     for snapshot, why in (
@@ -377,7 +379,7 @@ def test_a_snapshot_has_the_names_of_its_time_and_a_branch_those_of_now(lake: La
 # --- changed schemas -----------------------------------------------------------------------------
 
 
-def test_columns_are_found_by_their_ids(lake: Lake) -> None:
+def test_columns_are_selected_by_their_ids(lake: Lake) -> None:
     table = lake.table("entries", ENTRIES, ONE)
     with table.update_schema() as change:
         change.rename_column("word", "label")
@@ -520,7 +522,7 @@ CONDITIONS = (
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_leaving_files_out_never_changes_what_a_filter_keeps(lake: Lake, condition: str) -> None:
+def test_leaving_files_out_never_changes_what_a_filter_selects(lake: Lake, condition: str) -> None:
     """One row per file, so that bounds are as sharp as they can be; then the same in one file."""
     kinds = schema_of(
         id=LongType(),
@@ -545,10 +547,10 @@ def test_leaving_files_out_never_changes_what_a_filter_keeps(lake: Lake, conditi
     )
     lake.table("entries", kinds, *(table.slice(at, 1) for at in range(table.num_rows)))
     lake.table("whole", kinds, table)
-    found = ids(lake, filter=condition)
-    assert found == ids(lake, relation="books.whole", filter=condition)
+    selected = ids(lake, filter=condition)
+    assert selected == ids(lake, relation="books.whole", filter=condition)
     if condition == "ratio > 0.5":
-        assert 2 in found  # NaN is the largest number, and bounds do not know it
+        assert 2 in selected  # NaN is the largest number, and bounds do not know it
 
 
 def test_a_filter_over_two_types_or_an_unknown_column_is_refused(lake: Lake) -> None:
@@ -621,7 +623,7 @@ def test_an_equality_delete_without_a_partition_holds_everywhere(lake: Lake) -> 
     assert ids(lake) == [2, 3]
 
 
-def test_a_filter_on_another_column_keeps_the_deletes(lake: Lake) -> None:
+def test_a_filter_on_another_column_preserves_the_deletes(lake: Lake) -> None:
     """A delete file may carry columns that are no key, with bounds that the filter excludes."""
     table = lake.table("entries", DAYS, of_day(FRIDAY, 1, 2, 3))
     keys = of_day(SATURDAY, 1).select(["id", "day"])
@@ -657,9 +659,9 @@ def test_positions_name_rows_of_the_file_whatever_batch_they_are_in(lake: Lake) 
     delete_equal(table, pa.table({"id": [70_000, 140_000]}))
     scan = scanned(lake)
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    found = {row[0] for row in connector.rows(scan)}
-    assert set(numbers) - found == {*dead, 70_000, 140_000}
-    assert len(found) == many - 8
+    ids = {row[0] for row in connector.rows(scan)}
+    assert set(numbers) - ids == {*dead, 70_000, 140_000}
+    assert len(ids) == many - 8
 
 
 def deletion_vector(path: str, positions: list[int]) -> bytes:
@@ -756,7 +758,7 @@ def deletes_that_spill(lake: Lake, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_disk_too_full_for_deletes_is_not_told_as_a_fault_of_the_table(
+def test_a_disk_too_full_for_deletes_is_not_reported_as_a_fault_of_the_table(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deletes_that_spill(lake, monkeypatch)
@@ -774,17 +776,17 @@ def test_deletes_spill_below_their_extract_or_the_temporary_folder_and_nowhere_e
     deletes_that_spill(lake, monkeypatch)
     spilled: dict[str, list[str]] = {}
 
-    def look(_read: object = None) -> None:
-        for found in tmp_path.glob("*/**/*duckdb_temp*"):
-            spilled.setdefault(found.relative_to(tmp_path).parts[0], []).append(found.name)
+    def record_spill(_read: object = None) -> None:
+        for folder in tmp_path.glob("*/**/*duckdb_temp*"):
+            spilled.setdefault(folder.relative_to(tmp_path).parts[0], []).append(folder.name)
 
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
     scan = scanned(lake)
-    connector.extract(scan, str(tmp_path / "out"), look)
+    connector.extract(scan, str(tmp_path / "out"), record_spill)
     assert (list(spilled), ids(lake)) == (["out"], [0])
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00000.parquet"]
     for _ in connector.rows(scan):
-        look()
+        record_spill()
     assert list(spilled) == ["out", "temporary"]
     assert list((tmp_path / "temporary").iterdir()) == []
 

@@ -105,7 +105,7 @@ class TestRest(TableConnectorConformance):
         assert lake.folder.is_dir()
         return rest(self.server.url)
 
-    def test_a_reader_asks_for_token_configuration_and_table(
+    def test_a_reader_requests_token_configuration_and_table(
         self, lake: Lake, table: Table
     ) -> None:
         assert table.name() == ("books", "words")
@@ -143,7 +143,7 @@ class TestRest(TableConnectorConformance):
         assert self.server.requested_paths[-1] == last
 
     @pytest.mark.parametrize("secrets", [{}, {"token": "stale"}, {"credential": "reader:wrong"}])
-    def test_a_catalog_that_refuses_is_told_without_the_secret(
+    def test_a_catalog_that_refuses_is_reported_without_the_secret(
         self, lake: Lake, secrets: dict[str, str]
     ) -> None:
         self.secrets = secrets
@@ -296,7 +296,7 @@ def test_a_hint_may_name_the_metadata_file(lake: Lake) -> None:
     assert pin.snapshot_id == table.history()[0].snapshot_id
 
 
-def test_a_catalog_file_that_is_absent_or_no_catalog_is_told(lake: Lake) -> None:
+def test_a_catalog_file_that_is_absent_or_no_catalog_is_reported(lake: Lake) -> None:
     lake.table("words", WORDS, FIRST)
     (lake.folder / "empty.db").write_bytes(b"")
     for file, why in (("absent.db", "no catalog file"), ("empty.db", "no readable table")):

@@ -1,4 +1,4 @@
-"""Sources whose query joins several files: rows, pins, limits and what is refused."""
+"""Sources whose query joins many files: rows, pins, limits and what is refused."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,7 +84,7 @@ def ignored(_read: Read) -> None:
     """Ignore progress."""
 
 
-def test_a_query_joins_files_of_several_formats(opened: Opened, tmp_path: Path) -> None:
+def test_a_query_joins_files_of_different_formats(opened: Opened, tmp_path: Path) -> None:
     connector = opened()
     scan = scan_of(connector)
     assert [column.name for column in scan.columns] == ["desk", "eur", "id"]

@@ -30,7 +30,7 @@ E22 = "1" + "0" * 22
 
 @pytest.fixture
 def read(open_files: Open, tmp_path: Path) -> Open:
-    """A file of the lines given, opened."""
+    """A file of these lines, opened."""
 
     def opened(*lines: str | bytes, **options: object) -> Any:  # noqa: ANN401  Opened
         raw = [line.encode() if isinstance(line, str) else line for line in lines]
@@ -40,31 +40,31 @@ def read(open_files: Open, tmp_path: Path) -> Open:
     return opened
 
 
-def plain(found: Any) -> list[tuple[str | None, ...]]:  # noqa: ANN401  Opened
+def plain(table: Any) -> list[tuple[str | None, ...]]:  # noqa: ANN401  Opened
     """What the oracle makes of the rows."""
-    kinds = [column.type for column in found.scan.columns]
+    kinds = [column.type for column in table.scan.columns]
     return [
         tuple(
             canonical_text(canonical(one, kind, "s")) for one, kind in zip(row, kinds, strict=True)
         )
-        for row in found.rows()
+        for row in table.rows()
     ]
 
 
 @pytest.mark.case("P67")
-def test_strings_stay_text_and_numbers_keep_every_digit(read: Open) -> None:
-    found = read(
+def test_strings_stay_text_and_numbers_preserve_every_digit(read: Open) -> None:
+    table = read(
         '{"n": 1, "code": "007", "money": 1.50, "big": 9007199254740993, "flag": true}',
         '{"n": -2, "code": "1e0", "money": -300, "big": 18446744073709551616, "flag": false}',
     )
-    assert found.types == {
+    assert table.types == {
         "n": "int",
         "code": "text",
         "money": "decimal(5,2)",
         "big": "decimal(38,0)",
         "flag": "bool",
     }
-    assert found.rows() == [
+    assert table.rows() == [
         (1, "007", D("1.50"), D(9007199254740993), True),
         (-2, "1e0", D(-300), D(18446744073709551616), False),
     ]
@@ -85,12 +85,12 @@ def test_strings_stay_text_and_numbers_keep_every_digit(read: Open) -> None:
 def test_the_values_of_numbers_decide_their_type(
     read: Open, tmp_path: Path, numbers: list[str], kind: str, canonicals: list[str] | None
 ) -> None:
-    found = read(*(f'{{"v": {number}}}' for number in numbers))
-    assert found.types == {"v": kind}
+    table = read(*(f'{{"v": {number}}}' for number in numbers))
+    assert table.types == {"v": kind}
     invalid = [f"INVALID(0x{number.encode().hex()})" for number in numbers]
     wanted = canonicals or (invalid if "e" in numbers[0] else numbers)
-    assert plain(found) == [(one,) for one in wanted]
-    extracted = [row["v"] for row in found.extracted(tmp_path / "out")]
+    assert plain(table) == [(one,) for one in wanted]
+    extracted = [row["v"] for row in table.extracted(tmp_path / "out")]
     valid = [None if one.startswith("INVALID") else D(one) for one in wanted]
     assert [None if one is None else D(one) for one in extracted] == valid
 
@@ -98,46 +98,46 @@ def test_the_values_of_numbers_decide_their_type(
 def test_null_and_absent_are_null_and_a_column_of_nothing_else_has_every_type(
     read: Open, tmp_path: Path
 ) -> None:
-    found = read('{"a": 1, "b": null}', "", '{"b": null, "c": "x"}', " \r")
-    assert found.types == {"a": "int", "b": "null", "c": "text"}
-    assert found.rows() == [(1, None, None), (None, None, "x")]
-    assert found.extracted(tmp_path / "out") == [
+    table = read('{"a": 1, "b": null}', "", '{"b": null, "c": "x"}', " \r")
+    assert table.types == {"a": "int", "b": "null", "c": "text"}
+    assert table.rows() == [(1, None, None), (None, None, "x")]
+    assert table.extracted(tmp_path / "out") == [
         {"a": 1, "b": None, "c": None},
         {"a": None, "b": None, "c": "x"},
     ]
 
 
 def test_members_of_objects_are_columns_and_arrays_are_json(read: Open, tmp_path: Path) -> None:
-    found = read(
+    table = read(
         '{"a": {"b": {"c": 1}, "tags": ["x", 1.0, {"z": 1, "y": null}]}, "id": 1}',
         '{"a": null, "id": 2}',
         '{"a": {"b": null}, "id": 3}',
     )
-    assert found.types == {"a.b.c": "int", "a.tags": "json", "id": "int"}
-    assert plain(found) == [
+    assert table.types == {"a.b.c": "int", "a.tags": "json", "id": "int"}
+    assert plain(table) == [
         ("1", '["x",1,{"y":null,"z":1}]', "1"),
         (None, None, "2"),
         (None, None, "3"),
     ]
-    first = found.extracted(tmp_path / "out")[0]
+    first = table.extracted(tmp_path / "out")[0]
     assert json.loads(first["a.tags"]) == ["x", 1.0, {"z": 1, "y": None}]
 
 
-def test_values_of_several_kinds_are_json_so_that_1_and_its_text_stay_apart(read: Open) -> None:
-    found = read('{"v": 1}', '{"v": "1"}', '{"v": {"x": true}}', '{"v": {}}', '{"v": null}')
-    assert found.types == {"v": "json"}
-    assert plain(found) == [("1",), ('"1"',), ('{"x":true}',), ("{}",), (None,)]
+def test_values_of_different_kinds_are_json_so_that_1_and_its_text_stay_apart(read: Open) -> None:
+    table = read('{"v": 1}', '{"v": "1"}', '{"v": {"x": true}}', '{"v": {}}', '{"v": null}')
+    assert table.types == {"v": "json"}
+    assert plain(table) == [("1",), ('"1"',), ('{"x":true}',), ("{}",), (None,)]
 
 
 def test_an_object_is_one_column_where_it_is_declared_so(read: Open) -> None:
-    found = read('{"a": {"y": 1.0, "x": "\\u00e9"}}', schema={"a": "json", "late": "date"})
-    assert found.types == {"a": "json", "late": "date"}
-    assert plain(found) == [('{"x":"\u00e9","y":1}', None)]
+    table = read('{"a": {"y": 1.0, "x": "\\u00e9"}}', schema={"a": "json", "late": "date"})
+    assert table.types == {"a": "json", "late": "date"}
+    assert plain(table) == [('{"x":"\u00e9","y":1}', None)]
 
 
 def test_a_name_that_two_keys_make_stands_twice(read: Open) -> None:
-    found = read('{"a": {"b": 1}, "a.b": 2}')
-    assert [column.name for column in found.schema.columns] == ["a.b", "a.b"]
+    table = read('{"a": {"b": 1}, "a.b": 2}')
+    assert [column.name for column in table.schema.columns] == ["a.b", "a.b"]
 
 
 @pytest.mark.case("P53")
@@ -174,10 +174,10 @@ def test_a_name_that_two_keys_make_stands_twice(read: Open) -> None:
 def test_a_declared_type_takes_what_it_holds_whole_and_the_rest_is_invalid(
     read: Open, tmp_path: Path, kind: str, values: list[str], expected: list[str]
 ) -> None:
-    found = read(*(f'{{"v": {value}}}' for value in values), schema={"v": kind})
-    texts = [str(row[0]) for row in plain(found)]
+    table = read(*(f'{{"v": {value}}}' for value in values), schema={"v": kind})
+    texts = [str(row[0]) for row in plain(table)]
     assert ["!" if one.startswith("INVALID") else one for one in texts] == expected
-    extracted = found.extracted(tmp_path / "out")
+    extracted = table.extracted(tmp_path / "out")
     invalid = [row.get("$invalid.v") for row in extracted]
     assert [raw is not None for raw in invalid] == [one == "!" for one in expected]
     for value, raw in zip(values, invalid, strict=True):
@@ -191,9 +191,9 @@ def test_a_type_that_json_has_not_is_refused(read: Open) -> None:
 
 @pytest.mark.case("P32")
 def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(read: Open, tmp_path: Path) -> None:
-    found = read(b'{"a": "caf\xc3\xa9"}', b'{"a": "\xff"}', b'{"a": "\\ud800"}')
-    assert found.rows() == [("caf\u00e9",), (Invalid(b"\xff"),), (Invalid(b"\xed\xa0\x80"),)]
-    assert [row["$invalid.a"] for row in found.extracted(tmp_path / "out")] == [
+    table = read(b'{"a": "caf\xc3\xa9"}', b'{"a": "\xff"}', b'{"a": "\\ud800"}')
+    assert table.rows() == [("caf\u00e9",), (Invalid(b"\xff"),), (Invalid(b"\xed\xa0\x80"),)]
+    assert [row["$invalid.a"] for row in table.extracted(tmp_path / "out")] == [
         None,
         b"\xff",
         b"\xed\xa0\x80",
@@ -208,7 +208,7 @@ def test_a_byte_order_mark_is_dropped_and_lines_may_end_with_cr_lf(
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ('{"a": 1', "line 2 column 8: Expecting ',' delimiter"),
         ('{"a": 1} {"a": 2}', "line 2 column 9: Extra data"),
@@ -231,11 +231,11 @@ def test_a_byte_order_mark_is_dropped_and_lines_may_end_with_cr_lf(
     ],
 )
 def test_a_broken_line_is_corrupt_and_named_without_its_values(
-    read: Open, line: str, told: str
+    read: Open, line: str, message: str
 ) -> None:
     with pytest.raises(CorruptSourceError) as caught:
         read('{"a": 1}', line)
-    assert f"a.jsonl {told}" in str(caught.value)
+    assert f"a.jsonl {message}" in str(caught.value)
 
 
 @pytest.mark.case("P65")
@@ -258,11 +258,11 @@ def test_columns_end_with_their_limit(read: Open) -> None:
 
 @pytest.mark.case("P65")
 def test_a_value_of_16_mib_works_and_one_byte_more_is_refused(read: Open, tmp_path: Path) -> None:
-    found = read('{"v": "' + "x" * MAX_VALUE_BYTES + '"}')
-    assert len(found.extracted(tmp_path / "out")[0]["v"]) == MAX_VALUE_BYTES
-    found = read('{"v": 1}', '{"v": "' + "\\u0078" * (MAX_VALUE_BYTES + 1) + '"}')
+    table = read('{"v": "' + "x" * MAX_VALUE_BYTES + '"}')
+    assert len(table.extracted(tmp_path / "out")[0]["v"]) == MAX_VALUE_BYTES
+    table = read('{"v": 1}', '{"v": "' + "\\u0078" * (MAX_VALUE_BYTES + 1) + '"}')
     with pytest.raises(SourceLimitError, match="line 2: the value of 'v' has more than 16777216"):
-        found.rows()
+        table.rows()
 
 
 def test_a_line_without_end_is_refused_before_it_is_held(open_files: Open, tmp_path: Path) -> None:
@@ -272,11 +272,13 @@ def test_a_line_without_end_is_refused_before_it_is_held(open_files: Open, tmp_p
         open_files(JSON, "a.json")
 
 
-def test_the_filter_keeps_only_rows_for_which_it_is_true(open_files: Open, tmp_path: Path) -> None:
+def test_the_filter_selects_only_rows_for_which_it_is_true(
+    open_files: Open, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_text('{"a":1,"b":"x"}\n{"a":2,"b":"y"}\n{"a":3,"b":null}\n')
-    found = open_files(JSON, "a.json", filter="b <> 'x'")
-    assert found.rows() == [(2, "y")]
-    assert found.extracted(tmp_path / "out") == [{"a": 2, "b": "y"}]
+    table = open_files(JSON, "a.json", filter="b <> 'x'")
+    assert table.rows() == [(2, "y")]
+    assert table.extracted(tmp_path / "out") == [{"a": 2, "b": "y"}]
 
 
 @pytest.mark.case("P44")
@@ -286,14 +288,14 @@ def test_files_of_one_source_have_the_same_columns_unless_they_are_declared(
     (tmp_path / "1.json").write_text('{"a": 1, "o": {"x": 1}}\n')
     (tmp_path / "2.json").write_text('{"o": null, "a": 2.5}\n')
     (tmp_path / "3.json").write_text("")
-    found = open_files(JSON, "*.json")
-    assert found.types == {"a": "decimal(2,1)", "o.x": "int"}
-    assert found.rows() == [(D(1), 1), (D("2.5"), None)]
+    table = open_files(JSON, "*.json")
+    assert table.types == {"a": "decimal(2,1)", "o.x": "int"}
+    assert table.rows() == [(D(1), 1), (D("2.5"), None)]
     (tmp_path / "4.json").write_text('{"a": 1, "o": {"x": 1, "late": 1}}\n')
     with pytest.raises(SchemaChangedError, match=r"1\.json and 4\.json .*\(o\.late\).*schema"):
         open_files(JSON, "*.json")
-    found = open_files(JSON, "*.json", options={"schema": {"o.late": "int"}})
-    assert found.rows()[-1] == (D(1), 1, 1)
+    table = open_files(JSON, "*.json", options={"schema": {"o.late": "int"}})
+    assert table.rows()[-1] == (D(1), 1, 1)
     (tmp_path / "5.json").write_text('{"o": null}\n')
     with pytest.raises(SchemaChangedError, match=r"1\.json and 5\.json .*\(a\)"):
         open_files(JSON, "*.json", options={"schema": {"o.late": "int"}})
@@ -324,5 +326,5 @@ def test_unknown_options_are_refused(read: Open) -> None:
 
 
 def test_long_files_are_extracted_in_batches(read: Open, tmp_path: Path) -> None:
-    found = read(*(f'{{"n": {at}}}' for at in range(10_001)))
-    assert found.extracted(tmp_path / "out") == [{"n": at} for at in range(10_001)]
+    table = read(*(f'{{"n": {at}}}' for at in range(10_001)))
+    assert table.extracted(tmp_path / "out") == [{"n": at} for at in range(10_001)]

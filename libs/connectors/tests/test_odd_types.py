@@ -54,11 +54,11 @@ def test_the_oracle_answers_what_a_case_says(case: OddCase, tmp_path: Path) -> N
         with pytest.raises(PlanRefusedError, match=case.refused):
             oracle.answer(case)
         return
-    found = oracle.answer(case)
-    assert differences_of(found, oracle.engine.differences) == case.differences
-    assert found.outcome.verdict is case.verdict
+    result = oracle.answer(case)
+    assert differences_of(result, oracle.engine.differences) == case.differences
+    assert result.outcome.verdict is case.verdict
 
 
-def test_every_case_has_a_name_of_its_own() -> None:
+def test_every_case_has_a_unique_name() -> None:
     names = [case.name for case in cases()]
     assert len(set(names)) == len(names)

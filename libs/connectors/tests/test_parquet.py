@@ -34,22 +34,27 @@ def test_types_and_values_arrive_exactly(open_files: Open, tmp_path: Path) -> No
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    found = open_files(PARQUET, "a.parquet")
-    assert found.types == {"n": "int", "money": "decimal(38,2)", "at": "instant", "text": "text"}
+    opened_table = open_files(PARQUET, "a.parquet")
+    assert opened_table.types == {
+        "n": "int",
+        "money": "decimal(38,2)",
+        "at": "instant",
+        "text": "text",
+    }
     micros = Decimal(int(moment.timestamp())) * 1_000_000 + 123456
-    assert found.rows() == [
+    assert opened_table.rows() == [
         (2**53 + 1, Decimal("1.10"), micros, "a"),
         (None, None, None, ""),
     ]
-    assert found.held.pin.files[0].rows == 2
+    assert opened_table.held.pin.files[0].rows == 2
 
 
 def test_folder_names_are_columns(open_files: Open, tmp_path: Path) -> None:
     (tmp_path / "data/day=2026-01-31").mkdir(parents=True)
     pq.write_table(pa.table({"n": [1]}), tmp_path / "data/day=2026-01-31/a.parquet")
-    found = open_files(PARQUET, "data")
-    assert found.types == {"n": "int", "day": "date"}
-    assert found.rows() == [(1, Decimal(20484))]
+    table = open_files(PARQUET, "data")
+    assert table.types == {"n": "int", "day": "date"}
+    assert table.rows() == [(1, Decimal(20484))]
 
 
 def test_a_file_cut_in_the_middle_is_corrupt(open_files: Open, tmp_path: Path) -> None:
@@ -83,12 +88,12 @@ def test_columns_that_a_file_lacks_are_null_where_that_is_declared(
 ) -> None:
     pq.write_table(pa.table({"n": [1], "v": ["a"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"w": [7], "n": [2]}), tmp_path / "b.parquet")
-    found = open_files(PARQUET, "*.parquet", options=MERGED)
-    assert found.types == {"n": "int", "v": "text", "w": "int"}
-    assert found.rows() == [(1, "a", None), (2, None, 7)]
+    table = open_files(PARQUET, "*.parquet", options=MERGED)
+    assert table.types == {"n": "int", "v": "text", "w": "int"}
+    assert table.rows() == [(1, "a", None), (2, None, 7)]
     typed = [
         batch.select(["n", "v", "w"]).to_pydict()
-        for batch, _ in found.connector.files.batches(found.scan)
+        for batch, _ in table.connector.files.batches(table.scan)
     ]
     assert typed == [{"n": [1], "v": ["a"], "w": [None]}, {"n": [2], "v": [None], "w": [7]}]
     filtered = open_files(PARQUET, "*.parquet", options=MERGED, filter="w IS NULL")
@@ -106,12 +111,12 @@ def test_every_column_of_a_name_that_stands_twice_is_listed(
     pq.write_table(pa.table(values, names=["k", "v", "v"]), tmp_path / "a.parquet")
     if options:
         pq.write_table(pa.table([["z"], [2]], names=["v", "k"]), tmp_path / "b.parquet")
-    found = open_files(PARQUET, "*.parquet", options=options)
-    assert [column.name for column in found.schema.columns] == ["k", "v", "v"]
-    assert found.schema.undelivered == ()
-    beside = replace(found.scan, columns=found.scan.columns[:1])
-    assert list(found.connector.rows(beside)) == [(1,), (2,)][: 2 if options else 1]
-    extracted = found.connector.extract(beside, str(tmp_path / "extract"), lambda _: None)
+    table = open_files(PARQUET, "*.parquet", options=options)
+    assert [column.name for column in table.schema.columns] == ["k", "v", "v"]
+    assert table.schema.undelivered == ()
+    beside = replace(table.scan, columns=table.scan.columns[:1])
+    assert list(table.connector.rows(beside)) == [(1,), (2,)][: 2 if options else 1]
+    extracted = table.connector.extract(beside, str(tmp_path / "extract"), lambda _: None)
     assert pq.read_table(tmp_path / "extract").column("k").to_pylist()[0] == 1
     assert extracted.extract is not None
 
@@ -124,9 +129,9 @@ def test_files_may_declare_nulls_in_different_columns(
     for name, nullable, values in (("a", False, [1]), ("b", True, [2, None])):
         schema = pa.schema([pa.field("n", pa.int64(), nullable=nullable)])
         pq.write_table(pa.table({"n": values}, schema=schema), tmp_path / f"{name}.parquet")
-    found = open_files(PARQUET, "*.parquet", options=options)
-    assert [(column.name, column.nullable) for column in found.schema.columns] == [("n", True)]
-    assert sorted(found.connector.rows(found.scan), key=str) == [(1,), (2,), (None,)]
+    table = open_files(PARQUET, "*.parquet", options=options)
+    assert [(column.name, column.nullable) for column in table.schema.columns] == [("n", True)]
+    assert sorted(table.connector.rows(table.scan), key=str) == [(1,), (2,), (None,)]
 
 
 def test_a_merged_column_that_a_file_lacks_may_be_null(open_files: Open, tmp_path: Path) -> None:
@@ -134,8 +139,8 @@ def test_a_merged_column_that_a_file_lacks_may_be_null(open_files: Open, tmp_pat
     pq.write_table(pa.table({"n": [1]}, schema=required), tmp_path / "a.parquet")
     both = required.append(pa.field("v", pa.int64(), nullable=False))
     pq.write_table(pa.table({"n": [2], "v": [3]}, schema=both), tmp_path / "b.parquet")
-    found = open_files(PARQUET, "*.parquet", options={"merge_schema": True})
-    nullable = [(column.name, column.nullable) for column in found.schema.columns]
+    table = open_files(PARQUET, "*.parquet", options={"merge_schema": True})
+    nullable = [(column.name, column.nullable) for column in table.schema.columns]
     assert nullable == [("n", False), ("v", True)]
 
 
@@ -151,12 +156,12 @@ def test_int96_is_an_instant_that_needs_a_precision(open_files: Open, tmp_path: 
     table = pa.table({"at": [moment], "n": [1], "s": [{"at": moment, "n": 1}]})
     pq.write_table(table, tmp_path / "b.parquet")
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    found = open_files(PARQUET, "a.parquet")
-    assert found.types == {"at": "instant", "n": "int"}
-    assert [each.name for each in found.schema.columns if each.needs_precision] == ["at"]
+    opened_table = open_files(PARQUET, "a.parquet")
+    assert opened_table.types == {"at": "instant", "n": "int"}
+    assert [each.name for each in opened_table.schema.columns if each.needs_precision] == ["at"]
     word = "INT96 inside a nested value (TIMESTAMP can be compared)"
-    assert found.schema.undelivered == (("s", word),)
-    assert found.rows() == [(Decimal(1_769_817_600_000_000), 1)]
+    assert opened_table.schema.undelivered == (("s", word),)
+    assert opened_table.rows() == [(Decimal(1_769_817_600_000_000), 1)]
 
 
 def test_nested_columns_have_types_and_exotic_ones_names(open_files: Open, tmp_path: Path) -> None:
@@ -170,14 +175,14 @@ def test_nested_columns_have_types_and_exotic_ones_names(open_files: Open, tmp_p
     }
     schema = pa.schema(list(kinds.items()))
     pq.write_table(schema.empty_table(), tmp_path / "a.parquet")
-    found = open_files(PARQUET, "a.parquet")
-    assert found.types == {
+    table = open_files(PARQUET, "a.parquet")
+    assert table.types == {
         "n": "int",
         "tags": "array<text>",
         "by": "map<text, decimal(9,2)>",
         "deep": "struct<a: array<local_timestamp(3)>, b: bool>",
     }
-    words = dict(found.schema.undelivered)
+    words = dict(table.schema.undelivered)
     assert sorted(words) == ["wide", "wides"]
     assert words["wide"] == "decimal256(60, 2)"
 

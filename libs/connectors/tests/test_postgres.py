@@ -101,13 +101,13 @@ class Server:
 
     def sessions(self) -> int:
         """That readers have open at this moment."""
-        asked: LiteralString = (
+        query: LiteralString = (
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'datarecs'"
             " AND datname = current_database()"
         )
         with psycopg.connect(self.admin, autocommit=True) as session:
-            found = session.execute(asked).fetchone()
-        return int(found[0]) if found else 0
+            row = session.execute(query).fetchone()
+        return int(row[0]) if row else 0
 
     def allow(self, *, sessions: int) -> None:
         """So many of the login at the same time."""
@@ -179,9 +179,9 @@ def test_values_that_were_brought_are_those_that_rows_have(server: Server, tmp_p
     scan = scan_of(connector, source, held.pin)
     brought = connector.extract(scan, str(tmp_path / "x"), lambda _: None)
     assert brought.extract is not None
-    (found,) = canonical_rows(brought, extracted_rows(brought, brought.extract))
-    assert [found] == canonical_rows(scan, connector.rows(scan))
-    assert found[0] == encode(number(Decimal("0.10000000149011612")))
+    (row,) = canonical_rows(brought, extracted_rows(brought, brought.extract))
+    assert [row] == canonical_rows(scan, connector.rows(scan))
+    assert row[0] == encode(number(Decimal("0.10000000149011612")))
     held.close()
 
 
@@ -233,7 +233,7 @@ def test_types_and_values_arrive_as_the_server_holds_them(server: Server, tmp_pa
 
 
 @pytest.mark.case("P45")
-def test_columns_that_cannot_be_compared_are_told_and_not_read(
+def test_columns_that_cannot_be_compared_are_reported_and_not_read(
     server: Server, tmp_path: Path
 ) -> None:
     server.run("ALTER TABLE t ADD tags int[] DEFAULT '{1,2}', ADD span interval")
@@ -241,8 +241,8 @@ def test_columns_that_cannot_be_compared_are_told_and_not_read(
     held = connector.pin(source)
     schema = connector.describe(source, held.pin)
     assert schema.undelivered == (("tags", "int4[]"), ("span", "interval"))
-    own = logical_source(source, 0, schema)
-    scan = own.scan(held.pin, frozenset(own.columns))
+    logical = logical_source(source, 0, schema)
+    scan = logical.scan(held.pin, frozenset(logical.columns))
     assert connector.extract(scan, str(tmp_path), lambda _: None).extract.rows == 2
     mapped = replace(SOURCE, columns={"tags": ColumnMapping(expr="COALESCE(tags, tags)")})
     (fault,) = mapping_faults(logical_source(mapped, 0, schema))
@@ -267,7 +267,7 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
     server.run("CREATE TABLE copy AS SELECT id, money FROM t; GRANT SELECT ON copy TO PUBLIC")
     server.run("INSERT INTO t (id, money) VALUES (3, 3), (4, 4); DELETE FROM t WHERE id = 2")
     opened: dict[str, Any] = {}
-    heard = _Heard()
+    reporter = _RecheckReporter()
 
     def connect(source: Source) -> Any:  # noqa: ANN401  a connector
         return opened.setdefault(source.name, server.open())
@@ -284,7 +284,7 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
         confirm=Confirm(after=timedelta(minutes=1), attempts=1),
     )
     sources = (SOURCE, replace(SOURCE, name="copy", relation="public.copy"))
-    found = answer(
+    result = answer(
         Question(
             job=ReconciliationJob(name="job", sources=sources, stages=(stage,)),
             job_uid=UUID(int=1),
@@ -296,19 +296,19 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
             clock=_Arriving(arrive),
             extracts=str(tmp_path / "extract"),
         ),
-        heard,
+        reporter,
     )
-    assert heard.again == [(0, 2), (1, 2)]  # rows of the three keys, and no other
-    (outcome,) = found.outcome.stages
+    assert reporter.again == [(0, 2), (1, 2)]  # rows of the three keys, and no other
+    (outcome,) = result.outcome.stages
     assert outcome.results is not None
-    told, counts = outcome.results.confirmed, outcome.results.counts
-    assert told is not None
+    confirmed, counts = outcome.results.confirmed, outcome.results.counts
+    assert confirmed is not None
     assert (
-        told.in_flight_resolved == 2
+        confirmed.in_flight_resolved == 2
     )  # keys 2 and 3; 4 still differs, and the update was not read
-    assert (told.first.rows_unmatched, told.first.source_row_counts) == (3, (3, 2))
+    assert (confirmed.first.rows_unmatched, confirmed.first.source_row_counts) == (3, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
-    first, second = (found.pins["ledger"], told.rechecks[0].pins[0])
+    first, second = (result.pins["ledger"], confirmed.rechecks[0].pins[0])
     assert isinstance(first, ExportedSnapshot)
     assert isinstance(second, ExportedSnapshot)
     assert first.snapshot != second.snapshot
@@ -350,7 +350,7 @@ def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
             seen.append(server.sessions())
             return super().compare(plan, progress)
 
-    found = answer(
+    result = answer(
         Question(
             job=ReconciliationJob(
                 name="job",
@@ -369,13 +369,13 @@ def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
         ),
         SilentReporter(),
     )
-    assert found.outcome.verdict is Verdict.MATCHED
+    assert result.outcome.verdict is Verdict.MATCHED
     assert seen == held
     assert server.sessions() == 0
 
 
 @pytest.mark.parametrize("later", [(), (SUMS,)])
-def test_a_second_look_keeps_to_the_connections_of_its_source(
+def test_a_recheck_uses_only_the_connections_of_its_source(
     server: Server, tmp_path: Path, later: tuple[Stage, ...]
 ) -> None:
     """Also if the first cut is still held, because a later stage queries groups in it."""
@@ -398,7 +398,7 @@ def test_a_second_look_keeps_to_the_connections_of_its_source(
 
     other = Source(name="other", kind=SourceKind.CSV, path="other.csv")
     stage = replace(IDS, confirm=Confirm(after=timedelta(minutes=1), attempts=2))
-    found = answer(
+    result = answer(
         Question(
             job=ReconciliationJob(
                 name="job",
@@ -417,14 +417,14 @@ def test_a_second_look_keeps_to_the_connections_of_its_source(
         ),
         SilentReporter(),
     )
-    results = found.outcome.stages[0].results
+    results = result.outcome.stages[0].results
     assert results is not None
     assert results.confirmed is not None
     assert len(results.confirmed.rechecks) == 2
 
 
-class _Heard(SilentReporter):
-    """Port ProgressReporter that keeps how many rows were read again, by source."""
+class _RecheckReporter(SilentReporter):
+    """Port ProgressReporter that records how many rows were read again, by source."""
 
     def __init__(self) -> None:
         self.again: list[tuple[int, int]] = []
@@ -535,7 +535,7 @@ def test_a_connection_that_fails_says_what_and_where_and_no_secret(
     assert "wrong" not in str(failed.value)
 
 
-def test_a_login_without_a_session_left_is_told_so(server: Server) -> None:
+def test_a_login_without_a_session_left_is_reported_as_such(server: Server) -> None:
     server.allow(sessions=1)
     connector = server.open()
     held = connector.pin(SOURCE)
@@ -553,7 +553,7 @@ def test_an_address_the_policy_denies_is_not_dialled(server: Server) -> None:
         server.open().pin(SOURCE)
 
 
-def test_a_missing_table_and_a_missing_grant_are_told_apart(server: Server) -> None:
+def test_a_missing_table_and_a_missing_grant_are_distinguished(server: Server) -> None:
     connector = server.open()
     held = connector.pin(SOURCE)
     with pytest.raises(QueryFailedError, match="does not exist"):
@@ -681,7 +681,7 @@ def test_a_pin_is_lost_in_time_when_nothing_comes_from_the_server_any_more(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_look_at_the_server_ends_in_time_when_nothing_comes_from_it_any_more(
+def test_a_check_of_the_server_ends_in_time_when_nothing_comes_from_it_any_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", 2)

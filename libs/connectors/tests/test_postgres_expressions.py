@@ -109,7 +109,7 @@ def test_an_expression_without_a_value_on_some_row_ends_the_read(
         answered(connector, expression)
 
 
-def test_a_filter_keeps_the_rows_for_which_it_is_true(connector: Any) -> None:  # noqa: ANN401  a port
+def test_a_filter_selects_the_rows_for_which_it_is_true(connector: Any) -> None:  # noqa: ANN401  a port
     _, values = answered(connector, "n", filter="LENGTH(s) > 3 AND a * 2 > 1")
     assert [each.content for each in values] == [7, 2**63 - 1]
 

@@ -41,7 +41,7 @@ CREATE VIEW seen AS SELECT * FROM traps;
 CREATE TABLE unseen (id int);
 ANALYZE traps;
 """
-Ask = Callable[..., Scan]
+Extract = Callable[..., Scan]
 
 
 class Server:
@@ -85,10 +85,10 @@ def server(postgres_server: PostgresServer) -> Server:
 
 
 @pytest.fixture
-def ask(server: Server, tmp_path: Path) -> Ask:
-    """Extract a relation with a request; every column has its own name."""
+def extract(server: Server, tmp_path: Path) -> Extract:
+    """Extract a relation with a request; every column has a separate name."""
 
-    def asked(relation: str, **given: object) -> Scan:
+    def extract_relation(relation: str, **changes: object) -> Scan:
         connector, source = server.open(relation), server.source(relation)
         held = connector.pin(source)
         try:
@@ -106,13 +106,13 @@ def ask(server: Server, tmp_path: Path) -> Ask:
                 schema=schema,
                 pin=held.pin,
             )
-            asking = replace(scan, **given)  # type: ignore[arg-type]  # fields of a scan
-            found: Scan = connector.extract(asking, str(tmp_path / "out"), lambda _: None)
+            changed_scan = replace(scan, **changes)  # type: ignore[arg-type]  # fields of a scan
+            extracted: Scan = connector.extract(changed_scan, str(tmp_path / "out"), lambda _: None)
         finally:
             held.close()
-        return found
+        return extracted
 
-    return asked
+    return extract_relation
 
 
 def stored(scan: Scan) -> list[dict[str, Any]]:
@@ -121,57 +121,65 @@ def stored(scan: Scan) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if not k.startswith("$invalid.")} for row in rows]
 
 
-def partials(*asked: tuple[Function, str]) -> tuple[Partial, ...]:
-    return tuple(Partial(function=function, column=column) for function, column in asked)
+def partials(*pairs: tuple[Function, str]) -> tuple[Partial, ...]:
+    return tuple(Partial(function=function, column=column) for function, column in pairs)
 
 
 @pytest.mark.parametrize("condition", EXACT)
-def test_the_server_keeps_the_rows_that_the_oracle_keeps_and_counts_the_others(
-    ask: Ask, condition: str
+def test_the_server_selects_the_rows_that_the_oracle_selects_and_counts_the_others(
+    extract: Extract, condition: str
 ) -> None:
-    found = ask("rows", only=Only(where=condition))
-    assert found.extract is not None
-    assert sorted(row["id"] for row in stored(found)) == matching_ids(condition)
-    assert (found.extract.all_rows, found.extract.rows) == (len(ROWS), len(matching_ids(condition)))
+    groups_read = extract("rows", only=Only(where=condition))
+    assert groups_read.extract is not None
+    assert sorted(row["id"] for row in stored(groups_read)) == matching_ids(condition)
+    assert (groups_read.extract.all_rows, groups_read.extract.rows) == (
+        len(ROWS),
+        len(matching_ids(condition)),
+    )
 
 
-def test_a_condition_never_leaves_out_what_has_no_canonical_form(ask: Ask) -> None:
+def test_a_condition_never_leaves_out_what_has_no_canonical_form(extract: Extract) -> None:
     """To the server NaN is above every number; here it is none, and the engine says so."""
     for condition in ("NOT amount > 1", "day < DATE '2026-01-01'", "seen IS NULL AND id > 9"):
-        assert 2 in [row["id"] for row in stored(ask("traps", only=Only(where=condition)))]
+        assert 2 in [row["id"] for row in stored(extract("traps", only=Only(where=condition)))]
 
 
-def test_groups_come_with_their_rows_and_their_numbers(ask: Ask) -> None:
+def test_groups_come_with_their_rows_and_their_numbers(extract: Extract) -> None:
     numbers = partials((Function.SUM, "n"), (Function.COUNT, "t"), (Function.MAX, "t"))
     groups = Groups(dimensions=("b",), partials=numbers, where="id <= 7")
-    found = ask("rows", groups=groups)
-    assert found.extract is not None
-    assert found.extract.source_rows == len(ROWS)
-    assert sorted(stored(found), key=lambda row: str(row["b"])) == [
+    groups_read = extract("rows", groups=groups)
+    assert groups_read.extract is not None
+    assert groups_read.extract.source_rows == len(ROWS)
+    assert sorted(stored(groups_read), key=lambda row: str(row["b"])) == [
         {"b": False, "$n": 2, "$sum.n": 2**62 + 3, "$count.t": 2, "$max.t": 'it\'s \\ "x"'},
         {"b": None, "$n": 2, "$sum.n": -(2**62), "$count.t": 1, "$max.t": "a "},
         {"b": True, "$n": 3, "$sum.n": 12, "$count.t": 3, "$max.t": "é"},
     ]
 
 
-def test_a_group_beside_the_condition_is_counted_and_not_brought(ask: Ask) -> None:
-    found = ask("rows", groups=Groups(dimensions=("n",), where="n = 10"))
-    assert [(row["n"], row["$n"]) for row in stored(found)] == [(10, 1)]
-    assert found.extract is not None
-    assert (found.extract.rows, found.extract.source_rows) == (1, len(ROWS))
+def test_a_group_beside_the_condition_is_counted_and_not_brought(extract: Extract) -> None:
+    groups_read = extract("rows", groups=Groups(dimensions=("n",), where="n = 10"))
+    assert [(row["n"], row["$n"]) for row in stored(groups_read)] == [(10, 1)]
+    assert groups_read.extract is not None
+    assert (groups_read.extract.rows, groups_read.extract.source_rows) == (1, len(ROWS))
 
 
 @pytest.mark.case("P29")
 @pytest.mark.case("P33")
-def test_text_is_grouped_by_its_bytes_and_padding_by_its_type(ask: Ask) -> None:
+def test_text_is_grouped_by_its_bytes_and_padding_by_its_type(extract: Extract) -> None:
     """char(4) has 'a   ' twice; varchar distinguishes 'a', 'a ' and 'A' under any collation."""
-    found = ask("traps", groups=Groups(dimensions=("word",)))
-    assert sorted(row["word"] for row in stored(found)) == ["A", "a", "a "]
-    found = ask("traps", groups=Groups(dimensions=("code",)))
-    assert sorted((str(row["code"]), row["$n"]) for row in stored(found)) == [("None", 1), ("a", 2)]
-    assert {row["code"] for row in stored(ask("traps"))} == {"a", None}
-    asked = statement_of(replace(found, groups=Groups(dimensions=("word",), where="word < 'b'")))
-    assert asked.count('COLLATE "C"') == 3
+    groups_read = extract("traps", groups=Groups(dimensions=("word",)))
+    assert sorted(row["word"] for row in stored(groups_read)) == ["A", "a", "a "]
+    groups_read = extract("traps", groups=Groups(dimensions=("code",)))
+    assert sorted((str(row["code"]), row["$n"]) for row in stored(groups_read)) == [
+        ("None", 1),
+        ("a", 2),
+    ]
+    assert {row["code"] for row in stored(extract("traps"))} == {"a", None}
+    sql = statement_of(
+        replace(groups_read, groups=Groups(dimensions=("word",), where="word < 'b'"))
+    )
+    assert sql.count('COLLATE "C"') == 3
 
 
 @pytest.mark.parametrize(
@@ -187,55 +195,59 @@ def test_text_is_grouped_by_its_bytes_and_padding_by_its_type(ask: Ask) -> None:
     ],
     ids=str,
 )
-def test_groups_with_nan_infinity_or_far_years_are_not_believed(ask: Ask, groups: Groups) -> None:
+def test_groups_with_nan_infinity_or_far_years_are_not_believed(
+    extract: Extract, groups: Groups
+) -> None:
     """The server's MIN of a date and infinity is the date; here the group has no minimum."""
     with pytest.raises(NotPushedError, match="NaN, infinity or a year outside"):
-        ask("traps", groups=groups)
+        extract("traps", groups=groups)
 
 
-def test_a_sum_beyond_38_digits_is_not_believed(ask: Ask) -> None:
-    """The server would give 39 of them."""
+def test_a_sum_beyond_38_digits_is_not_believed(extract: Extract) -> None:
+    """The server would return 39 of them."""
     groups = Groups(dimensions=("g",), partials=partials((Function.SUM, "wide")))
     with pytest.raises(NotPushedError, match="no canonical form"):
-        ask("traps", groups=groups)
+        extract("traps", groups=groups)
 
 
-def test_groups_of_an_expression_that_fails_on_a_row_are_not_asked_twice(ask: Ask) -> None:
+def test_groups_of_an_expression_that_fails_on_a_row_are_not_queried_twice(
+    extract: Extract,
+) -> None:
     failing = ScanColumn(name="w", expression="CAST(t AS int)", type=INT)
     with pytest.raises(NotPushedError, match="refuses"):
-        ask("rows", columns=(failing,), groups=Groups(dimensions=("w",)))
+        extract("rows", columns=(failing,), groups=Groups(dimensions=("w",)))
 
 
 @pytest.mark.case("P55")
-def test_rows_are_found_by_keys_whatever_is_in_them(ask: Ask) -> None:
+def test_rows_are_selected_by_keys_whatever_is_in_them(extract: Extract) -> None:
     quoted = 'it\'s \\ "x"'
     keys = Keys(
         columns=("t", "n"), values=((quoted, "3"), (None, None), ("x' OR '1'='1", "1"), ("A", "1"))
     )
-    found = ask("rows", only=Only(keys=keys))
-    assert sorted(row["id"] for row in stored(found)) == [5, 7]
-    assert found.extract is not None
-    assert found.extract.all_rows == len(ROWS)
+    groups_read = extract("rows", only=Only(keys=keys))
+    assert sorted(row["id"] for row in stored(groups_read)) == [5, 7]
+    assert groups_read.extract is not None
+    assert groups_read.extract.all_rows == len(ROWS)
     other = Keys(
         columns=("m", "d", "i", "b"), values=(("0", "2026-01-31", "2026-01-31T12:00:00Z", "true"),)
     )
-    assert [row["id"] for row in stored(ask("rows", only=Only(keys=other)))] == [1]
-    assert stored(ask("rows", only=Only(keys=Keys(columns=("n",), values=())))) == []
+    assert [row["id"] for row in stored(extract("rows", only=Only(keys=other)))] == [1]
+    assert stored(extract("rows", only=Only(keys=Keys(columns=("n",), values=())))) == []
     with pytest.raises(NotPushedError):
-        ask("rows", only=Only(keys=Keys(columns=("m",), values=(("NaN",),))))
+        extract("rows", only=Only(keys=Keys(columns=("m",), values=(("NaN",),))))
     with pytest.raises(NotPushedError, match="too long"):
-        ask("rows", only=Only(keys=Keys(columns=("t",), values=(("x" * (4 * 2**20 + 1),),))))
+        extract("rows", only=Only(keys=Keys(columns=("t",), values=(("x" * (4 * 2**20 + 1),),))))
 
 
-def test_statistics_say_what_is_expected_and_views_say_nothing(ask: Ask) -> None:
-    known = ask("traps").schema
+def test_statistics_say_what_is_expected_and_views_say_nothing(extract: Extract) -> None:
+    known = extract("traps").schema
     assert (known.estimated_rows, known.estimated_bytes) == (3, 8192)
     assert {each.name: each.distinct for each in known.columns}["g"] in {3, 2}
     for relation in ("seen", "unseen"):
-        schema = ask(relation).schema
+        schema = extract(relation).schema
         assert (schema.estimated_rows, schema.columns[0].distinct) == (None, None)
 
 
-def test_types_that_the_server_groups_otherwise_are_not_marked(ask: Ask) -> None:
-    marked = {each.name for each in ask("traps").schema.columns if each.groups_exactly}
+def test_types_that_the_server_groups_otherwise_are_not_marked(extract: Extract) -> None:
+    marked = {each.name for each in extract("traps").schema.columns if each.groups_exactly}
     assert marked == {"id", "g", "code", "word", "amount", "wide", "day", "at", "seen"}

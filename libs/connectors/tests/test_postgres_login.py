@@ -79,12 +79,12 @@ def test_a_connection_may_accept_an_unencrypted_network_in_words() -> None:
 
 
 def test_a_server_is_verified_against_the_authorities_of_the_system_by_default() -> None:
-    found = parameters()
-    assert found["sslmode"] == "verify-full"
-    assert found["sslrootcert"] == "system" or Path(found["sslrootcert"]).is_file()
+    values = parameters()
+    assert values["sslmode"] == "verify-full"
+    assert values["sslrootcert"] == "system" or Path(values["sslrootcert"]).is_file()
 
 
-def test_a_connection_may_bring_authorities_of_its_own() -> None:
+def test_a_connection_may_bring_separate_authorities() -> None:
     config = replace(CONFIG, ca="-----BEGIN CERTIFICATE-----")
     path = parameters(config)["sslrootcert"]
     assert Path(path).read_text(encoding="ascii") == "-----BEGIN CERTIFICATE-----"
@@ -92,14 +92,14 @@ def test_a_connection_may_bring_authorities_of_its_own() -> None:
 
 
 def test_without_a_password_none_of_the_environment_is_sent() -> None:
-    found = parameters(password="")
-    assert found["require_auth"] == "none"
-    assert "password" not in found
+    values = parameters(password="")
+    assert values["require_auth"] == "none"
+    assert "password" not in values
 
 
 @contextmanager
-def asking_server(request: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """A server that requests the password with its own method and records the answer."""
+def password_server(request: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that requests the password with its method and records the answer."""
     received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as door:
 
@@ -125,8 +125,8 @@ def asking_server(request: bytes) -> Iterator[tuple[int, list[bytes]]]:
     [b"R\0\0\0\x08\0\0\0\x03", b"R\0\0\0\x0c\0\0\0\x05salt"],
     ids=["clear text", "md5"],
 )
-def test_a_server_that_asks_for_the_password_itself_never_gets_it(request_bytes: bytes) -> None:
-    with asking_server(request_bytes) as (port, received):
+def test_a_server_that_requests_the_password_itself_never_gets_it(request_bytes: bytes) -> None:
+    with password_server(request_bytes) as (port, received):
         config = replace(CONFIG, host="127.0.0.1", port=port, sslmode=SslMode.DISABLE)
         with pytest.raises(ConnectionFailedError, match="does not use scram-sha-256"):
             open_source(config).pin(SOURCE)
@@ -172,9 +172,9 @@ def test_nothing_is_said_to_a_server_that_does_not_prove_its_name(
     tmp_path: Path, authority: str, name: str, mode: SslMode, *, is_trusted: bool
 ) -> None:
     signer = an_authority()
-    given = {"own": signer.pem, "another": an_authority().pem, "system": None}[authority]
+    authorities = {"own": signer.pem, "another": an_authority().pem, "system": None}[authority]
     with tls_server(signer.server(tmp_path, host=name)) as (port, received):
-        config = replace(CONFIG, host="localhost", port=port, sslmode=mode, ca=given)
+        config = replace(CONFIG, host="localhost", port=port, sslmode=mode, ca=authorities)
         with pytest.raises(ConnectionFailedError) as failed:
             open_source(config).pin(SOURCE)
     assert bool(received and received[0]) is is_trusted
@@ -183,7 +183,7 @@ def test_nothing_is_said_to_a_server_that_does_not_prove_its_name(
 
 @pytest.fixture
 def weak_server(postgres_server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The session's server, asking one login for its password by `request.param`."""
+    """The session's server, requesting the password of one login by `request.param`."""
     admin = psycopg.conninfo.make_conninfo(
         postgres_server.fresh_database().replace("postgresql+psycopg", "postgresql")
     )

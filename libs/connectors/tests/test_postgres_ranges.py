@@ -27,7 +27,7 @@ def decided(
 
 
 @pytest.mark.parametrize(
-    ("given", "count", "at_once"),
+    ("options", "count", "at_once"),
     [
         ({}, 8, 3),
         ({"max_connections": 32}, 8, 8),
@@ -46,15 +46,15 @@ def decided(
     ],
 )
 def test_ranges_follow_size_count_and_connections(
-    given: dict[str, Any], count: int, at_once: int
+    options: dict[str, Any], count: int, at_once: int
 ) -> None:
     """One of the connections holds the snapshot, and one reads beside it in any case."""
-    found = decided(**given)
-    assert (found.count, found.at_once, found.by) == (count, at_once, given.get("by"))
+    decision = decided(**options)
+    assert (decision.count, decision.at_once, decision.by) == (count, at_once, options.get("by"))
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"by": "none"}, "the job declares one"),
         ({"readers": 1}, "the job declares one"),
@@ -70,13 +70,13 @@ def test_ranges_follow_size_count_and_connections(
         ({"max_connections": 2}, "max_connections 2"),
     ],
 )
-def test_one_reader_has_its_reason(given: dict[str, Any], words: str) -> None:
-    found = decided(**given)
-    assert (found.count, found.at_once) == (1, 1)
-    assert words in found.reason
+def test_one_reader_has_its_reason(options: dict[str, Any], words: str) -> None:
+    decision = decided(**options)
+    assert (decision.count, decision.at_once) == (1, 1)
+    assert words in decision.reason
 
 
-def test_old_servers_and_one_core_keep_one_reader() -> None:
+def test_old_servers_and_one_core_have_one_reader() -> None:
     old = ranges_of(SOURCE, TABLE, version=130_011, cores=8)
     assert (old.count, old.reason) == (1, "PostgreSQL 13 cannot read a range of blocks; 14 can")
     assert ranges_of(SOURCE, TABLE, version=150_000, cores=1).reason == "1 usable core"

@@ -1,4 +1,4 @@
-"""Several readers of one PostgreSQL relation bring what one brings: every row of the pin, once."""
+"""Many readers of one PostgreSQL relation bring what one brings: every row of the pin, once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +78,7 @@ Sample = Callable[[Read], None]
 
 
 class Database:
-    """One database, in which each test has a table of its own."""
+    """One database, in which each test has a separate table."""
 
     def __init__(self, server: PostgresServer) -> None:
         self.address = server.fresh_database().replace("postgresql+psycopg", "postgresql")
@@ -171,17 +171,17 @@ def ranges(scan: Scan) -> Ranges:
     return scan.schema.ranges
 
 
-def brought(database: Database, scan: Scan, folder: Path, told: Sample = lambda _: None) -> Scan:
-    found: Scan = database.connector.extract(scan, str(folder), told)
-    return found
+def brought(database: Database, scan: Scan, folder: Path, sample: Sample = lambda _: None) -> Scan:
+    extracted: Scan = database.connector.extract(scan, str(folder), sample)
+    return extracted
 
 
 def rows(scan: Scan) -> list[tuple[object, ...]]:
     """Of the extract's files together."""
     assert scan.extract is not None
-    found = sorted(extracted_rows(scan, scan.extract), key=repr)
-    assert len(found) == scan.extract.rows == sum(file.rows or 0 for file in scan.extract.files)
-    return found
+    result = sorted(extracted_rows(scan, scan.extract), key=repr)
+    assert len(result) == scan.extract.rows == sum(file.rows or 0 for file in scan.extract.files)
+    return result
 
 
 def files(scan: Scan) -> int:
@@ -200,7 +200,7 @@ def test_any_number_of_readers_brings_the_rows_of_the_pin(
     """Rows that move, go and come meanwhile change nothing, and rows without a value are read."""
     cuts = [("none", None), ("auto", 2), ("auto", 7), ("auto", 64), ("id", 7), ("word", 5)]
     sources = [a_source(table, by, readers) for by, readers in [*cuts, ("few", 64)]]
-    found, made = [], []
+    row_sets, made = [], []
     with pinned(database, sources[0]) as alone:
         described = [database.connector.describe(each, alone.pin) for each in sources]
         database.run("UPDATE {} SET pad = pad || 'y', id = -id WHERE id % 3 = 0", table)
@@ -209,10 +209,10 @@ def test_any_number_of_readers_brings_the_rows_of_the_pin(
         for number, schema in enumerate(described):
             scan = replace(alone, schema=schema)
             scan = brought(database, scan, tmp_path / str(number))
-            found.append(rows(scan))
+            row_sets.append(rows(scan))
             made.append(files(scan))
-    assert len(found[0]) == ROWS
-    assert all(each == found[0] for each in found[1:])
+    assert len(row_sets[0]) == ROWS
+    assert all(each == row_sets[0] for each in row_sets[1:])
     assert made[0] == 1
     assert all(each > 1 for each in made[1:])
     assert made[-1] == 7  # as many as the column has values
@@ -224,16 +224,16 @@ def test_filters_expressions_and_conditions_hold_within_ranges(
     source = a_source(table, readers=5, filter="few = 3 OR few = 4")
     with pinned(database, source) as scan:
         only = replace(scan, only=Only(where="few = 3"))
-        found = brought(database, only, tmp_path / "x")
+        scan_result = brought(database, only, tmp_path / "x")
         keyed = replace(only, only=Only(keys=Keys(columns=("id",), values=(("3",), ("4",)))))
-        asked = brought(database, keyed, tmp_path / "keys")
-    assert files(found) == 5
+        keyed_scan = brought(database, keyed, tmp_path / "keys")
+    assert files(scan_result) == 5
     wanted = [i for i in range(1, ROWS + 1) if i % 7 in {3, 4}]
     at = [column.name for column in scan.columns].index("id")
-    assert {row[at] for row in rows(found)} == {i for i in wanted if i % 7 == 3}
-    assert found.extract is not None
-    assert found.extract.source_rows == len(wanted)
-    assert (files(asked), len(rows(asked))) == (1, 2)  # one reader queries keys
+    assert {row[at] for row in rows(scan_result)} == {i for i in wanted if i % 7 == 3}
+    assert scan_result.extract is not None
+    assert scan_result.extract.source_rows == len(wanted)
+    assert (files(keyed_scan), len(rows(keyed_scan))) == (1, 2)  # one reader queries keys
 
 
 @pytest.mark.parametrize(
@@ -249,22 +249,22 @@ def test_ranges_without_rows_leave_no_file(
 ) -> None:
     database.run(change, table)
     with pinned(database, a_source(table, readers=4)) as scan:
-        found = brought(database, scan, tmp_path / "x")
-    assert (len(rows(found)), files(found)) == (left, 1)
+        scan_result = brought(database, scan, tmp_path / "x")
+    assert (len(rows(scan_result)), files(scan_result)) == (left, 1)
 
 
-@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("row_count", [0, 3])
 def test_an_empty_table_and_one_of_one_block_have_one_reader(
-    database: Database, tmp_path: Path, table: str, kept: int
+    database: Database, tmp_path: Path, table: str, row_count: int
 ) -> None:
     database.admin.execute(
         sql.SQL("CREATE TABLE {} AS SELECT * FROM {} WHERE id <= {}").format(
-            sql.Identifier(f"{table} small"), sql.Identifier(table), kept
+            sql.Identifier(f"{table} small"), sql.Identifier(table), row_count
         )
     )
     with pinned(database, a_source(f"{table} small", readers=8)) as scan:
         assert ranges(scan) == Ranges(reason="its rows are in one block")
-        assert len(rows(brought(database, scan, tmp_path / "x"))) == kept
+        assert len(rows(brought(database, scan, tmp_path / "x"))) == row_count
     with pinned(database, a_source(table)) as scan:
         assert "less than 32 MiB" in ranges(scan).reason
 
@@ -333,9 +333,9 @@ def test_limits_hold_over_all_readers_together(
 ) -> None:
     with pinned(database, a_source(table, readers=4)) as scan:
         fits = replace(scan, limits=replace(DEFAULT_LIMITS, max_rows=ROWS))
-        found = brought(database, fits, tmp_path / "fits")
-        assert found.extract is not None
-        size = found.extract.decoded_bytes
+        scan_result = brought(database, fits, tmp_path / "fits")
+        assert scan_result.extract is not None
+        size = scan_result.extract.decoded_bytes
         for limits in (Limits(max_rows=ROWS - 1), Limits(max_bytes=size - 1)):
             with pytest.raises(SourceLimitError):
                 brought(database, replace(scan, limits=limits), tmp_path / "x")
@@ -371,7 +371,7 @@ def test_readers_whose_snapshot_ended_read_nothing(
         brought(database, scan, tmp_path / "x")
 
 
-def test_a_range_that_loses_rows_is_found_by_counting_again(
+def test_a_range_that_loses_rows_is_detected_by_counting_again(
     database: Database, table: str, tmp_path: Path
 ) -> None:
     """Detected by a filter that admits only rows of COPY, by a shadowed function."""
@@ -406,8 +406,8 @@ def test_what_is_no_plain_table_is_read_by_one_or_by_values(
     with pinned(database, a_source("stored", readers=4)) as scan:
         assert files(brought(database, scan, tmp_path / "stored")) == 4
     with pinned(database, a_source("parent", "id", 4)) as scan:
-        found = brought(database, scan, tmp_path / "parent")
-    assert (files(found), len(rows(found))) == (4, 300)
+        scan_result = brought(database, scan, tmp_path / "parent")
+    assert (files(scan_result), len(rows(scan_result))) == (4, 300)
     missing = a_source("parent", "other")
     refused = pytest.raises(ColumnMissingError, match="no column 'other'; it has id, part")
     with refused, pinned(database, missing):
@@ -417,10 +417,10 @@ def test_what_is_no_plain_table_is_read_by_one_or_by_values(
 def test_a_batch_has_as_many_rows_as_the_source_says(
     database: Database, table: str, tmp_path: Path
 ) -> None:
-    told = [0]
+    row_counts = [0]
     with pinned(database, a_source(table, "none", options={"fetch_size": 100})) as scan:
-        brought(database, scan, tmp_path / "x", lambda read: told.append(read.rows))
-    assert told == [*range(0, ROWS + 1, 100), ROWS]
+        brought(database, scan, tmp_path / "x", lambda read: row_counts.append(read.rows))
+    assert row_counts == [*range(0, ROWS + 1, 100), ROWS]
 
 
 def test_a_session_that_is_over_is_gone_from_the_server(database: Database) -> None:

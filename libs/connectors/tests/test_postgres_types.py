@@ -1,4 +1,4 @@
-"""Texts of COPY are cast at once where that gives what casting them one by one gives."""
+"""Texts of COPY are cast at once where that equals casting them one by one."""
 
 import pyarrow as pa
 import pytest
@@ -28,10 +28,10 @@ TIME, LOCAL, INSTANT = (
     ],
 )
 def test_usual_texts_are_cast_as_one_by_one(kind: CanonicalType, texts: list[str | None]) -> None:
-    given = pa.array(texts, pa.string())
-    whole = cast_at_once(given, kind)
+    texts_array = pa.array(texts, pa.string())
+    whole = cast_at_once(texts_array, kind)
     assert whole is not None
-    assert whole.equals(typed(given, kind, text_reader(kind)).values)
+    assert whole.equals(typed(texts_array, kind, text_reader(kind)).values)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
     (tmp_path / "secret.csv").write_text(SECRET)
     connection = Connection(type=ConnectionType.FILES, config=FilesConfig(root="data"))
 
-    def asked(
+    def run_query(
         query: str,
         kind: SourceKind = SourceKind.PARQUET,
         table: pa.Table = TABLE,
@@ -62,20 +62,20 @@ def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
         written(tmp_path / "data", kind, table)
         source = Source(name="lake", kind=kind, path="*", connection="c", **fields)  # type: ignore[arg-type]  # fields of Source
         connector = open_connector(source, connection, {}, surroundings=surroundings)
-        own, pin = query_source(source, query), connector.pin(source).pin
-        described = logical_source(own, 0, connector.describe(own, pin))
+        query_of_table, pin = query_source(source, query), connector.pin(source).pin
+        described = logical_source(query_of_table, 0, connector.describe(query_of_table, pin))
         scan = described.scan(pin, frozenset(described.columns))
         brought = connector.extract(scan, str(tmp_path / "out"), ignored)
         assert brought.extract is not None
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00000.parquet"]
-        found: list[dict[str, object]] = pq.read_table(tmp_path / "out").to_pylist()
-        assert len(found) == brought.extract.rows
+        rows: list[dict[str, object]] = pq.read_table(tmp_path / "out").to_pylist()
+        assert len(rows) == brought.extract.rows
         # A verification of a run opens its sources again.
         opened = open_connector(source, connection, {}, surroundings=surroundings)
-        assert len(list(opened.rows(scan))) == len(found)
-        return sorted(found, key=str)
+        assert len(list(opened.rows(scan))) == len(rows)
+        return sorted(rows, key=str)
 
-    yield asked
+    yield run_query
     assert (tmp_path / "secret.csv").read_text() == SECRET
 
 
@@ -99,27 +99,27 @@ def written(folder: Path, kind: SourceKind, table: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("kind", [SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON])
-def test_every_format_is_asked_in_the_same_words(answer: Answer, kind: SourceKind) -> None:
-    found = {row["k"]: Decimal(str(row["t"])) for row in answer(TOTALS, kind)}
-    assert found == {"ana": Decimal("3.3"), "bo": Decimal(5), None: Decimal("9.99")}
+def test_every_format_is_queried_in_the_same_words(answer: Answer, kind: SourceKind) -> None:
+    totals = {row["k"]: Decimal(str(row["t"])) for row in answer(TOTALS, kind)}
+    assert totals == {"ana": Decimal("3.3"), "bo": Decimal(5), None: Decimal("9.99")}
 
 
 def test_the_query_sees_the_rows_behind_the_filter_of_the_source(answer: Answer) -> None:
-    found = answer("select count(*) n from lake", filter="amount > 2 AND owner IS NOT NULL")
-    assert found == [{"n": 2}]
+    rows = answer("select count(*) n from lake", filter="amount > 2 AND owner IS NOT NULL")
+    assert rows == [{"n": 2}]
 
 
 def test_the_query_sees_the_rows_behind_a_filter_that_is_computed(answer: Answer) -> None:
-    found = answer("select count(*) n from lake", filter="UPPER(owner) = 'ANA' AND amount * 2 > 3")
-    assert found == [{"n": 1}]
+    rows = answer("select count(*) n from lake", filter="UPPER(owner) = 'ANA' AND amount * 2 > 3")
+    assert rows == [{"n": 1}]
 
 
-def test_answers_keep_every_digit(answer: Answer) -> None:
+def test_answers_preserve_every_digit(answer: Answer) -> None:
     query = "select sum(id) i, max(large) l, sum(amount * large) p, max(seen) a from lake"
-    (found,) = answer(query)
-    assert (found["i"], found["l"]) == (2**62 + 6, 2**64 - 1)
-    assert found["p"] == Decimal("1.1") + Decimal("4.4") + 15 + Decimal("9.99") * (2**64 - 1)
-    assert getattr(found["a"], "nanosecond", None) == 3
+    (row,) = answer(query)
+    assert (row["i"], row["l"]) == (2**62 + 6, 2**64 - 1)
+    assert row["p"] == Decimal("1.1") + Decimal("4.4") + 15 + Decimal("9.99") * (2**64 - 1)
+    assert getattr(row["a"], "nanosecond", None) == 3
 
 
 @pytest.mark.case("X36")
@@ -177,7 +177,7 @@ def test_no_with_part_can_have_the_name_of_a_relation_of_the_engine() -> None:
         ).fetchall()
         assert len(views) > 5
         for (name,) in views:
-            tree = tree_of(f"with {name} as (select 1) select * from {name}", database)  # noqa: S608  the engine's own names
+            tree = tree_of(f"with {name} as (select 1) select * from {name}", database)  # noqa: S608  the engine's names
             assert tree is not None
             assert first_other_relation(tree, ["lake"]), name
 
@@ -243,7 +243,7 @@ def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_disk_too_full_for_a_query_is_not_told_as_a_fault_of_the_query(
+def test_a_disk_too_full_for_a_query_is_not_reported_as_a_fault_of_the_query(
     answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tight = {**walled_query.SETTINGS, "memory_limit": "64MiB"}
@@ -318,7 +318,7 @@ def test_a_query_reads_the_columns_that_it_names_and_no_others(
     assert seen == read
 
 
-def test_a_look_at_another_pin_describes_the_files_again(
+def test_a_read_at_another_pin_describes_the_files_again(
     tmp_path: Path, surroundings: Surroundings
 ) -> None:
     connection = Connection(type=ConnectionType.FILES, config=FilesConfig(root="."))
@@ -326,8 +326,8 @@ def test_a_look_at_another_pin_describes_the_files_again(
     connector = open_connector(source, connection, {}, surroundings=surroundings)
     for values, kind in (("1\n", "int"), ("x\n", "text")):
         (tmp_path / "a.csv").write_text("v\n" + values)
-        own = query_source(source, "select v from lake")
-        described = connector.describe(own, connector.pin(source).check())
+        query_of_table = query_source(source, "select v from lake")
+        described = connector.describe(query_of_table, connector.pin(source).check())
         assert [str(column.type) for column in described.columns] == [kind]
 
 

@@ -49,23 +49,23 @@ class Bench:
     def working(self) -> int:
         """Reads that the server works on at this moment."""
         with psycopg.connect(self.admin, autocommit=True) as session:
-            found = session.execute(WORKING).fetchone()
-        return int(found[0]) if found else 0
+            row = session.execute(WORKING).fetchone()
+        return int(row[0]) if row else 0
 
     def opened(self, source: Source) -> tuple[Any, Scan]:
-        found = psycopg.conninfo.conninfo_to_dict(self.admin)
+        parameters = psycopg.conninfo.conninfo_to_dict(self.admin)
         config = PostgresConfig(
             host="127.0.0.1",
-            port=int(str(found["port"])),
-            database=str(found["dbname"]),
-            user=str(found["user"]),
+            port=int(str(parameters["port"])),
+            database=str(parameters["dbname"]),
+            user=str(parameters["user"]),
             sslmode=SslMode.DISABLE,
         )
         around = Surroundings(
             roots=(), policy=LOOPBACK, now=lambda: datetime(2026, 1, 1, tzinfo=UTC), stop=self.stop
         )
         connection = Connection(type=ConnectionType.POSTGRES, config=config)
-        secrets = {"password": str(found["password"])}
+        secrets = {"password": str(parameters["password"])}
         connector: Any = open_connector(source, connection, secrets, surroundings=around)
         held = connector.pin(source)
         self.open_things.callback(held.close)
@@ -88,7 +88,7 @@ class Bench:
 
 def scan_of(connector: Any, source: Source, pin: Any) -> Scan:  # noqa: ANN401  a connector, a pin
     schema = connector.describe(source, pin)
-    own = [
+    columns = [
         ScanColumn(name=each.name, physical=each.name, type=each.type) for each in schema.columns
     ]
     written = [
@@ -102,7 +102,7 @@ def scan_of(connector: Any, source: Source, pin: Any) -> Scan:  # noqa: ANN401  
         connection=source.connection,
         relation=source.relation,
         query=source.query,
-        columns=(*own, *written),
+        columns=(*columns, *written),
         schema=schema,
         limits=source.limits,
         pin=pin,

@@ -13,7 +13,7 @@ def test_in_production_nothing_happens() -> None:
 
 
 def test_a_bound_hook_receives_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[CrashPoint] = []
-    monkeypatch.setattr(crashing, "hook", heard.append)
+    places: list[CrashPoint] = []
+    monkeypatch.setattr(crashing, "hook", places.append)
     crash_point(CrashPoint.RELAY_AFTER_SEND)
-    assert heard == [CrashPoint.RELAY_AFTER_SEND]
+    assert places == [CrashPoint.RELAY_AFTER_SEND]

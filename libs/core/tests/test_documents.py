@@ -66,12 +66,12 @@ def test_a_document_comes_back_as_what_it_was(value: Outer) -> None:
 
 def test_defaults_are_left_out_and_everything_exact_is_text() -> None:
     assert to_document(Outer(run=RUN)) == {"run": str(UUID(int=1))}
-    told: Any = to_document(FULL)
-    assert told["length"] == "PT1.5S"
-    assert told["inners"] == [{}, {"amount": "0.0000001"}]
-    assert told["limits"] == {"red": "2"}
-    assert told["except"] == ["x"]
-    assert told["pin"]["$type"] == "FileList"
+    document: Any = to_document(FULL)
+    assert document["length"] == "PT1.5S"
+    assert document["inners"] == [{}, {"amount": "0.0000001"}]
+    assert document["limits"] == {"red": "2"}
+    assert document["except"] == ["x"]
+    assert document["pin"]["$type"] == "FileList"
 
 
 @pytest.mark.parametrize(

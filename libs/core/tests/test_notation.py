@@ -22,12 +22,12 @@ DIGITS_38 = "12345678901234567890.123456789012345678"
 @pytest.mark.parametrize(
     "text", ["0", "0.01", "0.10", "100", DIGITS_38, "012", f"{0:0>38}", "9" * 38]
 )
-def test_a_decimal_keeps_every_digit_it_is_written_with(text: str) -> None:
+def test_a_decimal_preserves_every_digit_it_is_written_with(text: str) -> None:
     assert parse_decimal(text) == Decimal(text)
 
 
 @pytest.mark.case("U18")
-def test_a_decimal_keeps_its_trailing_zero() -> None:
+def test_a_decimal_preserves_its_trailing_zero() -> None:
     assert str(parse_decimal("0.10")) == "0.10"
 
 

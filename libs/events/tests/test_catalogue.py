@@ -50,9 +50,11 @@ def test_the_eighteen_types_of_source_001_exist_under_its_sources() -> None:
     assert set(runs) == {f"{PREFIX}reconciliation.{name}" for name in listed}
     worker = {one.type for one in runs.values() if one.source.endswith("reconciliation-worker")}
     platform = {"triggered", "queued", "queue_errored", "finalised", "cancel_requested"}
-    owned = {f"{PREFIX}reconciliation.run.{name}" for name in {*platform, "cancelled"}}
-    assert worker == set(runs) - owned
-    assert {one.source for one in runs.values() if one.type in owned} == {"/datarecs/core-api"}
+    platform_types = {f"{PREFIX}reconciliation.run.{name}" for name in {*platform, "cancelled"}}
+    assert worker == set(runs) - platform_types
+    assert {one.source for one in runs.values() if one.type in platform_types} == {
+        "/datarecs/core-api"
+    }
 
 
 @pytest.mark.parametrize("one", CATALOGUE, ids=lambda one: one.short_name)
@@ -99,7 +101,7 @@ def test_an_event_of_a_resource_belongs_to_the_type_of_its_kind() -> None:
 
 
 @pytest.mark.case("L02")
-def test_the_email_notifier_can_hear_nothing_but_finalised_runs() -> None:
+def test_the_email_notifier_can_receive_nothing_but_finalised_runs() -> None:
     (only,) = subscriptions_of(Service.EMAIL_NOTIFIER)
     assert only.topic is Topic.RUN_PLATFORM
     assert only.types == frozenset({DataRecsEventType.RUN_FINALISED})
@@ -108,10 +110,10 @@ def test_the_email_notifier_can_hear_nothing_but_finalised_runs() -> None:
     ]
 
 
-def test_the_webhook_service_hears_every_topic_without_a_filter() -> None:
-    heard = subscriptions_of(Service.WEBHOOK_SERVICE)
-    assert {one.topic for one in heard} == set(Topic)
-    assert all(one.admits("anything") for one in heard)
+def test_the_webhook_service_receives_every_topic_without_a_filter() -> None:
+    subscriptions = subscriptions_of(Service.WEBHOOK_SERVICE)
+    assert {one.topic for one in subscriptions} == set(Topic)
+    assert all(one.admits("anything") for one in subscriptions)
 
 
 def test_one_author_per_outcome() -> None:
@@ -123,7 +125,7 @@ def test_one_author_per_outcome() -> None:
         assert (end <= types) is (service is Service.RUN_CONTROLLER)
 
 
-def test_no_service_emits_what_it_hears_about_runs() -> None:
+def test_no_service_emits_what_it_receives_about_runs() -> None:
     for one in SUBSCRIPTIONS:
         emitted = EVENT_TYPES_BY_SERVICE[one.service]
         assert not (one.types or frozenset()) & emitted
@@ -145,7 +147,7 @@ def test_each_topic_is_written_by_the_relay_and_read_by_its_subscribers() -> Non
         }
 
 
-def test_each_group_has_dead_letters_of_its_own() -> None:
+def test_each_group_has_separate_dead_letters() -> None:
     assert {one.name: one.writers for one in DEAD_LETTER_TOPICS} == {
         f"{group}.dlq": (group,) for group in {one.service for one in SUBSCRIPTIONS}
     }
@@ -184,9 +186,9 @@ def test_no_module_but_one_spells_out_a_type() -> None:
     shipped = [*LIBS.glob("*/src/**/*.py"), *LIBS.parent.glob("services/*/src/**/*.py")]
     assert home in shipped
     testing = LIBS / "testing"
-    found = {
+    modules_with_types = {
         str(path.relative_to(LIBS.parent)): texts
         for path in shipped
         if path != home and testing not in path.parents and (texts := literals(path))
     }
-    assert found == {}
+    assert modules_with_types == {}

@@ -77,11 +77,11 @@ def read_structured(
     return decode(Topic.RUN_INFRA, RUN.encode(), value, headers)
 
 
-def reason(found: object) -> str:
-    assert isinstance(found, Refused), found
-    assert TENANT not in found.detail
-    assert RUN not in found.detail
-    return found.reason.value
+def reason(result: object) -> str:
+    assert isinstance(result, Refused), result
+    assert TENANT not in result.detail
+    assert RUN not in result.detail
+    return result.reason.value
 
 
 def without(name: str) -> dict[str, Any]:
@@ -89,18 +89,18 @@ def without(name: str) -> dict[str, Any]:
 
 
 def test_a_binary_record_is_read() -> None:
-    found = read()
-    assert isinstance(found, Received)
-    assert isinstance(found.event, RunCompleted)
-    assert str(found.event.run_id) == RUN
-    assert found.envelope.runsequence == 17
-    assert found.data == json.dumps(DATA).encode()
-    assert found.notes == ()
+    result = read()
+    assert isinstance(result, Received)
+    assert isinstance(result.event, RunCompleted)
+    assert str(result.event.run_id) == RUN
+    assert result.envelope.runsequence == 17
+    assert result.data == json.dumps(DATA).encode()
+    assert result.notes == ()
 
 
 def test_header_names_come_in_any_case() -> None:
-    found = read(headers=[(name.upper(), value) for name, value in headers_of(ATTRIBUTES)])
-    assert isinstance(found, Received)
+    result = read(headers=[(name.upper(), value) for name, value in headers_of(ATTRIBUTES)])
+    assert isinstance(result, Received)
 
 
 @pytest.mark.case("L15")
@@ -174,8 +174,8 @@ def test_an_attribute_of_another_form_is_refused(name: str, text: str) -> None:
     ],
 )
 def test_data_is_json_in_utf_8_and_says_so(content_type: str, expected: str | None) -> None:
-    found = read(headers=headers_of(ATTRIBUTES, content_type))
-    assert (reason(found) if expected else type(found)) == (expected or Received)
+    result = read(headers=headers_of(ATTRIBUTES, content_type))
+    assert (reason(result) if expected else type(result)) == (expected or Received)
 
 
 @pytest.mark.case("L15")
@@ -208,8 +208,8 @@ def test_bytes_that_are_no_payload_are_refused(value: bytes | None, expected: st
 
 
 def test_brackets_inside_texts_are_no_depth() -> None:
-    found = read(data=DATA | {"workflow_name": "[" * 100 + '\\"{'})
-    assert isinstance(found, Received)
+    result = read(data=DATA | {"workflow_name": "[" * 100 + '\\"{'})
+    assert isinstance(result, Received)
 
 
 @pytest.mark.case("L17")
@@ -222,14 +222,14 @@ def test_an_unknown_type_is_skipped_because_producers_may_be_ahead() -> None:
 @pytest.mark.case("L15")
 @pytest.mark.case("L18")
 def test_a_known_type_from_the_wrong_place_is_an_alarm() -> None:
-    for found in (
+    for result in (
         read(topic=Topic.RUN_PLATFORM),
         read(attributes={**ATTRIBUTES, "source": "/datarecs/core-api"}),
         read(topic="datarecs.notifications", attributes={**ATTRIBUTES, "source": "elsewhere"}),
     ):
-        assert reason(found) == "WRONG_ORIGIN"
-        assert isinstance(found, Refused)
-        assert found.alarm
+        assert reason(result) == "WRONG_ORIGIN"
+        assert isinstance(result, Refused)
+        assert result.alarm
 
 
 def test_an_http_body_has_no_topic() -> None:
@@ -276,19 +276,19 @@ def test_a_payload_that_breaks_its_schema_is_refused(changes: dict[str, Any]) ->
 
 
 @pytest.mark.case("L17")
-def test_unknown_fields_are_left_aside_and_kept_in_the_bytes() -> None:
-    found = read(data=DATA | {"later": {"deep": [1, None]}})
-    assert isinstance(found, Received)
-    assert b"later" in found.data
+def test_unknown_fields_are_ignored_and_stay_in_the_bytes() -> None:
+    result = read(data=DATA | {"later": {"deep": [1, None]}})
+    assert isinstance(result, Received)
+    assert b"later" in result.data
 
 
 def test_where_source_001_has_no_tenant_the_envelope_names_it() -> None:
     data = {"run_id": RUN, "job_id": JOB, "stage_name": "a", "row_count": 5, "mismatch_count": 0}
     attributes = {**ATTRIBUTES, "type": "io.datarecs.reconciliation.run.rows_processed"}
-    found = read(data=data, attributes=attributes, topic=Topic.RUN_PROGRESS)
-    assert isinstance(found, Received)
-    assert isinstance(found.event, RunRowsProcessed)
-    assert str(found.event.tenant_id) == TENANT
+    result = read(data=data, attributes=attributes, topic=Topic.RUN_PROGRESS)
+    assert isinstance(result, Received)
+    assert isinstance(result.event, RunRowsProcessed)
+    assert str(result.event.tenant_id) == TENANT
 
 
 @pytest.mark.parametrize("changes", [{}, {"result": "MATCHED", "error": {}}])
@@ -299,11 +299,11 @@ def test_a_finalised_run_has_exactly_one_of_result_and_error(changes: dict[str, 
         "source": "/datarecs/core-api",
     }
     data = {"run_id": RUN, "job_id": JOB, "tenant_id": TENANT, **changes}
-    found = read(data=data, attributes=attributes, topic=Topic.RUN_PLATFORM)
-    assert reason(found) == "SCHEMA_INVALID"
+    result = read(data=data, attributes=attributes, topic=Topic.RUN_PLATFORM)
+    assert reason(result) == "SCHEMA_INVALID"
 
 
-def test_an_event_of_a_resource_names_its_own_kind() -> None:
+def test_an_event_of_a_resource_names_its_kind() -> None:
     data: dict[str, Any] = {
         "tenant_id": TENANT,
         "api_version": "datarecs.io/v1",
@@ -341,9 +341,9 @@ def test_the_test_event_of_webhooks_belongs_on_no_topic() -> None:
 
 def test_a_key_that_differs_is_counted_and_creates_no_attribute() -> None:
     value = json.dumps(DATA).encode()
-    found = decode(Topic.RUN_INFRA, b"\xff", value, headers_of(ATTRIBUTES))
-    assert isinstance(found, Received)
-    assert found.notes == (Note.KEY_DIFFERS,)
+    result = decode(Topic.RUN_INFRA, b"\xff", value, headers_of(ATTRIBUTES))
+    assert isinstance(result, Received)
+    assert result.notes == (Note.KEY_DIFFERS,)
     keyless = decode(Topic.RUN_INFRA, None, value, headers_of(without("partitionkey")))
     assert isinstance(keyless, Received)
     assert (keyless.envelope.partitionkey, keyless.notes) == (None, ())
@@ -352,7 +352,7 @@ def test_a_key_that_differs_is_counted_and_creates_no_attribute() -> None:
 # --- structured mode -------------------------------------------------------------------------
 
 
-def test_a_structured_record_is_read_and_its_data_kept_byte_for_byte() -> None:
+def test_a_structured_record_is_read_and_its_data_preserved_byte_for_byte() -> None:
     data = b'{ "run_id":"%s",\t"job_id": "%s", "tenant_id":"%s",' % (
         RUN.encode(),
         JOB.encode(),
@@ -361,12 +361,12 @@ def test_a_structured_record_is_read_and_its_data_kept_byte_for_byte() -> None:
     data += b'"workflow_name":"gr\xc3\xb6\\u00dfe \\" }","result":"MATCHED", "x":1.50E+2 }'
     head = {**ATTRIBUTES, "more": True, "less": -5}
     value = json.dumps(head)[:-1].encode() + b' , "data" : ' + data + b' , "z9":"after"} '
-    found = decode(None, None, value, [("content-type", b"Application/CloudEvents+JSON")])
-    assert isinstance(found, Received), found
-    assert found.data == data
-    assert found.envelope.attributes["more"] == "true"
-    assert found.envelope.attributes["less"] == "-5"
-    assert found.envelope.attributes["z9"] == "after"
+    result = decode(None, None, value, [("content-type", b"Application/CloudEvents+JSON")])
+    assert isinstance(result, Received), result
+    assert result.data == data
+    assert result.envelope.attributes["more"] == "true"
+    assert result.envelope.attributes["less"] == "-5"
+    assert result.envelope.attributes["z9"] == "after"
 
 
 def test_what_we_write_structured_we_read_again() -> None:
@@ -406,17 +406,17 @@ def test_headers_of_a_structured_record_are_ignored_and_a_conflict_is_counted() 
 
 @pytest.mark.case("L17")
 def test_null_means_unset() -> None:
-    found = read_structured({"subject": None, "time": None})
-    assert isinstance(found, Received)
-    assert (found.envelope.subject, found.envelope.time) == (None, None)
+    result = read_structured({"subject": None, "time": None})
+    assert isinstance(result, Received)
+    assert (result.envelope.subject, result.envelope.time) == (None, None)
     assert reason(read_structured({"source": None})) == "MISSING_ATTRIBUTE"
 
 
 def test_data_may_come_as_base64_but_not_twice() -> None:
     encoded = base64.b64encode(json.dumps(DATA).encode()).decode()
-    found = read_structured({"data": ..., "data_base64": encoded})
-    assert isinstance(found, Received)
-    assert found.data == json.dumps(DATA).encode()
+    result = read_structured({"data": ..., "data_base64": encoded})
+    assert isinstance(result, Received)
+    assert result.data == json.dumps(DATA).encode()
     assert reason(read_structured({"data_base64": encoded})) == "BAD_ENVELOPE"
     for bad in ("%%%", "ä", 7):
         assert reason(read_structured({"data": ..., "data_base64": bad})) == "BAD_ENVELOPE"
@@ -441,8 +441,8 @@ def test_data_may_come_as_base64_but_not_twice() -> None:
 def test_a_structured_record_is_judged_like_a_binary_one(
     changes: dict[str, Any], expected: str | None
 ) -> None:
-    found = read_structured(changes)
-    assert (reason(found) if expected else type(found)) == (expected or Received)
+    result = read_structured(changes)
+    assert (reason(result) if expected else type(result)) == (expected or Received)
 
 
 def test_a_structured_record_that_is_no_json_is_refused() -> None:
@@ -469,8 +469,8 @@ def test_no_record_raises(value: bytes | None, headers: Headers) -> None:
 
 @given(st.dictionaries(st.sampled_from([*DATA, "error", "summary"]), JSON))
 def test_no_payload_raises(changes: dict[str, Any]) -> None:
-    found = read(data=DATA | changes)
-    assert isinstance(found, Received | Refused)
+    result = read(data=DATA | changes)
+    assert isinstance(result, Received | Refused)
 
 
 @given(st.dictionaries(st.sampled_from([*ATTRIBUTES, "data", "data_base64"]) | TEXT, JSON))
@@ -478,5 +478,5 @@ def test_no_structured_record_raises(changes: dict[str, Any]) -> None:
     assert read_structured(changes) is not None
 
 
-def test_data_for_the_record_keeps_decimals() -> None:
+def test_data_for_the_record_preserves_decimals() -> None:
     assert str(read_data(b'{"x":12345678901234567.890}')["x"]) == "12345678901234567.890"

@@ -47,7 +47,7 @@ STAMP = Stamp(
 )
 
 
-def the(event_type: Type, wanted: type[Any]) -> Any:  # noqa: ANN401 - the class asked for
+def the(event_type: Type, wanted: type[Any]) -> Any:  # noqa: ANN401 - the class requested
     event = example_of(event_type)
     assert isinstance(event, wanted)
     return event
@@ -69,7 +69,7 @@ def refusal(event: object, stamp: Stamp = STAMP) -> EventEncodeError:
     return caught.value
 
 
-def test_a_record_looks_as_the_specification_shows_it() -> None:
+def test_a_record_is_as_the_specification_shows_it() -> None:
     record = encode(finalised(summary=None), STAMP)
     assert record.topic == Topic.RUN_PLATFORM
     assert record.kind is EventKind.PLATFORM
@@ -127,7 +127,7 @@ def test_the_webhook_test_vector_is_reproduced_byte_for_byte() -> None:
     )
 
 
-def test_an_event_of_a_resource_is_numbered_by_its_own_version() -> None:
+def test_an_event_of_a_resource_is_numbered_by_its_version() -> None:
     event = example_of(Type.CONNECTION_UPDATED)
     record = encode(event, Stamp(event_id=STAMP.event_id, time=STAMP.time))
     assert record.attributes["runsequence"] == "00000000000000088121"
@@ -142,11 +142,11 @@ def test_decimals_survive_digit_for_digit(text: str) -> None:
     event = comparison()
     items = tuple(replace(item, tolerance_value=value) for item in event.tolerances)
     record = encode(replace(event, tolerances=items), STAMP)
-    found = decode(record.topic, record.key_bytes, record.data, record.headers)
-    assert isinstance(found, Received)
-    assert isinstance(found.event, RunComparisonCompleted)
-    assert found.event.tolerances[0].tolerance_value == value
-    assert encode(found.event, STAMP).data == record.data
+    decoded = decode(record.topic, record.key_bytes, record.data, record.headers)
+    assert isinstance(decoded, Received)
+    assert isinstance(decoded.event, RunComparisonCompleted)
+    assert decoded.event.tolerances[0].tolerance_value == value
+    assert encode(decoded.event, STAMP).data == record.data
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30))
@@ -158,10 +158,10 @@ def test_any_decimal_is_read_as_it_was_written(value: Decimal) -> None:
     except EventEncodeError as refused:
         assert "digits" in refused.why  # noqa: PT017 - either it is too long, or it survives
         return
-    found = decode(record.topic, record.key_bytes, record.data, record.headers)
-    assert isinstance(found, Received)
-    assert isinstance(found.event, RunComparisonCompleted)
-    assert found.event.tolerances[0].tolerance_value == value
+    decoded = decode(record.topic, record.key_bytes, record.data, record.headers)
+    assert isinstance(decoded, Received)
+    assert isinstance(decoded.event, RunComparisonCompleted)
+    assert decoded.event.tolerances[0].tolerance_value == value
 
 
 MANY = tuple(
@@ -192,15 +192,15 @@ def test_a_wide_stage_is_cut_to_64_kib_failing_measures_first() -> None:
     assert record.attributes["dataref"] == (
         "/api/v1/runs/019b0000-0000-7000-8000-0000000000b1/stages/balance-check"
     )
-    found = decode(record.topic, record.key_bytes, record.data, record.headers)
-    assert isinstance(found, Received)
-    assert isinstance(found.event, RunComparisonCompleted)
-    kept = found.event.tolerances
-    assert (found.event.tolerances_total, found.event.tolerances_truncated) == (400, True)
+    decoded = decode(record.topic, record.key_bytes, record.data, record.headers)
+    assert isinstance(decoded, Received)
+    assert isinstance(decoded.event, RunComparisonCompleted)
+    tolerances = decoded.event.tolerances
+    assert (decoded.event.tolerances_total, decoded.event.tolerances_truncated) == (400, True)
     failing = [item for item in MANY if not item.passed]
-    assert list(kept[: len(failing)]) == failing
-    assert all(item.passed for item in kept[len(failing) :])
-    assert 200 < len(kept) < 400
+    assert list(tolerances[: len(failing)]) == failing
+    assert all(item.passed for item in tolerances[len(failing) :])
+    assert 200 < len(tolerances) < 400
     room = MAX_DATA_BYTES - len(record.data)
     assert room < 400
 
@@ -285,7 +285,7 @@ def test_only_events_of_the_catalogue_are_written() -> None:
     assert "catalogue" in refusal(Decision("state")).why
 
 
-def test_a_service_writes_its_own_events_alone() -> None:
+def test_a_service_writes_its_events_alone() -> None:
     encode(finalised(), replace(STAMP, service="run-controller"))
     error = refusal(finalised(), replace(STAMP, service="email-notifier"))
     assert "email-notifier does not emit" in str(error)
@@ -304,7 +304,7 @@ def test_text_outside_ascii_is_written_as_it_is() -> None:
     assert '"triggered_by":"Jürgen \U0001f600"'.encode() in record.data
 
 
-def test_the_same_event_gives_the_same_bytes_and_stays_as_it_was() -> None:
+def test_the_same_event_has_the_same_bytes_and_stays_as_it_was() -> None:
     event = comparison()
     before = replace(event)
     one, other = encode(event, STAMP), encode(event, STAMP)
@@ -316,7 +316,7 @@ def test_the_verdict_is_a_word_and_not_its_name() -> None:
     assert json.loads(encode(finalised(), STAMP).data)["result"] == RunResult.UNMATCHED.value
 
 
-def test_the_longest_summary_keeps_run_finalised_below_64_kib() -> None:
+def test_the_longest_summary_leaves_run_finalised_below_64_kib() -> None:
     name, digits = "\N{GRINNING FACE}" * 63, "-" + "9" * 38 + "." + "9" * 38
     gap = MeasureGap(
         stage_name=name,

@@ -29,7 +29,7 @@ def test_what_is_written_is_read_again(value: dict[str, object]) -> None:
 
 
 @given(OBJECTS, st.sampled_from([None, 0, 2]))
-def test_every_member_is_found_verbatim(value: dict[str, object], indent: int | None) -> None:
+def test_every_member_is_read_verbatim(value: dict[str, object], indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     spans = member_spans(text.encode())
     assert list(spans) == list(value)
@@ -38,10 +38,15 @@ def test_every_member_is_found_verbatim(value: dict[str, object], indent: int | 
         assert json.loads(span) == value[name]
 
 
-def test_numbers_keep_their_digits() -> None:
-    found = parse_object(b'{"a":0.10,"b":1e2,"c":9007199254740993,"d":1E-18}')
-    assert [str(value) for value in found.values()] == ["0.10", "1E+2", "9007199254740993", "1E-18"]
-    assert write(found) == '{"a":0.10,"b":100,"c":9007199254740993,"d":0.000000000000000001}'
+def test_numbers_preserve_their_digits() -> None:
+    members = parse_object(b'{"a":0.10,"b":1e2,"c":9007199254740993,"d":1E-18}')
+    assert [str(value) for value in members.values()] == [
+        "0.10",
+        "1E+2",
+        "9007199254740993",
+        "1E-18",
+    ]
+    assert write(members) == '{"a":0.10,"b":100,"c":9007199254740993,"d":0.000000000000000001}'
 
 
 def test_depth_is_counted_up_to_its_limit() -> None:

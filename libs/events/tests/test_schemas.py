@@ -18,7 +18,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_written_folder_is_found_unchanged(written: Path) -> None:
+def test_a_written_folder_is_recognised_as_unchanged(written: Path) -> None:
     assert main(["--check", str(written)]) == 0
     assert main(["--against", str(written)]) == 0
 
@@ -34,8 +34,8 @@ def test_every_difference_is_named_with_the_command(
     (tmp_path / "README.md").write_text("other", encoding="utf-8")
     (tmp_path / "stale.json").write_text("{}", encoding="utf-8")
     assert main(["--check", str(tmp_path)]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["README.md", NAME, "stale.json", "run `make schemas`"]
+    output = capsys.readouterr().err.splitlines()
+    assert output == ["README.md", NAME, "stale.json", "run `make schemas`"]
     assert main(["--write", str(tmp_path)]) == 0
     assert main(["--check", str(tmp_path)]) == 0
     assert written != tmp_path
@@ -54,9 +54,9 @@ def test_an_older_release_is_held_against_the_new_one(
     gone.parent.mkdir()
     gone.write_text("{}", encoding="utf-8")
     assert main(["--against", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert "reconciliation.run.failed/1.json: the type is missing" in told
-    assert f"{NAME}: job_id: now required" in told
+    output = capsys.readouterr().err
+    assert "reconciliation.run.failed/1.json: the type is missing" in output
+    assert f"{NAME}: job_id: now required" in output
 
 
 def test_examples_show_decimals_as_they_are_sent() -> None:
@@ -65,8 +65,8 @@ def test_examples_show_decimals_as_they_are_sent() -> None:
 
 
 def test_subscriptions_are_filters_on_types() -> None:
-    found = json.loads(published_files()["subscriptions.json"])
-    mails = [one for one in found if one["subscriber"] == "email-notifier"]
+    subscriptions = json.loads(published_files()["subscriptions.json"])
+    mails = [one for one in subscriptions if one["subscriber"] == "email-notifier"]
     assert mails == [
         {
             "subscriber": "email-notifier",
@@ -74,7 +74,7 @@ def test_subscriptions_are_filters_on_types() -> None:
             "filter": {"attributes": {"type": "io.datarecs.reconciliation.run.finalised"}},
         }
     ]
-    hooks = [one for one in found if one["subscriber"] == "webhook-service"]
+    hooks = [one for one in subscriptions if one["subscriber"] == "webhook-service"]
     assert all("filter" not in one for one in hooks)
 
 

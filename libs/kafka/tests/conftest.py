@@ -45,8 +45,8 @@ def topic(administration: KafkaAdminClient) -> str:
 
 
 @pytest.fixture
-def told_codes() -> Iterator[Codes]:
-    """Codes of the lines that are logged during the test, so that an operator can look them up."""
+def reported_codes() -> Iterator[Codes]:
+    """Codes of the lines that are logged during the test, so that an operator can find them."""
     with structlog.testing.capture_logs() as lines:
         yield lambda: {str(line["code"]) for line in lines if "code" in line}
 
@@ -55,7 +55,7 @@ def told_codes() -> Iterator[Codes]:
 def careless_sockets() -> Iterator[None]:
     """kafka-python does not close a socket with a refused or incomplete connection.
 
-    Its log records keep it alive through the traceback, so they are not made; the rest is collected
+    Its log records hold it through the traceback, so they are not made; the rest is collected
     here, before the warning of an unclosed socket is an error again.
     """
     library = logging.getLogger("kafka")

@@ -50,13 +50,13 @@ def foreign(access: BrokerAccess) -> Iterator[KafkaProducer]:
 
 
 def everything(consumer: KafkaLogConsumer, count: int) -> list[LogRecord | Unreadable]:
-    found: list[LogRecord | Unreadable] = []
+    records: list[LogRecord | Unreadable] = []
     for _ in range(40):
         for batch in consumer.poll(timedelta(milliseconds=200), max_records=100).values():
-            found.extend(batch)
-        if len(found) >= count:
+            records.extend(batch)
+        if len(records) >= count:
             break
-    return found
+    return records
 
 
 @pytest.mark.case("L15")
@@ -69,11 +69,11 @@ def test_a_record_the_library_cannot_parse_is_named_and_passed(
     foreign.send(topic, key=b"k", value=b"after", partition=0).get(10)
     consumer = log_client.consumer(group=f"{topic}-bad", topics=[topic])
     try:
-        found = everything(consumer, 3)
+        records = everything(consumer, 3)
     finally:
         consumer.close()
-    assert [one.offset for one in found] == [0, 1, 2]
-    assert [type(one) for one in found] == [LogRecord, Unreadable, LogRecord]
+    assert [one.offset for one in records] == [0, 1, 2]
+    assert [type(one) for one in records] == [LogRecord, Unreadable, LogRecord]
 
 
 @pytest.mark.case("L15")
@@ -87,11 +87,11 @@ def test_what_stands_behind_it_in_the_same_batch_is_named_too(
     foreign.send(topic, key=b"k", value=b"next batch", partition=0).get(10)
     consumer = log_client.consumer(group=f"{topic}-batch", topics=[topic])
     try:
-        found = everything(consumer, 4)
+        records = everything(consumer, 4)
     finally:
         consumer.close()
-    assert [one.offset for one in found] == [0, 1, 2, 3]
-    assert [type(one) for one in found] == [LogRecord, Unreadable, Unreadable, LogRecord]
+    assert [one.offset for one in records] == [0, 1, 2, 3]
+    assert [type(one) for one in records] == [LogRecord, Unreadable, Unreadable, LogRecord]
 
 
 def test_a_wrong_password_is_named_though_the_library_says_timeout(access: BrokerAccess) -> None:
@@ -174,7 +174,7 @@ def test_an_ack_is_known_without_waiting(log_client: KafkaLogClient, topic: str)
         producer.close()
 
 
-def test_the_settings_that_keep_records_are_set() -> None:
+def test_the_settings_that_retain_records_are_set() -> None:
     assert CONSUMER_SETTINGS["auto_offset_reset"] == "earliest"
     assert CONSUMER_SETTINGS["enable_auto_commit"] is False
     assert CONSUMER_SETTINGS["isolation_level"] == "read_committed"

@@ -108,7 +108,7 @@ class CutAtCommit:
 
 
 def test_none_stands_for_what_the_catalogue_grants(world: World) -> None:
-    """email-notifier cannot hear more by asking for everything."""
+    """email-notifier cannot receive more by requesting everything."""
     routes = routes_of("email-notifier", (Subscription(Topic.RUN_PLATFORM, None, world.remember),))
     assert list(routes) == [
         (Topic.RUN_PLATFORM, "io.datarecs.reconciliation.run.finalised"),
@@ -381,7 +381,7 @@ def test_an_outage_of_the_log_is_waited_for(world: World) -> None:
 
 
 def test_records_gone_before_they_were_read_raise_the_alarm(
-    world: World, told_codes: Callable[[], set[str]]
+    world: World, reported_codes: Callable[[], set[str]]
 ) -> None:
     world.publish()
     world.consume()
@@ -390,7 +390,7 @@ def test_records_gone_before_they_were_read_raise_the_alarm(
     world.log.expire(Partition(INFRA, 0), before=3)
     world.consume()
     assert world.metrics.total("offset_gaps_total", group=GROUP) == 1
-    assert told_codes() == {MessagingCode.OFFSET_GAP.name}
+    assert reported_codes() == {MessagingCode.OFFSET_GAP.name}
 
 
 def test_lag_and_pauses_are_shown(world: World) -> None:
@@ -402,8 +402,8 @@ def test_lag_and_pauses_are_shown(world: World) -> None:
     assert world.metrics.last("consumer_paused_partitions", group=GROUP) == 1
 
 
-def test_a_member_that_lost_a_partition_tells_no_lag_of_it_any_more(world: World) -> None:
-    """The current owner does; a gauge would keep its last value."""
+def test_a_member_that_lost_a_partition_reports_no_lag_of_it_any_more(world: World) -> None:
+    """The current owner does; a gauge would show its last value."""
     world.publish(partition=1)
     waiting = a_session(world, FailsAtFirst(world, [StoreBusyError(cause="?") for _ in range(9)]))
     waiting.turn(world.after(10))

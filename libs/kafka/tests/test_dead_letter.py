@@ -54,7 +54,7 @@ def parked(letter: DeadLetter) -> LogRecord:
 def test_a_record_comes_back_intact(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
-    """Null keys, values and headers, names that are no UTF-8, names that look like ours."""
+    """Null keys, values and headers, names that are no UTF-8, names that resemble ours."""
     record = a_record(key=key, value=value, headers=tuple(headers))
     back = letter_of(parked(a_letter(record)))
     assert (back.record, back.reason, back.error, back.attempts) == (record, "BAD_JSON", "why", 3)
@@ -96,7 +96,7 @@ def test_the_error_is_cut_at_512_bytes_between_two_characters() -> None:
     assert headers["dlq_error"].decode() == "€" * 170
 
 
-def test_a_refusing_broker_is_told_and_nothing_is_lost() -> None:
+def test_a_refusing_broker_is_reported_and_nothing_is_lost() -> None:
     log = MessageLog(ManualClock(), {f"{GROUP}.dlq": 3})
     letters = DeadLetters(client=log, group=GROUP, clock=log.clock)
     log.refuse(f"{GROUP}.dlq", NotSent("disk full", permanent=False))

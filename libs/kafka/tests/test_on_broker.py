@@ -1,4 +1,4 @@
-"""Relay and consumer on a real broker, each under its own principal; the database is the twin."""
+"""Relay and consumer on a real broker, each under its principal; the database is the twin."""
 
 import secrets
 import threading
@@ -168,7 +168,7 @@ class Platform:
 
 @contextmanager
 def running(*loops: Loop) -> Iterator[None]:
-    """Each on a thread of its own, stopped and joined at the end."""
+    """Each on a separate thread, stopped and joined at the end."""
     stop = threading.Event()
     threads = [threading.Thread(target=loop.run, args=(stop,), name=loop.name) for loop in loops]
     for thread in threads:
@@ -193,18 +193,18 @@ def platform(access: BrokerAccess, kafka_broker: KafkaBroker) -> Platform:
 def letters(access: BrokerAccess, count: int, *, key: bytes) -> list[DeadLetter]:
     """Dead letters of records with this key, read by the administrator."""
     member = KafkaLogClient(access).consumer(group=f"look-{secrets.token_hex(4)}", topics=[DLQ])
-    found: list[DeadLetter] = []
+    result: list[DeadLetter] = []
     try:
         for _ in range(50):
             for batch in member.poll(SHORT, max_records=100).values():
-                found += [
+                result += [
                     letter_of(one) for one in batch if isinstance(one, LogRecord) and one.key == key
                 ]
-            if len(found) >= count:
+            if len(result) >= count:
                 break
     finally:
         member.close()
-    return found
+    return result
 
 
 def test_what_is_committed_reaches_its_handler_once_and_in_order(platform: Platform) -> None:
@@ -241,10 +241,20 @@ def test_foreign_records_end_as_dead_letters_or_are_passed(
         producer.close(timeout=5)
     with running(platform.consumer()):
         platform.signals.wait_for(steps.CONSUME_AFTER_COMMIT, timeout=30)
-    found = letters(access, 4, key=key)
-    assert [one.reason for one in found] == ["BAD_JSON", "BAD_HEADER", "TOO_LARGE", "NULL_VALUE"]
-    assert [one.record.value for one in found] == [b"not json", event.data, b"x" * 300_000, None]
-    assert found[0].record.headers == event.headers
+    dead_letters = letters(access, 4, key=key)
+    assert [one.reason for one in dead_letters] == [
+        "BAD_JSON",
+        "BAD_HEADER",
+        "TOO_LARGE",
+        "NULL_VALUE",
+    ]
+    assert [one.record.value for one in dead_letters] == [
+        b"not json",
+        event.data,
+        b"x" * 300_000,
+        None,
+    ]
+    assert dead_letters[0].record.headers == event.headers
     assert platform.metrics.total("kafka_unreadable_total", group=GROUP, topic=INFRA) == 1
     assert platform.handled == [UUID(event.attributes["id"])]
 
@@ -297,8 +307,8 @@ def test_what_could_not_be_committed_is_committed_by_a_stop(
     assert platform.handled == [UUID(event.attributes["id"])]
     assert session.member.committed(where) == sent.offset
     session.close()
-    found = administration.list_group_offsets({GROUP: None})[GROUP]
-    assert found[TopicPartition(*where)].offset == sent.offset + 1
+    offsets = administration.list_group_offsets({GROUP: None})[GROUP]
+    assert offsets[TopicPartition(*where)].offset == sent.offset + 1
 
 
 @pytest.mark.usefixtures("careless_sockets")

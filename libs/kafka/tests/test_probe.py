@@ -11,7 +11,7 @@ def test_a_broker_answers_its_administrator(kafka_broker: KafkaBroker) -> None:
 
 
 @pytest.mark.integration
-def test_a_wrong_password_is_told_from_a_missing_broker(kafka_broker: KafkaBroker) -> None:
+def test_a_wrong_password_is_distinguished_from_a_missing_broker(kafka_broker: KafkaBroker) -> None:
     wrong = silence(kafka_broker.bootstrap, username="stack", password="wrong", timeout_s=2)
     assert wrong is not None
     assert "authentication" in wrong.lower()

@@ -30,14 +30,14 @@ def poison(world: World, count: int) -> None:
 
 @pytest.mark.case("L19")
 def test_without_a_dead_letter_the_partition_waits_and_skips_nothing(
-    world: World, told_codes: Callable[[], set[str]]
+    world: World, reported_codes: Callable[[], set[str]]
 ) -> None:
     poison(world, 1)
     after = world.publish()
     world.log.refuse(DLQ, NotSent("disk full", permanent=False))
     world.consume(seconds=60)
     assert (world.handled, world.committed()) == ([], 0)
-    assert told_codes() == {MessagingCode.DEAD_LETTER_UNAVAILABLE.name}
+    assert reported_codes() == {MessagingCode.DEAD_LETTER_UNAVAILABLE.name}
     world.log.refuse(DLQ, None)
     world.consume(seconds=60)
     assert world.handled == [after]
@@ -47,7 +47,7 @@ def test_without_a_dead_letter_the_partition_waits_and_skips_nothing(
 @pytest.mark.case("L19")
 @pytest.mark.case("X73")
 def test_a_consumer_that_fails_at_everything_stops_itself_after_eleven(
-    world: World, told_codes: Callable[[], set[str]]
+    world: World, reported_codes: Callable[[], set[str]]
 ) -> None:
     poison(world, 1_000)
     consumer = world.consume(seconds=60)
@@ -55,7 +55,7 @@ def test_a_consumer_that_fails_at_everything_stops_itself_after_eleven(
     assert world.committed() == 11
     assert consumer.stopped_because == "stopped itself: 11 dead letters in a row"
     assert consumer.ready() == consumer.stopped_because
-    assert told_codes() == {MessagingCode.CONSUMER_STOPPED.name}
+    assert reported_codes() == {MessagingCode.CONSUMER_STOPPED.name}
 
 
 @pytest.mark.case("X69")
@@ -108,7 +108,7 @@ def test_what_fails_again_returns_with_one_attempt_more(world: World) -> None:
     assert a_redrive(world, world.remember).run(RedriveWish()).handled == 1
 
 
-def test_a_redrive_takes_only_what_is_meant_and_keeps_the_rest(world: World) -> None:
+def test_a_redrive_takes_only_what_is_meant_and_leaves_the_rest(world: World) -> None:
     wanted, other = world.publish(), world.publish()
     world.consume(broken)
     report = a_redrive(world, world.remember).run(RedriveWish(event_id=str(wanted)))

@@ -42,7 +42,7 @@ def test_what_is_not_meant_stays(world: World, capsys: pytest.CaptureFixture[str
     assert world.handled == []
 
 
-def test_a_letter_that_fails_again_is_told_by_the_exit_code(world: World) -> None:
+def test_a_letter_that_fails_again_is_reported_by_the_exit_code(world: World) -> None:
     def fail(tx: Transaction, received: Received) -> None:
         del tx, received
         raise RunExistsError(run_id=RunId(world.ids.new()))

@@ -34,25 +34,25 @@ def with_a_gap(world: World, lost: int = 3) -> list[UUID]:
     read = world.publish()
     world.consume()
     gone = [world.publish() for _ in range(lost)]
-    kept = world.publish()
+    published = world.publish()
     world.log.expire(FIRST, before=1 + lost)
-    return [read, *gone, kept]
+    return [read, *gone, published]
 
 
 @pytest.mark.case("L14")
 def test_what_the_log_lost_is_handled_before_what_it_still_holds(
-    world: World, told_codes: Callable[[], set[str]]
+    world: World, reported_codes: Callable[[], set[str]]
 ) -> None:
     ids = with_a_gap(world)
     world.consume()
     assert world.handled == ids
     assert world.committed() == 5
     assert world.metrics.total("offset_gaps_total", group=GROUP) == 1
-    assert told_codes() == {MessagingCode.OFFSET_GAP.name}
+    assert reported_codes() == {MessagingCode.OFFSET_GAP.name}
 
 
 @pytest.mark.case("L14")
-def test_a_gap_is_filled_once_and_told_once(world: World) -> None:
+def test_a_gap_is_filled_once_and_reported_once(world: World) -> None:
     ids = with_a_gap(world)
     for _ in range(3):
         world.consume()
@@ -62,7 +62,7 @@ def test_a_gap_is_filled_once_and_told_once(world: World) -> None:
 
 
 @pytest.mark.case("L14")
-def test_a_gap_that_opens_while_it_runs_is_found_within_the_hour(world: World) -> None:
+def test_a_gap_that_opens_while_it_runs_is_detected_within_the_hour(world: World) -> None:
     """The partition waits after a failure, and retention overtakes it."""
     first = world.publish()
     stuck: set[UUID] = set()
@@ -89,7 +89,7 @@ def test_a_gap_that_opens_while_it_runs_is_found_within_the_hour(world: World) -
 
 
 @pytest.mark.case("L14")
-def test_a_new_group_starts_with_the_oldest_record_and_asks_for_no_more(world: World) -> None:
+def test_a_new_group_starts_with_the_oldest_record_and_requests_no_more(world: World) -> None:
     ids = [world.publish() for _ in range(4)]
     world.log.expire(FIRST, before=2)
     world.consume()
@@ -107,7 +107,7 @@ def test_a_group_whose_offsets_were_forgotten_is_not_new(world: World) -> None:
     assert world.metrics.total("offset_gaps_total", group=GROUP) == 1
 
 
-def test_without_an_archive_a_gap_is_told_and_passed(world: World) -> None:
+def test_without_an_archive_a_gap_is_reported_and_passed(world: World) -> None:
     ids = with_a_gap(world)
     consumer = world.consumer()
     consumer.archive = None

@@ -137,7 +137,7 @@ def test_a_contradicting_tenant_is_counted_as_an_alarm(world: World) -> None:
 
 @pytest.mark.case("L15")
 def test_a_position_no_client_can_parse_is_passed_and_counted(
-    world: World, told_codes: Callable[[], set[str]]
+    world: World, reported_codes: Callable[[], set[str]]
 ) -> None:
     ids = [world.publish() for _ in range(3)]
     world.log.spoil(Partition(INFRA, 0), 1)
@@ -145,7 +145,7 @@ def test_a_position_no_client_can_parse_is_passed_and_counted(
     assert world.handled == [ids[0], ids[2]]
     assert world.committed() == 3
     assert world.metrics.total("kafka_unreadable_total", group=GROUP, topic=INFRA) == 1
-    assert told_codes() == {MessagingCode.RECORD_UNREADABLE.name}
+    assert reported_codes() == {MessagingCode.RECORD_UNREADABLE.name}
     assert world.letters() == []
 
 

@@ -85,11 +85,11 @@ class Office:
 
     def sent(self, topic: str = "one") -> dict[str, list[int]]:
         """Positions by key, in the order of the topic."""
-        found = defaultdict[str, list[int]](list)
+        numbers = defaultdict[str, list[int]](list)
         for record in self.log.records(topic):
             number = UUID((record.headers[0][1] or b"").decode()).int
-            found[(record.key or b"").decode()].append(number)
-        return dict(found)
+            numbers[(record.key or b"").decode()].append(number)
+        return dict(numbers)
 
     def unsent(self) -> set[EventId]:
         return {
@@ -174,7 +174,7 @@ def test_an_owner_that_slept_sends_nothing_after_its_lease(office: Office) -> No
     assert office.sent() == {"k": [1]}
 
 
-def test_an_outage_keeps_everything_and_ends_in_order(office: Office) -> None:
+def test_an_outage_loses_nothing_and_ends_in_order(office: Office) -> None:
     for number in range(20):
         office.write(f"run-{number % 3}")
     office.log.outage(down=True)
@@ -186,7 +186,7 @@ def test_an_outage_keeps_everything_and_ends_in_order(office: Office) -> None:
     assert all(positions == sorted(positions) for positions in office.sent().values())
 
 
-def test_a_refusing_topic_delays_its_own_keys_only(office: Office) -> None:
+def test_a_refusing_topic_delays_its_keys_only(office: Office) -> None:
     office.log.refuse("two", NotSent("TopicAuthorizationFailedError", permanent=False))
     for number in range(6):
         office.write(f"a-{number}", topic="one")
@@ -210,7 +210,7 @@ def test_many_rows_that_cannot_go_do_not_hide_those_behind_them(office: Office) 
 
 
 def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(
-    office: Office, told_codes: Callable[[], set[str]]
+    office: Office, reported_codes: Callable[[], set[str]]
 ) -> None:
     office.write("k")
     large = office.write("k", data=b"x" * 1_100_000)
@@ -220,11 +220,11 @@ def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(
     assert office.sent() == {"k": [1, 3], "other": [4]}
     queued = office.store.committed(office.tenant).outbox[large]
     assert queued.parked_at is not None
-    assert told_codes() == {MessagingCode.OUTBOX_ROW_PARKED.name}  # of `outbox_row_parked`
+    assert reported_codes() == {MessagingCode.OUTBOX_ROW_PARKED.name}  # of `outbox_row_parked`
     assert office.metrics.total("outbox_published_total", topic="one", outcome="parked") == 1
 
 
-def test_shards_are_given_back_at_the_end(office: Office) -> None:
+def test_shards_are_returned_at_the_end(office: Office) -> None:
     office.write("k")
     office.run()
     office.write("k")
@@ -260,7 +260,7 @@ class AlwaysWoken:
         return True
 
 
-def test_under_load_it_takes_breath_so_that_a_turn_carries_several_events(office: Office) -> None:
+def test_under_load_it_takes_breath_so_that_a_turn_carries_many_events(office: Office) -> None:
     relay = office.relay(limits=RelayLimits(breath=timedelta(milliseconds=20)))
     relay.wake, turns, read = AlwaysWoken(), 0, office.reader.unsent
 
@@ -274,7 +274,7 @@ def test_under_load_it_takes_breath_so_that_a_turn_carries_several_events(office
     assert 40 <= turns <= 51
 
 
-def test_what_was_asked_for_while_a_shard_was_full_is_read_once_that_is_drained(
+def test_what_was_requested_while_a_shard_was_full_is_read_once_that_is_drained(
     office: Office,
 ) -> None:
     """A wake-up that comes too early is not forgotten for a second."""

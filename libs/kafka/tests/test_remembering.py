@@ -20,7 +20,7 @@ def test_a_week_more_than_the_longest_way_is_enough(outbox: int, inbox: int) -> 
 
 
 @pytest.mark.parametrize(("outbox", "inbox"), [(39, 45), (1, 36)])
-def test_less_is_refused_whether_outbox_or_dead_letters_keep_longer(
+def test_less_is_refused_whether_outbox_or_dead_letters_are_retained_longer(
     outbox: int, inbox: int
 ) -> None:
     with pytest.raises(MemoryTooShortError, match=f"keeps entries {inbox} days"):

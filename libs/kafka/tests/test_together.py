@@ -55,7 +55,7 @@ def test_a_busy_handler_takes_many_records_in_one_transaction(world: World) -> N
     assert world.committed() == 7
 
 
-def test_records_of_another_tenant_have_a_transaction_of_their_own(world: World) -> None:
+def test_records_of_another_tenant_have_a_separate_transaction(world: World) -> None:
     handler = Counting(world)
     other = world.store.create_tenant()
     world.publish()
@@ -140,8 +140,8 @@ def test_what_is_for_others_parts_nothing(world: World) -> None:
     assert (world.letters(), world.committed()) == ([], 3)
 
 
-def test_an_event_that_nobody_asked_for_ends_no_loop(world: World) -> None:
-    """Its topic has a handler that takes several, its type has none."""
+def test_an_event_that_nobody_requested_ends_no_loop(world: World) -> None:
+    """Its topic has a handler that takes many, its type has none."""
     world.publish()
     world.publish()
     consumer = world.consumer(together=100)

@@ -52,15 +52,15 @@ def test_a_second_apply_changes_nothing(access: BrokerAccess) -> None:
 
 
 @pytest.mark.usefixtures("applied")
-def test_a_changed_setting_and_a_foreign_right_are_found_and_undone(
+def test_a_changed_setting_and_a_foreign_right_are_detected_and_undone(
     access: BrokerAccess, administration: KafkaAdminClient
 ) -> None:
     foreign = topics.Right("email-notifier", "READ", "TOPIC", Topic.RUN_INFRA)
     administration.create_acls([topics.acl_of(foreign)])
     topics.set_configuration(administration, {Topic.RUN_INFRA: {"retention.ms": "1000"}})
-    found = differences(access)
+    differing = differences(access)
     topics.apply(access, principals={}, local=True)
-    assert found == (
+    assert differing == (
         "topic datarecs.run.infra deviates in retention.ms",
         f"unexpected: {foreign}",
     )
@@ -126,7 +126,7 @@ def test_the_relay_writes_every_event_topic_and_reads_none(access: BrokerAccess)
 
 @pytest.mark.usefixtures("applied")
 @pytest.mark.parametrize("principal", SERVICES)
-def test_each_group_writes_its_own_dead_letters_alone(access: BrokerAccess, principal: str) -> None:
+def test_each_group_writes_its_dead_letters_alone(access: BrokerAccess, principal: str) -> None:
     producer = client_of(access, principal).producer()
     try:
         outcomes = {

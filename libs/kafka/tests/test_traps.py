@@ -114,7 +114,7 @@ def test_a_rebalance_in_the_middle_of_a_batch_refuses_its_commit_and_repeats_it(
 
 
 def test_assignment_is_followed_without_a_listener(log_client: KafkaLogClient, topic: str) -> None:
-    """Only what moves is given up, and each partition has one reader at any time."""
+    """Only what moves is revoked, and each partition has one reader at any time."""
     group = f"{topic}-follow"
     with member(log_client, group, topic) as first:
         assert len(joined(first)) == 3
@@ -122,10 +122,10 @@ def test_assignment_is_followed_without_a_listener(log_client: KafkaLogClient, t
             until(lambda: bool(second.assignment()), first, second)
             until(lambda: len(first.assignment() | second.assignment()) == 3, first, second)
             assert not first.assignment() & second.assignment()
-            kept = first.assignment()
-            assert kept, "the sticky assignor leaves most where it was"
+            assignment = first.assignment()
+            assert assignment, "the sticky assignor leaves most where it was"
         until(lambda: len(first.assignment()) == 3, first)
-        assert kept < first.assignment()
+        assert assignment < first.assignment()
 
 
 class _Commits(ConsumerRebalanceListener):
@@ -135,7 +135,7 @@ class _Commits(ConsumerRebalanceListener):
         self.called = threading.Event()
 
     def on_partitions_revoked(self, revoked: Any) -> None:  # noqa: ANN401  untyped library
-        """Nothing is to be given up at the first join."""
+        """Nothing is to be revoked at the first join."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:  # noqa: ANN401  untyped library
         try:
@@ -265,7 +265,7 @@ def test_a_poll_comes_back_in_time_because_nothing_can_wake_it(
 def test_close_ends_within_its_time_though_the_broker_is_gone(
     access: BrokerAccess, kafka_broker: KafkaBroker, log_client: KafkaLogClient, topic: str
 ) -> None:
-    """The library's close flushes first and lets its own timeout escape, with its thread alive."""
+    """The library's close flushes first and lets its timeout escape, with its thread alive."""
     if kafka_broker.jvm is None:
         pytest.skip("the broker is not ours to kill")
     raw = KafkaProducer(**access.settings(), **PRODUCER_SETTINGS)
@@ -285,12 +285,12 @@ def test_close_ends_within_its_time_though_the_broker_is_gone(
         assert not ended.is_alive()
     finally:
         kafka_broker.jvm.restart()
-        raw._sender.force_close()  # noqa: SLF001  the library gave it up
+        raw._sender.force_close()  # noqa: SLF001  the library dropped it
         raw.close(timeout=5)
     assert threading.active_count() < threads
 
 
-def test_a_commit_of_nothing_that_is_assigned_is_told_by_offsets_alone(
+def test_a_commit_of_nothing_that_is_assigned_is_reported_by_offsets_alone(
     log_client: KafkaLogClient, topic: str
 ) -> None:
     """The library reports the offset that the broker has stored, not the requested one."""

@@ -13,11 +13,11 @@ def test_a_lost_task_that_still_writes_changes_nothing(tmp_path: Path) -> None:
     attempts = fresh(attempts_of(tmp_path / "rows"))
     (attempts / "part-00000-3.parquet").write_text("counts")
     with (attempts / "part-00000-1.parquet").open("w") as lost:
-        found = accepted("rows", ["part-00000-3.parquet"], tmp_path / "rows")
+        files = accepted("rows", ["part-00000-3.parquet"], tmp_path / "rows")
         lost.write("late")
     with pytest.raises(FileNotFoundError):
         (attempts / "part-00001-2.parquet").write_text("later still")
-    assert {path.name: path.read_text() for path in found.iterdir()} == {
+    assert {path.name: path.read_text() for path in files.iterdir()} == {
         "part-00000-3.parquet": "counts"
     }
 

@@ -119,10 +119,10 @@ def test_whole_units_and_decimals_agree_on_everything(
     measure, form, places, reference = question
     values = [
         Values(
-            pa.array([plain for plain, _ in own], native(form)),
-            pa.array([payload for _, payload in own], pa.binary()),
+            pa.array([plain for plain, _ in pairs], native(form)),
+            pa.array([payload for _, payload in pairs], pa.binary()),
         )
-        for own in zip(*places, strict=True)
+        for pairs in zip(*places, strict=True)
     ]
     agreement = Agreement(measure, form, sources=len(values), reference=reference)
     assert agreement.differs(values).all()

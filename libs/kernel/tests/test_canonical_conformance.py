@@ -40,7 +40,7 @@ def column(vectors: Sequence[Vector]) -> pa.Array:
 
 
 class KernelWriter:
-    """CanonicalWriter over the kernel's own functions."""
+    """CanonicalWriter over the kernel's functions."""
 
     def covers(self, vector: Vector) -> bool:
         known = form_of([vector.type])

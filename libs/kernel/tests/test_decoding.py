@@ -62,6 +62,6 @@ def test_a_time_that_no_column_holds_is_an_error_and_not_rounded(content: Decima
         represented(Value(Tag.INSTANT, content), INSTANT)
 
 
-def test_an_invalid_cell_keeps_its_source_and_bytes() -> None:
+def test_an_invalid_cell_preserves_its_source_and_bytes() -> None:
     value = invalid("ledger", b"\xff\x00")
     assert encode(invalid_of(encode(value)[5:])) == encode(value)

@@ -162,12 +162,12 @@ def test_averages_are_rounded_half_even_once_or_do_not_fit(
     connection: duckdb.DuckDBPyConnection, units: int, count: int, more: int
 ) -> None:
     sql = average(f"CAST({units} AS HUGEINT)", f"CAST({count} AS BIGINT)", more)
-    (found,) = computed(connection, sql, {"v": pa.array([1])})
+    (texts,) = computed(connection, sql, {"v": pa.array([1])})
     exact = round(Fraction(units) * Fraction(10) ** more / count) if count else None
     if exact is not None and abs(exact) > LARGEST:
-        assert found is None or abs(found) > LARGEST  # type: ignore[arg-type]  # a number
+        assert texts is None or abs(texts) > LARGEST  # type: ignore[arg-type]  # a number
     else:
-        assert found == exact
+        assert texts == exact
 
 
 @settings(max_examples=25, deadline=None)
@@ -176,5 +176,5 @@ def test_units_are_written_as_canonical_texts(
     connection: duckdb.DuckDBPyConnection, units: int, scale: int
 ) -> None:
     sql = written(f"CAST({units} AS HUGEINT)", scale)
-    found = computed(connection, sql, {"v": pa.array([1])})
-    assert found == [number_text(Decimal(units).scaleb(-scale, EXACT))]
+    texts = computed(connection, sql, {"v": pa.array([1])})
+    assert texts == [number_text(Decimal(units).scaleb(-scale, EXACT))]

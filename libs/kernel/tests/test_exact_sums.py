@@ -24,11 +24,11 @@ def sums_in_parts(
         connection.execute(f"CREATE TABLE numbers (place INTEGER, v {sql_type})")
         rows = [(at, written(value)) for at, value in enumerate(values)]
         connection.executemany("INSERT INTO numbers VALUES (?, ?)", rows or [(0, None)])
-        found = connection.execute(
+        records = connection.execute(
             f"SELECT {sums} FROM numbers, range({copies})"
             " GROUP BY GROUPING SETS ((place), ()) ORDER BY place NULLS LAST"
         ).fetchall()
-    return [read_sum(parts, row) for row in found]
+    return [read_sum(parts, row) for row in records]
 
 
 def written(value: int | Decimal | str) -> str:

@@ -42,10 +42,10 @@ def rows(count: int = KEYS) -> list[Row]:
 
 
 def changed(at: int, place: int, value: object) -> list[Row]:
-    found = rows()
-    row = list(found[at])
+    row_list = rows()
+    row = list(row_list[at])
     row[place] = value
-    return [*found[:at], tuple(row), *found[at + 1 :]]
+    return [*row_list[:at], tuple(row), *row_list[at + 1 :]]
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def left_of(
             hashes=hashes,
             most_hashes=most_hashes,
         )
-        with narrowed(connection, layout, names, saving) as found:
-            if found is None:
+        with narrowed(connection, layout, names, saving) as relation:
+            if relation is None:
                 return None
-            ids = [ids_of(connection, name) for name in found.relations]
-    return Left(ids, found.equal_groups)
+            ids = [ids_of(connection, name) for name in relation.relations]
+    return Left(ids, relation.equal_groups)
 
 
 def ids_of(connection: duckdb.DuckDBPyConnection, relation: str) -> list[int | None]:
@@ -164,7 +164,7 @@ def test_nan_is_left_where_it_equals_nothing() -> None:
         pytest.param([*rows(), *rows()], id="copies"),
     ],
 )
-def test_it_gives_up_where_most_rows_are_left(other: list[Row]) -> None:
+def test_it_stops_where_most_rows_are_left(other: list[Row]) -> None:
     assert left_of([rows(), other]) is None
     left = left_of([rows(), other], most_open=1)
     assert left is not None
@@ -176,8 +176,8 @@ def test_small_stages_are_not_read_twice() -> None:
     plan = plan_of(a_job(tables, rows_by("id")), tables).stages[0]
     with duckdb.connect() as connection:
         layout, names, tallies = prepared(connection, plan, tables)
-        with narrowed(connection, layout, names, Saving(tallies=tallies)) as found:
-            assert found is None
+        with narrowed(connection, layout, names, Saving(tallies=tallies)) as relation:
+            assert relation is None
 
 
 class ForgedHashes(RowHashes):
@@ -235,8 +235,8 @@ def kernel_results(
 def numbers_or_code(results: Callable[[], StageResults]) -> StageResults | str:
     """Without where differences lie and how the work went."""
     try:
-        found = results()
+        result_rows = results()
     except DatarecsError as refusal:
         return refusal.code.docs_id
-    plain = replace(found.differences, location=None)
-    return replace(found, differences=plain, metrics=(), strategy=None)
+    plain = replace(result_rows.differences, location=None)
+    return replace(result_rows, differences=plain, metrics=(), strategy=None)

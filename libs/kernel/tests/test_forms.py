@@ -22,16 +22,18 @@ from datarecs_kernel.forms import form_of, summed_form
         ("uuid uuid", "BINARY"),
     ],
 )
-def test_types_meet_in_the_narrowest_form_that_keeps_every_digit(types: str, meeting: str) -> None:
-    found = form_of([parse_type(each) for each in types.split()])
-    assert found is not None
-    assert found.sql_type == meeting
+def test_types_meet_in_the_narrowest_form_that_preserves_every_digit(
+    types: str, meeting: str
+) -> None:
+    form = form_of([parse_type(each) for each in types.split()])
+    assert form is not None
+    assert form.sql_type == meeting
 
 
 def test_unsigned_integers_of_64_bits_need_a_decimal() -> None:
-    found = form_of([parse_type("int")], wide_integers=True)
-    assert found is not None
-    assert found.sql_type == "DECIMAL(20,0)"
+    form = form_of([parse_type("int")], wide_integers=True)
+    assert form is not None
+    assert form.sql_type == "DECIMAL(20,0)"
 
 
 def test_there_is_no_form_for_what_is_not_covered() -> None:

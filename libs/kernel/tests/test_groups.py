@@ -61,11 +61,11 @@ def kernel_answer(stage: StagePlan, tables: Sequence[Table], folder: Path) -> An
         counted = settle(plan, compare_groups(connection, plan, relations, "0"), connection)
         if stage.seal_rows:
             counted.sealed = seal(connection, plan, layout.of_rows, relations)
-    for each, own in zip(tallies, rows, strict=True):
-        each.extracted = len(own)
+    for each, source_rows in zip(tallies, rows, strict=True):
+        each.extracted = len(source_rows)
     results = stage_results(layout, counted, tallies, str(folder))
-    found = sorted(read_differences(folder), key=lambda each: each.break_id)
-    return Answer(results=results, differences=tuple(found))
+    stored = sorted(read_differences(folder), key=lambda each: each.break_id)
+    return Answer(results=results, differences=tuple(stored))
 
 
 def numbers(results: StageResults) -> StageResults:
@@ -87,9 +87,9 @@ def agree(case: ComparisonCase, folder: Path) -> None:
         with pytest.raises(SumOverflowError):
             kernel_answer(stage, case.tables, folder)
         return
-    found = kernel_answer(stage, case.tables, folder)
-    assert numbers(found.results) == numbers(expected.results)
-    assert found.differences == expected.differences
+    kernel_result = kernel_answer(stage, case.tables, folder)
+    assert numbers(kernel_result.results) == numbers(expected.results)
+    assert kernel_result.differences == expected.differences
 
 
 def oracle_answer(stage: StagePlan, tables: Sequence[Table]) -> OracleStage | None:
@@ -158,10 +158,10 @@ def check_equal(stage: StagePlan, tables: Sequence[Table], folder: Path) -> Stag
     """The kernel's results, which are the oracle's."""
     expected = oracle_answer(stage, tables)
     assert expected is not None
-    found = kernel_answer(stage, tables, folder)
-    assert numbers(found.results) == numbers(expected.results)
-    assert found.differences == expected.differences
-    return found.results
+    kernel_result = kernel_answer(stage, tables, folder)
+    assert numbers(kernel_result.results) == numbers(expected.results)
+    assert kernel_result.differences == expected.differences
+    return kernel_result.results
 
 
 @pytest.mark.case("P16")
@@ -223,8 +223,8 @@ def test_null_keys_are_a_group_or_left_out_and_counted(policy: NullKeys, tmp_pat
     rows = [(None, "a", Decimal(1)), (1, None, Decimal(2)), (1, "a", Decimal(3))]
     tables = pair("k int, t text, v decimal(10,2)", rows, rows[1:])
     normalize = Normalize(nulls=NullRules(keys=policy))
-    asked = aggregate_by("k t", a_measure("v", function=SUM))
-    results = check_equal(stage_over(tables, asked, normalize=normalize), tables, tmp_path)
+    stage = aggregate_by("k t", a_measure("v", function=SUM))
+    results = check_equal(stage_over(tables, stage, normalize=normalize), tables, tmp_path)
     assert results.counts.null_keys_by_source == (2, 1)
 
 
@@ -245,8 +245,8 @@ def test_invalid_keys_are_groups_and_invalid_values_decide_their_group(
 def test_rows_of_repeated_keys_collapse_and_are_counted_as_repeated(tmp_path: Path) -> None:
     rows = [(1, Decimal(1)), (1, Decimal(2)), (2, Decimal(5)), (3, Decimal(0)), (3, Decimal(0))]
     tables = pair("k int, v decimal(10,2)", rows, [(1, Decimal(3)), (2, Decimal(4)), *rows[3:]])
-    asked = rows_by("k", a_measure("v", function=SUM), duplicates=DuplicatePolicy.AGGREGATE)
-    results = check_equal(stage_over(tables, asked), tables, tmp_path)
+    stage = rows_by("k", a_measure("v", function=SUM), duplicates=DuplicatePolicy.AGGREGATE)
+    results = check_equal(stage_over(tables, stage), tables, tmp_path)
     assert results.counts.duplicate_keys_by_source == (2, 1)
 
 

@@ -28,7 +28,7 @@ def test_a_bucket_is_open_while_its_rows_are_not_the_same_in_all_sources() -> No
 
 @pytest.mark.parametrize("copies", [0, 1, 2, 255, 256, 257, 70_000])
 @pytest.mark.parametrize("bits", [64, 20, 3])
-def test_repeated_hashes_are_told_once_and_the_others_counted(bits: int, copies: int) -> None:
+def test_repeated_hashes_are_reported_once_and_the_others_counted(bits: int, copies: int) -> None:
     hashes = some_hashes(5000, 2) << np.uint64(64 - bits)
     hashes = np.concatenate((hashes, hashes[:1].repeat(copies), hashes[10:20]))
     expected = Counter(hashes.tolist())

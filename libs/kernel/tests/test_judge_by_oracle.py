@@ -431,8 +431,8 @@ def alone_by_the_oracle(question: Question) -> dict[tuple[int, int, int], Decima
                 if rows:
                     place = (len(stage.measures) if is_rows else plan.index, source, mask)
                     amounts = (None if is_rows else row[plan.index].value.amount for row in rows)
-                    own = [Decimal(1) if is_rows else each for each in amounts]
-                    for amount in own:
+                    row_amounts = [Decimal(1) if is_rows else each for each in amounts]
+                    for amount in row_amounts:
                         before = alone.get(place, Decimal(0))
                         alone[place] = EXACT.add(before, amount or Decimal(0))
     return alone

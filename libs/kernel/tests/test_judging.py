@@ -54,8 +54,8 @@ GROUPS = st.dictionaries(KEYS, SOME | EVERYWHERE, max_size=6)
 def a_stage(mask: MaskRule | None, policy: DuplicatePolicy, *, deltas: bool) -> StagePlan:
     tables = [a_table(name, COLUMNS) for name in SOURCES]
     measures = [a_measure("amount", absolute("0.1")), *map(a_measure, ("f", "day", "note"))]
-    asked = rows_by("k d", *measures, duplicates=policy)
-    stage = plan_of(a_job(tables, asked), tables).stages[0]
+    declared = rows_by("k d", *measures, duplicates=policy)
+    stage = plan_of(a_job(tables, declared), tables).stages[0]
     first, second = stage.dimensions
     amount, *others = stage.measures
     return replace(
@@ -80,14 +80,14 @@ def value_of(name: str, plain: object) -> Value:
             return number(Decimal(str(plain)))
 
 
-def told_by_core(stage: StagePlan, groups: Groups) -> list[Difference]:
-    writer, found = DifferenceWriter(stage=stage, key=KEY), []
+def expected_by_core(stage: StagePlan, groups: Groups) -> list[Difference]:
+    writer, differences = DifferenceWriter(stage=stage, key=KEY), []
     for key, sources in groups.items():
         rows = [[tuple(map(cell, NAMES[2:], row)) for row in source] for source in sources]
         group = Group(tuple(map(value_of, NAMES, key)), rows)
         judged = judge_group(stage, group, group.mask)
-        found += writer.rows(encode_tuple(group.key), group, judged)
-    return [each for each in found if stage.caps.deltas or each.outcome is Outcome.BREAK]
+        differences += writer.rows(encode_tuple(group.key), group, judged)
+    return [each for each in differences if stage.caps.deltas or each.outcome is Outcome.BREAK]
 
 
 def cell(name: str, plain: object) -> Cell:
@@ -154,9 +154,9 @@ def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(
         task.take(rows.slice(start, step))
     task.close()
     counted = settle(plan, stores.leave())
-    found, told = list(read_differences(directory)), told_by_core(stage, groups)
-    assert sorted(map(everything, found)) == sorted(map(everything, told))
-    assert (counted.stored, digest_text(counted.digest)) == (len(told), digest(told))
+    stored, expected = list(read_differences(directory)), expected_by_core(stage, groups)
+    assert sorted(map(everything, stored)) == sorted(map(everything, expected))
+    assert (counted.stored, digest_text(counted.digest)) == (len(expected), digest(expected))
     repeated = {
         key_hash(KEY, encode_tuple(tuple(map(value_of, NAMES, key)))).hex()
         for key, sources in groups.items()

@@ -52,10 +52,10 @@ def relations_of(connection: Connection, stage: Stage, folder: Path) -> tuple[La
     scans = [stored_scan(scan, tables[scan.index], folder / f"{scan.index}") for scan in plan.scans]
     plan = replace(plan, scans=tuple(scans))
     reading = Reading(plan=plan, key=COMPARE_KEY, check_texts=False)
-    looks = read_sources(connection, reading)
-    columns = columns_of(looks)
+    reads = read_sources(connection, reading)
+    columns = columns_of(reads)
     layout = layout_of(plan, columns)
-    return layout, create_relations(connection, reading, layout.of_rows, looks, columns)
+    return layout, create_relations(connection, reading, layout.of_rows, reads, columns)
 
 
 def rows_in(connection: Connection, relation: str) -> Counter[tuple[object, ...]]:

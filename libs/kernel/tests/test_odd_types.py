@@ -75,13 +75,13 @@ def test_the_kernel_answers_what_a_case_says(case: OddCase, tmp_path: Path) -> N
         clock=ManualClock(),
         extracts=str(tmp_path / "extracts"),
     )
-    asked = Question(job=job_of_case(case), job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-    found = answer(asked, means, SilentReporter())
+    question = Question(job=job_of_case(case), job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
+    result = answer(question, means, SilentReporter())
 
     def stored(stage: str) -> Sequence[Difference]:
-        (only,) = (each for each in found.outcome.stages if each.plan.name == stage)
+        (only,) = (each for each in result.outcome.stages if each.plan.name == stage)
         assert only.results is not None
         return list(read_differences(Path(only.results.differences.location or "")))
 
-    assert differences_of(found, stored) == case.differences
-    assert found.outcome.verdict is case.verdict
+    assert differences_of(result, stored) == case.differences
+    assert result.outcome.verdict is case.verdict

@@ -37,7 +37,7 @@ def test_relations_hold_the_keys_and_values_that_the_oracle_groups(case: Compari
     with duckdb.connect() as connection:
         names = relations_of(connection, layout, rows, OUTSIDE)
         for index, name in enumerate(names):
-            found = Counter(
+            prepared = Counter(
                 (
                     encode_tuple([_cell(field, row) for field in layout.keys]),
                     *(encode(_cell(field, row)) for _, field in values),
@@ -50,8 +50,8 @@ def test_relations_hold_the_keys_and_values_that_the_oracle_groups(case: Compari
                 for row in group.rows[index]
             )
             excluded = grouped.tallies[index].excluded
-            assert sum(found.values()) == sum(expected.values()) + excluded
-            assert expected <= found
+            assert sum(prepared.values()) == sum(expected.values()) + excluded
+            assert expected <= prepared
 
 
 @pytest.mark.case("P32")

@@ -84,8 +84,8 @@ def column(form: Form, values: Sequence[Value]) -> pa.Array:
 
 
 def payloads(values: Sequence[Value]) -> pa.Array:
-    found = [encode(each)[5:] if each.is_invalid else None for each in values]
-    return pa.array(found, pa.binary())
+    encoded = [encode(each)[5:] if each.is_invalid else None for each in values]
+    return pa.array(encoded, pa.binary())
 
 
 def ranked(fields: Sequence[Field], keys: Sequence[Sequence[Value]]) -> list[int]:
@@ -129,12 +129,12 @@ def test_doubles_with_an_exponent_have_the_rank_of_their_digits(value: str) -> N
         max_size=40,
     )
 )
-def test_several_parts_are_ranked_together(keys: list[tuple[Value, Value]]) -> None:
+def test_many_parts_are_ranked_together(keys: list[tuple[Value, Value]]) -> None:
     fields = [a_field("k0", INTEGER), a_field("k1", TEXT)]
     assert ranked(fields, keys) == [group_rank(key) for key in keys]
 
 
-def test_ranks_keep_the_order_of_their_rows() -> None:
+def test_ranks_preserve_the_order_of_their_rows() -> None:
     keys = [(number(at),) for at in range(70_000)]
     expected = [group_rank(key) for key in keys]
     assert ranked([a_field("k0", INTEGER)], keys) == expected

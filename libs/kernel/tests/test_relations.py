@@ -195,7 +195,7 @@ def test_every_type_of_a_source_file_is_read_as_core_reads_it(
 
 
 @pytest.mark.parametrize("condition", EXACT)
-def test_a_condition_keeps_the_rows_that_core_keeps(
+def test_a_condition_selects_the_rows_that_core_selects(
     connection: Connection, tmp_path: Path, condition: str
 ) -> None:
     tables = [TABLE, replace(TABLE, name="other")]
@@ -212,7 +212,7 @@ def test_a_condition_keeps_the_rows_that_core_keeps(
         *("b IS NOT NULL", "t < t9", "1 = 1", "j IS NULL", "NOT (loose > 1)"),
     ],
 )
-def test_a_condition_that_sql_reads_otherwise_keeps_the_rows_that_core_keeps(
+def test_a_condition_that_sql_reads_otherwise_selects_the_rows_that_core_selects(
     connection: Connection, tmp_path: Path, condition: str
 ) -> None:
     tables = pair(COLUMNS, ROWS, ROWS)
@@ -293,7 +293,7 @@ def test_a_value_above_its_limit_ends_the_reading_with_its_column(
     assert failure_of(connection, allowed) is None
 
 
-def test_a_row_that_no_stage_looks_at_may_have_a_value_above_its_limit(
+def test_a_row_that_no_stage_reads_may_have_a_value_above_its_limit(
     connection: Connection, tmp_path: Path
 ) -> None:
     tables = pair("k int, v text", [(1, "x"), (2, "x" * 101)], [])
@@ -324,7 +324,7 @@ def failure_of(connection: Connection, stage: StagePlan) -> Exception | None:
 
 
 @pytest.mark.case("P56")
-def test_a_scope_keeps_the_rows_of_its_groups(connection: Connection, tmp_path: Path) -> None:
+def test_a_scope_selects_the_rows_of_its_groups(connection: Connection, tmp_path: Path) -> None:
     rows = [(1, 10), (2, 20), (None, 30), (3, 40)]
     tables = pair("k int, v int", rows, rows)
     job = a_job(tables, aggregate_by("k", name="before"), rows_by("v"))
@@ -335,13 +335,13 @@ def test_a_scope_keeps_the_rows_of_its_groups(connection: Connection, tmp_path: 
     place = str(tmp_path / "part-0.parquet")
     connection.execute(f"COPY groups TO '{place}' (FORMAT parquet)")
 
-    def kept(files: Sequence[str]) -> list[Any]:
+    def selected_rows(files: Sequence[str]) -> list[Any]:
         scope = Scope(fields=keys_of(before.dimensions, sources, "z"), files=files)
         relation = create_relation(connection, layout, sources[0], scopes=[scope])
         return sorted(connection.execute(f"FROM {relation} SELECT k0").fetchall())
 
-    assert kept([place]) == [(20,), (30,)]
-    assert kept([]) == []
+    assert selected_rows([place]) == [(20,), (30,)]
+    assert selected_rows([]) == []
 
 
 def test_a_group_of_an_invalid_value_is_none_of_rows_without_one(
@@ -356,19 +356,19 @@ def test_a_group_of_an_invalid_value_is_none_of_rows_without_one(
     groups = {"k0": pa.array(["a", None], pa.string()), "k0x": pa.array([None, b"1"], pa.binary())}
     fields = keys_of(before.dimensions, sources, "z")
 
-    def kept(names: Sequence[str], *, is_excluded: bool = False) -> list[Any]:
+    def selected_rows(names: Sequence[str], *, is_excluded: bool = False) -> list[Any]:
         place = str(tmp_path / f"part-{len(names)}.parquet")
         pq.write_table(pa.table({name: groups[name] for name in names}), place)
         scope = Scope(fields=fields, files=[place], is_excluded=is_excluded)
         relation = create_relation(connection, layout, sources[0], scopes=[scope])
         return sorted(connection.execute(f"FROM {relation} SELECT k0").fetchall())
 
-    assert kept(["k0", "k0x"]) == [(1,)]
-    assert kept(["k0", "k0x"], is_excluded=True) == [(2,)]
-    assert kept(["k0"]) == [(1,), (2,)]
+    assert selected_rows(["k0", "k0x"]) == [(1,)]
+    assert selected_rows(["k0", "k0x"], is_excluded=True) == [(2,)]
+    assert selected_rows(["k0"]) == [(1,), (2,)]
 
 
-def test_a_scope_of_buckets_keeps_the_rows_whose_keys_are_in_them(
+def test_a_scope_of_buckets_selects_the_rows_whose_keys_are_in_them(
     connection: Connection, tmp_path: Path
 ) -> None:
     rows = [(n, f"t{n}" if n % 3 else None) for n in range(40)]

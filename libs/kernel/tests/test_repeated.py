@@ -129,7 +129,7 @@ def test_of_rows_that_are_equal_after_rules_the_last_by_their_texts_is_left() ->
 
 
 @pytest.mark.case("P11")
-def test_a_nan_of_any_measure_keeps_its_row_from_cancelling() -> None:
+def test_a_nan_of_any_measure_prevents_its_row_from_cancelling() -> None:
     tables = [a_table(name, "k int, a float64, b float64") for name in ("one", "two")]
     strict = Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))
     job = a_job(tables, rows_by("k", a_measure("a"), a_measure("b")), normalize=strict)

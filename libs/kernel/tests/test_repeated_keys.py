@@ -81,7 +81,7 @@ def test_no_key_repeats_where_each_is_there_once(connection: duckdb.DuckDBPyConn
     assert result.single_rows == (len(KEYS), 1, len(KEYS) - 1)
 
 
-def test_registered_hashes_are_a_table_of_their_own(
+def test_registered_hashes_are_a_separate_table(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     register_hashes(connection, "again", np.array([2**64 - 1, 0], np.uint64))

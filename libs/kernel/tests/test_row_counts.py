@@ -5,7 +5,7 @@ from pathlib import Path
 from datarecs_kernel.row_counts import RowCount, rows_counted
 
 
-def test_rows_of_all_tasks_add_up_and_each_reading_gives_its_part(tmp_path: Path) -> None:
+def test_rows_of_all_tasks_add_up_and_each_reading_adds_its_part(tmp_path: Path) -> None:
     assert rows_counted(tmp_path) == 0
     one, other = (RowCount(str(tmp_path), name, readings=2) for name in ("0-1", "1-2"))
     seen = []

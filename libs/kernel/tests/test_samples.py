@@ -27,12 +27,12 @@ def test_no_batch_hides_what_would_be_shown(
     batch = pa.RecordBatch.from_pydict({**columns, "sort_delta": pa.array(keys, pa.float64())})
     for start in range(0, len(rows), step):
         best.see(batch.slice(start, step))
-    found = set(best.table().column("break_id").to_pylist()) if best else set()
+    shown_ids = set(best.table().column("break_id").to_pylist()) if best else set()
     for kind in "ab":
-        own = [each for each in zip(ids, keys, classes, strict=True) if each[2] == kind]
-        sized = [(key, name) for name, key, _ in own if key is not None]
+        class_rows = [each for each in zip(ids, keys, classes, strict=True) if each[2] == kind]
+        sized = [(key, name) for name, key, _ in class_rows if key is not None]
         by_size = sorted(sized, key=lambda each: each[1])
         by_size.sort(key=lambda each: each[0], reverse=True)
-        wanted = {name for name, *_ in sorted(own)[:per_class]}
-        assert wanted | {name for _, name in by_size[:per_class]} <= found
-    assert len(found) <= 2 * 4 * per_class
+        wanted = {name for name, *_ in sorted(class_rows)[:per_class]}
+        assert wanted | {name for _, name in by_size[:per_class]} <= shown_ids
+    assert len(shown_ids) <= 2 * 4 * per_class

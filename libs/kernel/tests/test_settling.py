@@ -1,4 +1,4 @@
-"""Stored differences under their limit: what core keeps, whatever batches and tasks there are."""
+"""Stored differences under their limit: what core stores, whatever batches and tasks there are."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -71,10 +71,10 @@ def opened(layout: Layout, groups: Groups) -> pa.RecordBatch:
     for k, n, *sources in groups:
         # Rows that are equal are one row, with copies in both sources.
         together = sources[0] == sources[1]
-        told = [sources[0]] if together else sources
+        sources_opened = [sources[0]] if together else sources
         counts = [int(each is not None) for each in sources]
         first = True
-        for at, each in enumerate(told):
+        for at, each in enumerate(sources_opened):
             if each is not None:
                 copies = counts if together else [int(index == at) for index in range(2)]
                 rows.append((*counts, first, k, n, *each, *copies))
@@ -133,7 +133,7 @@ def small_batches() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def connection() -> Iterator[Connection]:
     with duckdb.connect() as connection:
-        # As the kernel's own one.
+        # As the kernel's one.
         connection.execute("SET preserve_insertion_order = false")
         yield connection
 
@@ -152,7 +152,7 @@ def connection() -> Iterator[Connection]:
     work=(1, 1),
 )
 @given(groups=GROUPS, caps=CAPS, work=st.tuples(st.sampled_from([1, 2, 7]), st.integers(1, 40)))
-def test_what_is_stored_is_what_core_keeps_whatever_batches_and_tasks(
+def test_what_is_stored_is_what_core_stores_whatever_batches_and_tasks(
     groups: Groups,
     caps: Caps,
     work: tuple[int, int],
@@ -170,8 +170,8 @@ def test_what_is_stored_is_what_core_keeps_whatever_batches_and_tasks(
         counted.add(read_counted(left.written(), 2))
     counted = settle(plan, counted, connection)
     summary, stored = stored_by_core(stage, groups)
-    found = sorted(read_differences(directory), key=lambda row: row.break_id)
-    assert list(map(everything, found)) == list(map(everything, stored))
+    result = sorted(read_differences(directory), key=lambda row: row.break_id)
+    assert list(map(everything, result)) == list(map(everything, stored))
     assert (counted.stored, counted.truncated) == (summary.rows, summary.truncated)
     assert f"sha256:{counted.digest.to_bytes(32).hex()}" == summary.digest
     assert {path.suffix for path in directory.iterdir()} <= {".parquet"}

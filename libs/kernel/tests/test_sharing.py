@@ -84,13 +84,13 @@ def rows_of(connection: Connection, reading: Reading, shares: Shares | None) -> 
     whole = read_sources(connection, reading)
     columns = columns_of(whole)
     layout = layout_of(reading.plan, columns)
-    looks = read_sources(connection, reading, shares)
-    relations = create_relations(connection, reading, layout, looks, columns)
+    reads = read_sources(connection, reading, shares)
+    relations = create_relations(connection, reading, layout, reads, columns)
     rows = Counter[str]()
     for source, relation in enumerate(relations):
-        found = connection.execute(f"FROM {relation}").fetchall()
-        rows.update(f"{source} {row!r}" for row in found)
-    counts = count_rows(connection, reading, looks, columns)
+        records = connection.execute(f"FROM {relation}").fetchall()
+        rows.update(f"{source} {row!r}" for row in records)
+    counts = count_rows(connection, reading, reads, columns)
     return rows + Counter({f"rows of {at}": rows for at, rows in enumerate(counts)})
 
 
@@ -136,5 +136,5 @@ def test_without_files_one_task_has_nothing(connection: Connection, tmp_path: Pa
     stage = replace(stage, scans=tuple(replace(scan, pin=empty) for scan in stage.scans))
     reading = Reading(plan=stage, key=COMPARE_KEY, check_texts=False)
     shares: Sequence[Shares] = shares_of(read_sources(connection, reading), 4)
-    assert [[each.pieces for each in look] for look in shares[0]] == [[(), ()]]
+    assert [[each.pieces for each in read] for read in shares[0]] == [[(), ()]]
     assert len(shares) == 1

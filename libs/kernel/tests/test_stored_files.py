@@ -63,12 +63,12 @@ def rows_of(connection: Connection, stage: StagePlan) -> list[tuple[Any, ...]]:
     sources = [delivered(connection, scan) for scan in stage.scans]
     layout = layout_of(stage, sources)
     relation = create_relation(connection, layout, sources[0])
-    found = connection.execute(f"FROM {relation} SELECT * EXCLUDE dst ORDER BY k0").fetchall()
-    return list(found)
+    rows = connection.execute(f"FROM {relation} SELECT * EXCLUDE dst ORDER BY k0").fetchall()
+    return list(rows)
 
 
 @pytest.mark.case("P43")
-def test_columns_are_found_by_their_exact_names_in_every_file(
+def test_columns_are_selected_by_their_exact_names_in_every_file(
     connection: Connection, tmp_path: Path
 ) -> None:
     files: Files = {
@@ -201,8 +201,8 @@ def test_columns_whose_names_differ_in_case_alone_may_hold_texts_that_are_no_tex
     relation = create_relation(connection, layout_of(stage, sources), sources[0])
     names = [each.inputs[0].column for each in stage.measures if each.inputs[0]]
     at = {name: f"m{number}" for number, name in enumerate(names)}
-    found = connection.execute(f"FROM {relation} SELECT {at['v']}, {at['V']} ORDER BY k0")
-    assert found.fetchall() == [("a", "b"), (None, "c")]
+    rows = connection.execute(f"FROM {relation} SELECT {at['v']}, {at['V']} ORDER BY k0")
+    assert rows.fetchall() == [("a", "b"), (None, "c")]
 
 
 def test_a_file_that_is_gone_is_a_lost_snapshot(connection: Connection, tmp_path: Path) -> None:

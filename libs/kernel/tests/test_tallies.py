@@ -54,11 +54,14 @@ def test_rows_null_keys_faults_and_totals_are_the_oracles(case: ComparisonCase) 
     expected = group_rows(stage, rows, OUTSIDE)
     with duckdb.connect() as connection:
         for index, name in enumerate(relations_of(connection, layout, rows, OUTSIDE)):
-            found, own = tally(connection, layout, index, name), expected.tallies[index]
-            assert (found.extracted, found.passed) == (own.seen, own.seen)
-            assert found.null_keys == own.null_keys
-            assert (found.invalid, found.faults) == (own.invalid_values, own.faults)
-            for measure, total in found.totals.items():
+            actual, expected_tally = tally(connection, layout, index, name), expected.tallies[index]
+            assert (actual.extracted, actual.passed) == (expected_tally.seen, expected_tally.seen)
+            assert actual.null_keys == expected_tally.null_keys
+            assert (actual.invalid, actual.faults) == (
+                expected_tally.invalid_values,
+                expected_tally.faults,
+            )
+            for measure, total in actual.totals.items():
                 amounts = [
                     row[measure].value.amount
                     for group in expected.groups.values()

@@ -24,14 +24,14 @@ class Seen:
         return len(self.lasts) != self.enough
 
 
-def test_work_that_is_done_at_once_is_looked_at_once() -> None:
+def test_work_that_is_done_at_once_is_checked_once() -> None:
     seen = Seen()
     with Watch([seen]):
         pass
     assert seen.lasts == [True]
 
 
-def test_all_look_again_and_again_until_they_have_seen_enough(
+def test_all_check_again_and_again_until_they_have_seen_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.001)
@@ -45,7 +45,7 @@ def test_all_look_again_and_again_until_they_have_seen_enough(
     assert not any(before)
 
 
-def test_nobody_looks_on_when_all_have_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_checks_again_when_all_have_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.001)
     twice = Seen(enough=2)
     with Watch([twice]):

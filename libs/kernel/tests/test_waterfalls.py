@@ -23,7 +23,7 @@ groups = st.lists(st.lists(amounts, min_size=3, max_size=3), max_size=20)
 
 @pytest.mark.case("F15")
 @given(groups=groups, reference=st.integers(0, 2))
-def test_sums_by_mask_tell_the_same_steps_as_the_groups(
+def test_sums_by_mask_show_the_same_steps_as_the_groups(
     groups: list[list[Decimal | None]], reference: int
 ) -> None:
     one_by_one = WaterfallOf(plan=PLAN, reference=reference)
@@ -38,9 +38,9 @@ def test_sums_by_mask_tell_the_same_steps_as_the_groups(
                 if mask != 0b111:
                     alone[at, mask] = EXACT.add(alone.get((at, mask), D(0)), amount)
     gaps = [EXACT.subtract(total, totals[reference]) for total in totals]
-    told = one_by_one.by_source(gaps)
-    assert waterfalls(PLAN, alone, totals, reference) == told
-    assert [None if steps is None else steps.gap for steps in told] == gaps
+    steps = one_by_one.by_source(gaps)
+    assert waterfalls(PLAN, alone, totals, reference) == steps
+    assert [None if steps is None else steps.gap for steps in steps] == gaps
 
 
 def test_an_unknown_total_leaves_its_source_without_steps() -> None:

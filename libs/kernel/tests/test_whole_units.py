@@ -53,8 +53,8 @@ def test_no_size_makes_arithmetic_inexact(units: list[int], factor: int, unit: i
     assert times(numbers, factor).tolist() == [each * factor for each in units]
     assert cut_by(numbers, unit).tolist() == [each // unit for each in units]
     often = np.arange(len(units)) + 2**40
-    told = zip(units, often.tolist(), strict=True)
-    assert summed(numbers, often) == sum(each * many for each, many in told)
+    pairs = zip(units, often.tolist(), strict=True)
+    assert summed(numbers, often) == sum(each * many for each, many in pairs)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_each_source_is_read_once_for_all_stages() -> None:
 
 
 @pytest.mark.parametrize("brought", [True, False])
-def test_rows_that_a_source_kept_are_counted_whether_they_are_read_or_not(*, brought: bool) -> None:
+def test_rows_that_a_source_retained_are_counted_whether_they_are_read_or_not(
+    *, brought: bool
+) -> None:
     """A source may exclude rows that no stage needs; without an extract it returns all rows."""
     tables = pair("k int, v int", [(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 4)])
     stages = (rows_by("k", a_measure("v"), where="k < 3"), counting(where="k < 3"))
@@ -90,9 +92,9 @@ def test_rows_that_a_source_kept_are_counted_whether_they_are_read_or_not(*, bro
 
     engine, expected = MemoryEngine(read), MemoryEngine(read)
     for stage, other in zip(partial.stages, whole.stages, strict=True):
-        found = engine.compare(stage, lambda _: None)
-        assert found == expected.compare(other, lambda _: None)
-        assert (found.closure[0].extracted, found.closure[0].out_of_scope) == (3, 1)
+        result = engine.compare(stage, lambda _: None)
+        assert result == expected.compare(other, lambda _: None)
+        assert (result.closure[0].extracted, result.closure[0].out_of_scope) == (3, 1)
 
 
 def test_more_rows_than_the_oracle_takes_are_refused_without_reading_on() -> None:

@@ -34,17 +34,17 @@ class OracleBench:
         return engine.differences(results.stage)
 
 
-def ask(case: ComparisonCase) -> Compared:
+def compare_case(case: ComparisonCase) -> Compared:
     return compare(OracleBench(), case.job, case.tables)
 
 
-def asked(case: ComparisonCase, **stage: object) -> Compared:
+def compare_with(case: ComparisonCase, **stage: object) -> Compared:
     changed = replace(case.shape.stage, **stage)  # type: ignore[arg-type]  # any field of a stage
-    return ask(replace(case, shape=replace(case.shape, stage=changed)))
+    return compare_case(replace(case, shape=replace(case.shape, stage=changed)))
 
 
-def outside(found: Compared) -> dict[str, int]:
-    return {measure.name: measure.outside for measure in found.results().measures}
+def outside(comparison: Compared) -> dict[str, int]:
+    return {measure.name: measure.outside for measure in comparison.results().measures}
 
 
 @pytest.mark.case("F01")
@@ -58,11 +58,11 @@ def outside(found: Compared) -> dict[str, int]:
 @given(comparison_cases())
 def test_counts_never_contradict_each_other(case: ComparisonCase) -> None:
     """`judge_stage` refuses counts that break F01 to F07 or rows that do not add up."""
-    found = ask(case)
-    counts, measures = found.counts(), found.results().all_measures
+    comparison = compare_case(case)
+    counts, measures = comparison.counts(), comparison.results().all_measures
     passed = all(measure.passed for measure in measures)
     matched = sum(counts.unmatched_by_source) == 0 and passed
-    assert (found.verdict == "MATCHED") is matched
+    assert (comparison.verdict == "MATCHED") is matched
 
 
 @pytest.mark.case("F08")
@@ -76,7 +76,7 @@ def test_permuting_sources_permutes_maps_and_masks_only(
     )
     shape = replace(case.shape, columns=columns)
     moved = replace(case, shape=shape, tables=tuple(case.tables[at] for at in order))
-    first, second = ask(case), ask(moved)
+    first, second = compare_case(case), compare_case(moved)
     one, two = first.counts(), second.counts()
     assert (one.rows_compared, one.rows_matched) == (two.rows_compared, two.rows_matched)
     assert [one.groups_by_source[at] for at in order] == list(two.groups_by_source)
@@ -96,7 +96,7 @@ def test_a_copy_of_the_reference_changes_nothing(case: ComparisonCase) -> None:
     copy = replace(case.tables[reference], name="copy")
     shape = replace(case.shape, sources=case.shape.sources + 1, columns=columns)
     wider = replace(case, shape=shape, tables=(*case.tables, copy))
-    first, second = ask(case), ask(wider)
+    first, second = compare_case(case), compare_case(wider)
     assert first.verdict is second.verdict
     assert first.counts().unmatched_by_source == second.counts().unmatched_by_source[:-1]
     assert first.counts().rows_matched == second.counts().rows_matched
@@ -111,7 +111,7 @@ def test_a_looser_tolerance_never_raises_outside(case: ComparisonCase) -> None:
         for measure in case.shape.stage.measures
         if not isinstance(measure, str)
     )
-    before, after = outside(ask(case)), outside(asked(case, measures=looser))
+    before, after = outside(compare_case(case)), outside(compare_with(case, measures=looser))
     assert all(after[name] <= before[name] for name in before)
 
 
@@ -128,13 +128,13 @@ def _loosened(tolerance: Tolerance) -> Tolerance:
 @pytest.mark.case("F11")
 @given(comparison_cases(), st.data())
 def test_all_pairs_is_the_strictest_way(case: ComparisonCase, data: DataObject) -> None:
-    pairs = asked(case, compare_to=CompareTo.ALL_PAIRS)
-    reference = asked(case, compare_to=CompareTo.REFERENCE)
+    pairs = compare_with(case, compare_to=CompareTo.ALL_PAIRS)
+    reference = compare_with(case, compare_to=CompareTo.REFERENCE)
     assert all(outside(reference)[name] <= n for name, n in outside(pairs).items())
     plain = [each for each in pairs.results().measures if _is_distance(each)]
     other = f"s{data.draw(st.integers(0, case.shape.sources - 1))}"
-    anywhere = asked(case, compare_to=CompareTo.REFERENCE, reference=other)
-    spread = asked(case, compare_to=CompareTo.SPREAD)
+    anywhere = compare_with(case, compare_to=CompareTo.REFERENCE, reference=other)
+    spread = compare_with(case, compare_to=CompareTo.SPREAD)
     for measure in plain:
         assert outside(anywhere)[measure.name] <= measure.outside
         assert outside(spread)[measure.name] == measure.outside
@@ -154,7 +154,7 @@ def test_shuffled_rows_change_not_a_byte_of_the_proof(
     tables = tuple(
         replace(table, rows=tuple(data.draw(st.permutations(table.rows)))) for table in case.tables
     )
-    first, second = ask(case), ask(replace(case, tables=tables))
+    first, second = compare_case(case), compare_case(replace(case, tables=tables))
     proofs = [proof_document(each.plan, each.outcome, SEALING) for each in (first, second)]
     assert proof_hash(proofs[0]) == proof_hash(proofs[1])
     assert first.stored == second.stored

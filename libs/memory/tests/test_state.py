@@ -1,4 +1,4 @@
-"""The twin of the database against the suites of the state ports, and what is its own."""
+"""The twin of the database against the suites of the state ports, and what it alone has."""
 
 import threading
 
@@ -159,11 +159,11 @@ class TestMemoryStore:
         thread.join(5)
         assert stores.queries.run(A_TENANT, run.run_id) is not None
 
-    def test_commits_are_heard_and_rollbacks_are_not(
+    def test_commits_are_announced_and_rollbacks_are_not(
         self, stores: Stores, store: MemoryStore
     ) -> None:
-        heard: list[tuple[str, str]] = []
-        store.listen(lambda channel, payload: heard.append((channel, payload)))
+        notifications: list[tuple[str, str]] = []
+        store.listen(lambda channel, payload: notifications.append((channel, payload)))
         run = stores.triggered()
 
         def fail(tx: Transaction) -> None:
@@ -172,12 +172,12 @@ class TestMemoryStore:
 
         with pytest.raises(RuntimeError):
             carry_out(stores.api.unit, A_TENANT, fail)
-        assert heard == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "")]
+        assert notifications == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "")]
 
-    def test_a_change_of_several_runs_names_none(self, stores: Stores, store: MemoryStore) -> None:
+    def test_a_change_of_many_runs_names_none(self, stores: Stores, store: MemoryStore) -> None:
         one, other = stores.triggered(), stores.triggered()
-        heard: list[tuple[str, str]] = []
-        store.listen(lambda channel, payload: heard.append((channel, payload)))
+        notifications: list[tuple[str, str]] = []
+        store.listen(lambda channel, payload: notifications.append((channel, payload)))
         with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
             for run in (one, other):
                 locked = tx.runs.for_update(run.run_id)
@@ -185,9 +185,9 @@ class TestMemoryStore:
                 tx.timers.put(run.run_id, "observe", tx.now)
                 tx.leases.submit(locked)
                 tx.runs.save(run)
-        assert ("datarecs_wake", "") in heard
+        assert ("datarecs_wake", "") in notifications
 
-    def test_tenants_get_ids_of_their_own(self, store: MemoryStore) -> None:
+    def test_tenants_get_separate_ids(self, store: MemoryStore) -> None:
         assert store.create_tenant() != store.create_tenant()
 
     @pytest.mark.parametrize("feed", ["runs", ""])

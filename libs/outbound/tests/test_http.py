@@ -59,7 +59,7 @@ async def request_head(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def served(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server on the loopback for as long as the block lasts; gives its port."""
+    """A server on the loopback for as long as the block lasts; returns its port."""
 
     async def quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -121,7 +121,7 @@ async def called(http: GuardedHttp, call: HttpCall) -> Answered | NotAnswered:
         await http.aclose()
 
 
-def asked(http: GuardedHttp, call: HttpCall) -> Answered | NotAnswered:
+def send(http: GuardedHttp, call: HttpCall) -> Answered | NotAnswered:
     return asyncio.run(called(http, call))
 
 
@@ -138,8 +138,8 @@ def failure_of(end: Answered | NotAnswered) -> NotAnswered:
 @pytest.mark.case("W18")
 @pytest.mark.case("X45")
 def test_a_name_with_one_private_answer_is_blocked_and_no_socket_is_opened() -> None:
-    # The socket guard of the test run would turn any dial into an error of its own.
-    end = failure_of(asked(guarded(always("93.184.216.34", "10.0.0.1"), policy=SERVER), a_call()))
+    # The socket guard of the test run would turn any dial into another error.
+    end = failure_of(send(guarded(always("93.184.216.34", "10.0.0.1"), policy=SERVER), a_call()))
     assert (end.failure, end.phase, end.address_class) == (
         Failure.BLOCKED_ADDRESS,
         "dns",
@@ -153,15 +153,15 @@ def test_a_name_with_one_private_answer_is_blocked_and_no_socket_is_opened() -> 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "017700000001", "127.1", "0"])
 def test_a_number_that_means_this_machine_is_blocked_when_it_is_sent_to(host: str) -> None:
     target = Target(scheme="https", host=host, port=443, path="/")
-    end = asked(guarded(system_resolver, policy=SERVER), HttpCall(method="POST", target=target))
+    end = send(guarded(system_resolver, policy=SERVER), HttpCall(method="POST", target=target))
     assert failure_of(end).failure is Failure.BLOCKED_ADDRESS
 
 
-def test_a_name_that_does_not_resolve_is_told_as_such() -> None:
+def test_a_name_that_does_not_resolve_is_reported_as_such() -> None:
     def unknown(_host: str, _port: int) -> Sequence[str]:
         raise OSError(-2, "Name or service not known")
 
-    end = failure_of(asked(guarded(unknown), a_call()))
+    end = failure_of(send(guarded(unknown), a_call()))
     assert (end.failure, end.error) == (Failure.DNS_FAILED, "Name or service not known")
 
 
@@ -170,12 +170,12 @@ def test_a_resolver_that_hangs_ends_with_the_deadline() -> None:
         time.sleep(0.3)  # noqa: TID251  a resolver that blocks its thread, which nothing else does
         return ["127.0.0.1"]
 
-    end = failure_of(asked(guarded(hanging), a_call(seconds=0.05)))
+    end = failure_of(send(guarded(hanging), a_call(seconds=0.05)))
     assert (end.failure, end.phase) == (Failure.TIMEOUT, "dns")
 
 
 @pytest.mark.integration
-def test_the_request_goes_out_as_given_with_host_and_length_and_nothing_else() -> None:
+def test_the_request_goes_out_as_written_with_host_and_length_and_nothing_else() -> None:
     receiver = Receiver()
 
     async def scenario() -> Answered | NotAnswered:
@@ -265,7 +265,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.integration
 @pytest.mark.case("X49")
-def test_the_operators_proxy_is_asked_for_the_checked_address() -> None:
+def test_the_operators_proxy_receives_the_checked_address() -> None:
     heads: list[bytes] = []
     receiver = Receiver()
 
@@ -317,11 +317,11 @@ def test_without_a_valid_certificate_nothing_is_sent(tmp_path: Path, fault: str)
         "self-signed": unknown.server(tmp_path),
         "no TLS": None,
     }
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def receiver(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        heard.append(await reader.read(100_000))
+        received.append(await reader.read(100_000))
 
     async def scenario() -> Answered | NotAnswered:
         async with served(receiver, contexts[fault]) as port:
@@ -330,7 +330,7 @@ def test_without_a_valid_certificate_nothing_is_sent(tmp_path: Path, fault: str)
 
     end = failure_of(asyncio.run(scenario()))
     assert (end.failure, end.phase) == (Failure.TLS_FAILED, "tls")
-    assert b"POST" not in b"".join(heard)
+    assert b"POST" not in b"".join(received)
     assert "127.0.0.1" not in end.error
 
 

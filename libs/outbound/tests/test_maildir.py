@@ -20,7 +20,7 @@ def mailer(folder: Path) -> MaildirMailer:
 
 class TestMaildir(MailerConformance):
     @pytest.fixture(autouse=True)
-    def _look(self, folder: Path) -> None:
+    def _check_health(self, folder: Path) -> None:
         self._folder = folder
 
     def stored(self, mailer: Mailer) -> list[bytes]:  # noqa: ARG002  the folder says it
@@ -41,7 +41,7 @@ def test_the_folders_are_the_owners_alone(mailer: MaildirMailer, folder: Path) -
     assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o700
 
 
-def test_a_folder_that_cannot_be_written_is_told_as_a_relay_that_is_away(
+def test_a_folder_that_cannot_be_written_is_reported_as_a_relay_that_is_away(
     mailer: MaildirMailer, folder: Path
 ) -> None:
     folder.write_text("in the way")

@@ -62,14 +62,14 @@ def mailer(relay: TestRelay) -> Iterator[SmtpMailer]:
 
 class TestSmtp(MailerConformance):
     @pytest.fixture(autouse=True)
-    def _look(self, relay: TestRelay) -> None:
+    def _check_health(self, relay: TestRelay) -> None:
         self._relay = relay
 
     def stored(self, mailer: Mailer) -> list[bytes]:  # noqa: ARG002  the relay says it
         return [content for _, content in self._relay.script.stored]
 
 
-def test_one_connection_serves_several_mails(relay: TestRelay, mailer: SmtpMailer) -> None:
+def test_one_connection_serves_many_mails(relay: TestRelay, mailer: SmtpMailer) -> None:
     for _ in range(3):
         say(mailer)
     assert len(relay.script.stored) == 3
@@ -78,7 +78,7 @@ def test_one_connection_serves_several_mails(relay: TestRelay, mailer: SmtpMaile
 
 @pytest.mark.case("M15")
 @pytest.mark.case("X84")
-def test_refusals_are_told_with_their_stage_and_the_connection_goes_on(
+def test_refusals_are_reported_with_their_stage_and_the_connection_goes_on(
     relay: TestRelay, mailer: SmtpMailer
 ) -> None:
     relay.script.rcpt["ana@example.com"] = ["550 5.1.1 no such user", "451 4.7.1 later"]
@@ -97,7 +97,7 @@ def test_refusals_are_told_with_their_stage_and_the_connection_goes_on(
 @pytest.mark.case("M17")
 @pytest.mark.case("X84")
 @pytest.mark.parametrize("way", ["drop", "late"])
-def test_an_answer_that_is_lost_after_the_data_is_told_as_lost(
+def test_an_answer_that_is_lost_after_the_data_is_reported_as_lost(
     relay: TestRelay, mailer: SmtpMailer, way: str
 ) -> None:
     relay.script.data = [way]

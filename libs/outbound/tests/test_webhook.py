@@ -57,7 +57,7 @@ class TestWebhookClient(WebhookClientConformance):
     pass
 
 
-def test_the_request_has_the_given_headers_and_host_and_length_and_no_others(
+def test_the_request_has_the_declared_headers_and_host_and_length_and_no_others(
     client: GuardedWebhookClient, receiver: Receiver
 ) -> None:
     client.start(an_outgoing(f"{receiver.url}?a=%20b", body=b'{"v":0.010}'))
@@ -93,7 +93,7 @@ def test_a_redirect_is_an_outcome_and_never_followed(
 
 
 @pytest.mark.case("W18")
-def test_a_name_with_one_private_answer_is_blocked_and_only_its_class_is_told() -> None:
+def test_a_name_with_one_private_answer_is_blocked_and_only_its_class_is_reported() -> None:
     client = a_client(
         Policy(purpose=Purpose.WEBHOOK), lambda _host, _port: ["93.184.216.34", "10.1.2.3"]
     )
@@ -110,10 +110,10 @@ def test_a_name_with_one_private_answer_is_blocked_and_only_its_class_is_told() 
     "url", ["http://169.254.169.254/", "https://2130706433/", "https://a@b/", "https://x.local/"]
 )
 def test_a_url_that_breaks_the_rules_is_never_dialled(url: str) -> None:
-    asked: list[str] = []
+    resolved_names: list[str] = []
 
     def resolve(host: str, _port: int) -> list[str]:
-        asked.append(host)
+        resolved_names.append(host)
         return ["127.0.0.1"]
 
     client = a_client(Policy(purpose=Purpose.WEBHOOK), resolve)
@@ -121,7 +121,7 @@ def test_a_url_that_breaks_the_rules_is_never_dialled(url: str) -> None:
     (report,) = all_ended(client, 1)
     client.close()
     assert report.end.outcome is Outcome.BLOCKED_ADDRESS
-    assert asked == []
+    assert resolved_names == []
 
 
 @pytest.mark.case("W22")
@@ -148,7 +148,7 @@ def test_an_endless_body_is_a_success_read_to_the_cap(
     assert client.in_flight == 0
 
 
-def test_what_a_receiver_asks_for_comes_back(
+def test_what_a_receiver_requests_comes_back(
     client: GuardedWebhookClient, receiver: Receiver
 ) -> None:
     receiver.answers = [status(429, Retry_After="7200", webhook_delivery="abort-message")]

@@ -1,4 +1,4 @@
-"""The stores of the suites over a fresh database, each service with its own login."""
+"""The stores of the suites over a fresh database, each service with its login."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -26,7 +26,7 @@ def connect(database: PreparedDatabase) -> Iterator[Connect]:
     with ExitStack() as stack:
 
         def opened(role: str, **options: object) -> Database:
-            made = Database(database.url(role), **options)  # type: ignore[arg-type]  # as given
+            made = Database(database.url(role), **options)  # type: ignore[arg-type]  # as passed
             return stack.enter_context(closing(made))
 
         yield opened
@@ -37,8 +37,8 @@ def stores(database: PreparedDatabase, connect: Connect) -> Stores:
     ids = FixedIds(10_000_000)
 
     def actor(role: str) -> Actor:
-        own = connect(role, limits=Limits(pool_size=3))
-        return Actor(unit=PostgresUnitOfWork(own, ids), finder=PostgresWorkFinder(own))
+        pool = connect(role, limits=Limits(pool_size=3))
+        return Actor(unit=PostgresUnitOfWork(pool, ids), finder=PostgresWorkFinder(pool))
 
     return Stores(
         api=actor(API),

@@ -1,6 +1,6 @@
 """A process that expands actions three events at a time and kills itself within a transaction.
 
-Apart from the test, because it runs as a program of its own.
+Apart from the test, because it runs as a separate program.
 """
 
 import os

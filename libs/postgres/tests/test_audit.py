@@ -33,8 +33,8 @@ ENTRY = AuditEntry(
 
 @pytest.fixture
 def unit(database: PreparedDatabase) -> Iterator[PostgresUnitOfWork]:
-    with closing(Database(database.url(API), limits=Limits(pool_size=4))) as own:
-        yield PostgresUnitOfWork(own, FixedIds())
+    with closing(Database(database.url(API), limits=Limits(pool_size=4))) as pool:
+        yield PostgresUnitOfWork(pool, FixedIds())
 
 
 @pytest.fixture

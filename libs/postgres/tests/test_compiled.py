@@ -8,7 +8,7 @@ from datarecs_postgres.tables.runs import RUN
 SAVE = update(RUN).where(RUN.c.run_id == bindparam("of_run")).values(attempt=RUN.c.attempt + 1)
 
 
-def test_a_statement_sets_the_columns_that_are_named_and_its_own() -> None:
+def test_a_statement_sets_the_columns_that_are_named_and_those_of_the_statement() -> None:
     values = {"wish": "STOP", "of_run": "r"}
     made = compiled(SAVE, values)
     assert made.text == (

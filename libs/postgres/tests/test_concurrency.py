@@ -33,8 +33,8 @@ class TestIdempotency:
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         ids = FixedIds(30_000_000)
-        own = Database(database.url(API), limits=Limits(pool_size=10))
-        unit = PostgresUnitOfWork(own, ids)
+        connections = Database(database.url(API), limits=Limits(pool_size=10))
+        unit = PostgresUnitOfWork(connections, ids)
 
         def trigger(_: int) -> bytes:
             run = a_run()
@@ -48,7 +48,7 @@ class TestIdempotency:
                 tx.idempotency.store(answer=made, **KEY)
             return made.body
 
-        with closing(own), ThreadPoolExecutor(10) as pool:
+        with closing(connections), ThreadPoolExecutor(10) as pool:
             answers = set(pool.map(trigger, range(50)))
         rows = database.query("SELECT count(*), count(DISTINCT run_id) FROM datarecs.run")
         assert len(answers) == 1
@@ -72,8 +72,8 @@ class TestIdempotency:
         self, database: PreparedDatabase
     ) -> None:
         schedule = an_id()
-        own = Database(database.url(API), limits=Limits(pool_size=4))
-        unit = PostgresUnitOfWork(own, FixedIds())
+        connections = Database(database.url(API), limits=Limits(pool_size=4))
+        unit = PostgresUnitOfWork(connections, FixedIds())
 
         def fire(_: int) -> bool:
             run = a_run(schedule_uid=schedule, fire_time=a_run().created_at)
@@ -83,7 +83,7 @@ class TestIdempotency:
                 return False
             return True
 
-        with closing(own), ThreadPoolExecutor(4) as pool:
+        with closing(connections), ThreadPoolExecutor(4) as pool:
             assert sorted(pool.map(fire, range(8))) == [False] * 7 + [True]
 
 
@@ -94,9 +94,9 @@ class TestLeases:
         database.query("UPDATE datarecs.tenant SET running_limit = 2")
         for _ in range(6):
             stores.queued()
-        own = Database(database.url(WORKER_RUN), limits=Limits(pool_size=6))
-        finder = PostgresWorkFinder(own)
-        with closing(own), ThreadPoolExecutor(6) as pool:
+        connections = Database(database.url(WORKER_RUN), limits=Limits(pool_size=6))
+        finder = PostgresWorkFinder(connections)
+        with closing(connections), ThreadPoolExecutor(6) as pool:
             leased = list(pool.map(lambda n: finder.lease_run(f"w{n}"), range(6)))
         database.query("UPDATE datarecs.tenant SET running_limit = 10")
         assert sum(one is not None for one in leased) == 2
@@ -140,8 +140,8 @@ class TestWriters:
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         resource = stored(stores, spec={"n": 0})
-        own = Database(database.url(API), limits=Limits(pool_size=8))
-        unit = PostgresUnitOfWork(own, FixedIds())
+        connections = Database(database.url(API), limits=Limits(pool_size=8))
+        unit = PostgresUnitOfWork(connections, FixedIds())
 
         def attempt() -> bool:
             with unit.begin(A_TENANT, feed=1) as tx:
@@ -157,7 +157,7 @@ class TestWriters:
                 while not attempt():
                     pass
 
-        with closing(own), ThreadPoolExecutor(8) as pool:
+        with closing(connections), ThreadPoolExecutor(8) as pool:
             list(pool.map(increment, range(8)))
         with stores.api.unit.begin(A_TENANT) as tx:
             after = tx.resources.get_by_uid(resource.uid)
@@ -171,11 +171,11 @@ class TestWriters:
         with database.connect(CONTROLLER) as holder, holder.transaction():
             holder.execute("SELECT set_config('app.tenant_id', %s, true)", (str(A_TENANT),))
             holder.execute("SELECT 1 FROM datarecs.run FOR UPDATE")
-            own = Database(
+            connections = Database(
                 database.url(CONTROLLER), limits=Limits(lock_timeout=timedelta(milliseconds=100))
             )
-            unit = PostgresUnitOfWork(own, FixedIds())
-            with closing(own), pytest.raises(StoreBusyError) as failure:
+            unit = PostgresUnitOfWork(connections, FixedIds())
+            with closing(connections), pytest.raises(StoreBusyError) as failure:
                 carry_out(unit, A_TENANT, lambda tx: tx.runs.for_update(run.run_id))
         assert failure.value.retryable
 
@@ -183,8 +183,8 @@ class TestWriters:
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         runs = [stores.triggered().run_id for _ in range(2)]
-        own = Database(database.url(CONTROLLER), limits=Limits(pool_size=2))
-        unit = PostgresUnitOfWork(own, FixedIds())
+        connections = Database(database.url(CONTROLLER), limits=Limits(pool_size=2))
+        unit = PostgresUnitOfWork(connections, FixedIds())
         both = threading.Barrier(2)
 
         def lock(order: list[RunId]) -> str:
@@ -197,6 +197,6 @@ class TestWriters:
                 return failure.cause
             return "done"
 
-        with closing(own), ThreadPoolExecutor(2) as pool:
+        with closing(connections), ThreadPoolExecutor(2) as pool:
             ends = sorted(pool.map(lock, [runs, runs[::-1]]))
         assert ends == ["deadlock", "done"]

@@ -1,4 +1,4 @@
-"""PostgreSQL against the suites of the state ports, each service with its own rights."""
+"""PostgreSQL against the suites of the state ports, each service with its rights."""
 
 import pytest
 

@@ -95,8 +95,8 @@ def test_without_a_tenant_the_services_see_no_row(
         tx.deliveries.add([fresh(tx, ResourceUid(an_id()))])
     with database.connect("datarecs_webhook") as connection:
         for table in ("webhook_delivery", "webhook_endpoint_state"):
-            found = connection.execute(f"SELECT count(*) FROM datarecs.{table}").fetchone()  # noqa: S608  two names of ours
-            assert found == (0,)
+            row = connection.execute(f"SELECT count(*) FROM datarecs.{table}").fetchone()  # noqa: S608  two names of ours
+            assert row == (0,)
 
 
 @pytest.mark.case("M14")

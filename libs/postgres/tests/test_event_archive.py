@@ -23,7 +23,7 @@ FINALISED = "io.datarecs.reconciliation.run.finalised"
 
 
 @pytest.mark.case("L02")
-def test_the_notifier_reads_the_ends_of_runs_alone_whatever_it_asks_for(
+def test_the_notifier_reads_the_ends_of_runs_alone_whatever_it_requests(
     stores: Stores, database: PreparedDatabase
 ) -> None:
     run = stores.triggered()
@@ -39,21 +39,21 @@ def test_the_notifier_reads_the_ends_of_runs_alone_whatever_it_asks_for(
 
 
 def types_read(database: PreparedDatabase, role: str, types: tuple[str, ...]) -> list[str]:
-    with closing(Database(database.url(role))) as own:
-        found = list(PostgresEventArchive(own).unheard("", Topic.RUN_PLATFORM, types))
-    return [dict(record.headers)["ce_type"].decode() for record in found if record.headers]  # type: ignore[union-attr]  # no header of ours is null
+    with closing(Database(database.url(role))) as pool:
+        events = list(PostgresEventArchive(pool).unheard("", Topic.RUN_PLATFORM, types))
+    return [dict(record.headers)["ce_type"].decode() for record in events if record.headers]  # type: ignore[union-attr]  # no header of ours is null
 
 
 def test_others_have_no_archive(database: PreparedDatabase) -> None:
-    with closing(Database(database.url(API))) as own, pytest.raises(StoreUnavailableError):
-        PostgresEventArchive(own).memory("core-api")
+    with closing(Database(database.url(API))) as pool, pytest.raises(StoreUnavailableError):
+        PostgresEventArchive(pool).memory("core-api")
 
 
-def test_an_older_schema_is_told_as_what_it_is(private_database: PreparedDatabase) -> None:
+def test_an_older_schema_is_reported_as_what_it_is(private_database: PreparedDatabase) -> None:
     url = private_database.url(MIGRATE)
     downgrade(url, "0002")
-    with closing(Database(private_database.url(CONTROLLER))) as own:
+    with closing(Database(private_database.url(CONTROLLER))) as pool:
         with pytest.raises(StoreUnavailableError, match="admin migrate"):
-            PostgresEventArchive(own).memory("run-controller")
+            PostgresEventArchive(pool).memory("run-controller")
         upgrade(url)
-        assert not PostgresEventArchive(own).memory("run-controller").has_marks
+        assert not PostgresEventArchive(pool).memory("run-controller").has_marks

@@ -29,10 +29,10 @@ def followed(stores: Stores, cursor: int, done: threading.Event) -> list[int]:
     read: list[int] = []
     while True:
         last = done.is_set()
-        found = [rv for _, rv in stores.api.finder.feed_after("run", cursor, 50)]
-        read += found
-        cursor = found[-1] if found else cursor
-        if last and not found:
+        numbers = [rv for _, rv in stores.api.finder.feed_after("run", cursor, 50)]
+        read += numbers
+        cursor = numbers[-1] if numbers else cursor
+        if last and not numbers:
             return read
 
 
@@ -54,9 +54,9 @@ def followed_plainly(database: PreparedDatabase, cursor: int, done: threading.Ev
 def write(database: PreparedDatabase, run: Run, *, transactions: int) -> None:
     """Four changes per transaction with random waits between them."""
     chance = random.Random(run.run_id.int)  # noqa: S311  waits, no secrets
-    own = Database(database.url(CONTROLLER), limits=Limits(pool_size=1))
-    unit = PostgresUnitOfWork(own, FixedIds(20_000_000))
-    with closing(own):
+    pool = Database(database.url(CONTROLLER), limits=Limits(pool_size=1))
+    unit = PostgresUnitOfWork(pool, FixedIds(20_000_000))
+    with closing(pool):
         for _ in range(transactions):
             with unit.begin(run.tenant_id, feed=4) as tx:
                 tx.runs.for_update(run.run_id)
@@ -163,7 +163,7 @@ class TestReading:
     @pytest.mark.slow
     @pytest.mark.case("R14")
     @pytest.mark.case("L42")
-    def test_eight_writers_skip_nothing_and_keep_the_order(
+    def test_eight_writers_skip_nothing_and_preserve_the_order(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         runs = [stores.triggered(tenant_id=(A_TENANT, B_TENANT)[n % 2]) for n in range(8)]

@@ -1,4 +1,4 @@
-"""The durable queues of PostgreSQL, each by its own service, under the one lease discipline."""
+"""The durable queues of PostgreSQL, each by its service, under the one lease discipline."""
 
 import pytest
 

@@ -14,14 +14,14 @@ from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
 
-Heard = queue.Queue[tuple[str, str]]
+Notifications = queue.Queue[tuple[str, str]]
 SOON = 10.0
 
 
 @pytest.fixture
-def heard(database: PreparedDatabase) -> Iterator[Heard]:
+def notifications(database: PreparedDatabase) -> Iterator[Notifications]:
     """The notifications of a running listener; the first two lines show that it listens."""
-    lines: Heard = queue.Queue()
+    lines: Notifications = queue.Queue()
     stop = Latch()
     listener = Listener(database.url(API), lambda channel, payload: lines.put((channel, payload)))
     thread = threading.Thread(target=listener.run, args=(stop,))
@@ -32,36 +32,38 @@ def heard(database: PreparedDatabase) -> Iterator[Heard]:
     assert not thread.is_alive()
 
 
-def test_a_commit_is_heard_with_the_run(heard: Heard, stores: Stores) -> None:
-    opening = [heard.get(timeout=SOON), heard.get(timeout=SOON)]
+def test_a_commit_is_announced_with_the_run(notifications: Notifications, stores: Stores) -> None:
+    opening = [notifications.get(timeout=SOON), notifications.get(timeout=SOON)]
     run = stores.triggered()
-    told = [heard.get(timeout=SOON), heard.get(timeout=SOON)]
+    received = [notifications.get(timeout=SOON), notifications.get(timeout=SOON)]
     assert opening == [("datarecs_wake", ""), ("datarecs_run", "")]
-    assert told == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "outbox work")]
+    assert received == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "outbox work")]
 
 
-def test_a_lease_is_heard_though_it_has_no_event(heard: Heard, stores: Stores) -> None:
+def test_a_lease_is_announced_though_it_has_no_event(
+    notifications: Notifications, stores: Stores
+) -> None:
     run = stores.queued()
     stores.worker.finder.lease_run("worker-1")
-    told = [heard.get(timeout=SOON) for _ in range(7)]
-    assert told[-1] == ("datarecs_run", str(run.run_id))
+    received = [notifications.get(timeout=SOON) for _ in range(7)]
+    assert received[-1] == ("datarecs_run", str(run.run_id))
 
 
 @pytest.mark.case("L42")
 def test_a_broken_connection_is_made_again_and_says_so(
-    heard: Heard, database: PreparedDatabase, stores: Stores
+    notifications: Notifications, database: PreparedDatabase, stores: Stores
 ) -> None:
     for _ in range(2):
-        heard.get(timeout=SOON)
+        notifications.get(timeout=SOON)
     database.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE usename = %s AND query LIKE 'LISTEN%%'",
         (API,),
     )
-    again = [heard.get(timeout=SOON), heard.get(timeout=SOON)]
+    again = [notifications.get(timeout=SOON), notifications.get(timeout=SOON)]
     run = stores.triggered()
     assert again == [("datarecs_wake", ""), ("datarecs_run", "")]
-    assert heard.get(timeout=SOON) == ("datarecs_run", str(run.run_id))
+    assert notifications.get(timeout=SOON) == ("datarecs_run", str(run.run_id))
 
 
 def test_it_is_a_loop_with_a_name() -> None:

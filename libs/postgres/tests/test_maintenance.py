@@ -34,8 +34,8 @@ SENT, UNSENT = INSERT.format("now()"), INSERT.format("NULL")
 
 @pytest.fixture
 def controller(private_database: PreparedDatabase) -> Iterator[Database]:
-    with closing(Database(private_database.url(CONTROLLER))) as own:
-        yield own
+    with closing(Database(private_database.url(CONTROLLER))) as pool:
+        yield pool
 
 
 def insert(database: PreparedDatabase, statement: str, age: str) -> None:
@@ -54,7 +54,7 @@ def test_the_coming_days_are_made_again_and_nothing_twice(
     assert private_database.query(PARTITIONS) == before
 
 
-def test_a_row_of_a_missing_day_is_kept_and_moved_when_the_day_is_made(
+def test_a_row_of_a_missing_day_is_stored_and_moved_when_the_day_is_made(
     private_database: PreparedDatabase, controller: Database
 ) -> None:
     insert(private_database, UNSENT, "20 days")
@@ -157,6 +157,6 @@ def test_an_outbox_is_divided_anew_when_every_event_is_sent(
         relay = PostgresOutboxReader(login)
         assert sorted(relay.hold_shards("r1", ttl=timedelta(minutes=1))) == list(range(number))
         written = {one: a_triggered_run(private_database).run_id for one in range(5)}
-        found = relay.unsent(dict.fromkeys(range(number), 100))
-    shards = {row.partition_key: shard for shard, rows in found.items() for row in rows}
+        unsent = relay.unsent(dict.fromkeys(range(number), 100))
+    shards = {row.partition_key: shard for shard, rows in unsent.items() for row in rows}
     assert shards == {str(run): hash_of(str(run)) % number for run in written.values()}

@@ -149,7 +149,9 @@ class TestUpgrade:
 
 
 class TestRefusals:
-    def test_a_login_that_may_not_migrate_is_told_so(self, database: PreparedDatabase) -> None:
+    def test_a_login_that_may_not_migrate_is_reported_as_such(
+        self, database: PreparedDatabase
+    ) -> None:
         with pytest.raises(RolesMissingError) as failure:
             upgrade(database.url(API))
         assert failure.value.login == API

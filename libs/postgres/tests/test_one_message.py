@@ -38,11 +38,11 @@ def test_each_answer_is_there_behind_it_also_when_it_comes_to_be_prepared(driver
             one = driver.execute("SELECT %s::int", (number,))
             two = driver.execute("SELECT %s::text", (str(number),))
         assert (one.fetchall(), two.fetchall()) == ([(number,)], [(str(number),)])
-    found = driver.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
-    assert found == (2,)
+    row = driver.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert row == (2,)
 
 
-def test_the_first_failure_is_told_and_nothing_of_it_stands(driver: Driver) -> None:
+def test_the_first_failure_is_reported_and_nothing_of_it_stands(driver: Driver) -> None:
     driver.execute("CREATE TEMPORARY TABLE said (n int)")
 
     def say() -> None:

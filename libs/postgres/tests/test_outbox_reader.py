@@ -54,7 +54,7 @@ def test_a_parked_event_is_sent_after_it_was_handed_back(
     assert stores.unsent() == rows
 
 
-def test_attempts_and_the_last_error_are_kept(
+def test_attempts_and_the_last_error_are_stored(
     stores: Stores, relay: PostgresOutboxReader, database: PreparedDatabase
 ) -> None:
     stores.triggered()

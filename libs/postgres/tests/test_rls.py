@@ -277,10 +277,10 @@ class TestGrants:
     @pytest.mark.case("L47")
     @pytest.mark.case("X70")
     @pytest.mark.parametrize("role", SERVICES)
-    def test_a_service_puts_its_own_types_into_the_outbox_and_no_others(
+    def test_a_service_puts_its_types_into_the_outbox_and_no_others(
         self, database: PreparedDatabase, role: str
     ) -> None:
-        own = EVENT_TYPES_BY_SERVICE[Service(SERVICE_OF[role])]
+        types = EVENT_TYPES_BY_SERVICE[Service(SERVICE_OF[role])]
         passed = set()
         with database.connect(role) as connection:
             tenant(connection, A_TENANT)
@@ -290,7 +290,7 @@ class TestGrants:
                 except InsufficientPrivilege:
                     continue
                 passed.add(event_type)
-        assert passed == own
+        assert passed == types
         services = database.query("SELECT DISTINCT service FROM datarecs.outbox")
         assert services == [(SERVICE_OF[role],)]
 
@@ -485,7 +485,7 @@ class TestDefinerFunctions:
         assert {row[0] for row in claimed} == {A_TENANT, B_TENANT}
         assert rows == (0,)
 
-    def test_the_feed_gives_tenants_and_numbers(
+    def test_the_feed_returns_tenants_and_numbers(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         filled(stores)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 LAUNCHER = QueueLauncher()
 
 
-def test_a_submitted_run_waits_and_asking_twice_is_harmless(stores: Stores) -> None:
+def test_a_submitted_run_waits_and_requesting_twice_is_harmless(stores: Stores) -> None:
     run = stores.triggered()
     with stores.controller.unit.begin(A_TENANT) as tx:
         answers = [LAUNCHER.ensure_running(tx, run) for _ in range(2)]
@@ -25,7 +25,7 @@ def test_a_submitted_run_waits_and_asking_twice_is_harmless(stores: Stores) -> N
     assert observed == {run.execution_name: Pending()}
 
 
-def test_a_leased_run_is_running_and_stops_in_its_own_time(stores: Stores) -> None:
+def test_a_leased_run_is_running_and_stops_later(stores: Stores) -> None:
     run, _ = stores.leased()
     with stores.controller.unit.begin(A_TENANT) as tx:
         assert LAUNCHER.observe(tx, [run]) == {run.execution_name: Running()}

@@ -22,8 +22,8 @@ def test_a_new_tenant_has_one_admin_key_that_is_shown_once(database: PreparedDat
     tenant, text = create_tenant(database.url(MIGRATE), "default")
     presented = parse_key(text)
     assert presented is not None
-    with closing(Database(database.url(API))) as own:
-        stored = PostgresWorkFinder(own).resolve_api_key(presented.key_id)
+    with closing(Database(database.url(API))) as pool:
+        stored = PostgresWorkFinder(pool).resolve_api_key(presented.key_id)
     assert stored is not None
     assert stored.tenant_id == tenant
     assert stored.permissions == GRANTS[Role.ADMIN]

@@ -54,7 +54,7 @@ class TestJson:
     def test_what_is_written_is_read_back(self, value: object) -> None:
         assert json_text.read(json_text.write(value)) == value
 
-    def test_digits_are_kept(self) -> None:
+    def test_digits_are_preserved(self) -> None:
         text = json_text.write({"a": Decimal("0.010"), "b": Decimal("12345678901234567.89")})
         assert text == '{"a":0.010,"b":12345678901234567.89}'
         assert str(json_text.read("[1E-18]")) == "[Decimal('1E-18')]"
@@ -74,7 +74,7 @@ class TestJson:
 
 
 class TestStatements:
-    def test_a_statement_is_found_by_its_name(self) -> None:
+    def test_a_statement_is_read_by_its_name(self) -> None:
         assert "pg_policies" in str(statement("schema_check", "policies"))
 
     def test_an_unknown_name_is_an_error(self) -> None:
@@ -127,7 +127,7 @@ class TestRows:
             spelt = "" if value is None else json_text.write(value)
             assert text.split("::")[0].strip("'") == spelt.strip('"'), name
 
-    def test_a_key_keeps_its_shard(self) -> None:
+    def test_a_key_stays_in_its_shard(self) -> None:
         assert [hash_of(key) % SHARDS for key in ("a", "b", "0198c0de")] == [3, 9, 9]
         assert {hash_of(str(n)) % SHARDS for n in range(500)} == set(range(SHARDS))
 

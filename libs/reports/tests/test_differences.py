@@ -53,7 +53,7 @@ def a_stage() -> StagePlan:
 
 
 def a_difference(**fields: object) -> Difference:
-    given_fields: dict[str, object] = {
+    all_fields: dict[str, object] = {
         "break_id": "a" * 26,
         "stage": "rows",
         "measure": "amount",
@@ -67,7 +67,7 @@ def a_difference(**fields: object) -> Difference:
         "values": (("ledger", "1"), ("exports", "2")),
         **fields,
     }
-    return Difference(**given_fields)  # type: ignore[arg-type]  # fields of Difference by name
+    return Difference(**all_fields)  # type: ignore[arg-type]  # fields of Difference by name
 
 
 def part_of(folder: Path, *rows: Difference) -> bytes:
@@ -123,8 +123,8 @@ def test_the_largest_difference_comes_first_whatever_its_sign(tmp_path: Path) ->
     rows = [(n, Decimal(n)) for n in range(50)]
     changed = [(n, Decimal(n) + (n if n % 2 else -n) * Decimal("0.01")) for n in range(50)]
     tables = two("id int, amount decimal(10,2)", rows, changed)
-    found = read_differences(of_rows(tables, tmp_path, "amount"), ALL, limit=3)
-    assert [row["key"] for row in found] == [{"id": "49"}, {"id": "48"}, {"id": "47"}]
+    differences = read_differences(of_rows(tables, tmp_path, "amount"), ALL, limit=3)
+    assert [row["key"] for row in differences] == [{"id": "49"}, {"id": "48"}, {"id": "47"}]
 
 
 def test_amounts_that_share_a_double_are_ranked_exactly(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_amounts_that_share_a_double_are_ranked_exactly(tmp_path: Path) -> None:
         a_difference(break_id=f"{n:026}", deltas=(("exports", delta),))
         for n, delta in enumerate(near)
     ]
-    found = read_differences([part_of(tmp_path, *rows)], ALL, limit=5)
-    assert [row["break_id"] for row in found] == [f"{n:026}" for n in (39, 38, 37, 36, 35)]
+    differences = read_differences([part_of(tmp_path, *rows)], ALL, limit=5)
+    assert [row["break_id"] for row in differences] == [f"{n:026}" for n in (39, 38, 37, 36, 35)]
 
 
 @given(
@@ -155,12 +155,12 @@ def test_the_order_does_not_depend_on_the_parts(
     files = [
         part_of(tmp_path_factory.mktemp("parts"), *rows[number::parts]) for number in range(parts)
     ]
-    found = [row["break_id"] for row in read_differences(files, ALL, limit=limit)]
+    ids = [row["break_id"] for row in read_differences(files, ALL, limit=limit)]
     ordered = sorted(
         rows,
         key=lambda row: (1 if row.max_abs_delta is None else -row.max_abs_delta, row.break_id),
     )
-    assert found == [row.break_id for row in ordered][:limit]
+    assert ids == [row.break_id for row in ordered][:limit]
 
 
 def test_differences_within_tolerance_are_no_mismatches(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def mixed(folder: Path) -> list[bytes]:
     ],
 )
 def test_filters_choose_rows(tmp_path: Path, where: DifferenceFilter, keys: list[str]) -> None:
-    found = read_differences(mixed(tmp_path), where, limit=100)
-    shown = [row["key"] for row in found]
+    rows = read_differences(mixed(tmp_path), where, limit=100)
+    shown = [row["key"] for row in rows]
     assert sorted(key["id"] for key in shown if isinstance(key, dict)) == keys
 
 
@@ -211,14 +211,16 @@ def test_an_unknown_filter_is_refused_with_those_there_are(only: str) -> None:
         DifferenceFilter(only=only)
 
 
-def test_values_of_another_type_are_found_by_type(tmp_path: Path) -> None:
+def test_values_of_another_type_are_selected_by_type(tmp_path: Path) -> None:
     rows = (
         a_difference(difference_class=DifferenceClass.INVALID),
         a_difference(break_id="b" * 26, difference_class=DifferenceClass.NOT_COMPARABLE),
         a_difference(break_id="c" * 26),
     )
-    found = read_differences([part_of(tmp_path, *rows)], DifferenceFilter(only="type"), limit=9)
-    assert [row["class"] for row in found] == ["INVALID", "NOT_COMPARABLE"]
+    differences = read_differences(
+        [part_of(tmp_path, *rows)], DifferenceFilter(only="type"), limit=9
+    )
+    assert [row["class"] for row in differences] == ["INVALID", "NOT_COMPARABLE"]
 
 
 def test_an_empty_stage_leaves_an_empty_file(tmp_path: Path) -> None:

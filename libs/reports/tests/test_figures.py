@@ -43,7 +43,7 @@ def test_100_percent_is_said_of_all_alone(part: int, more: int) -> None:
 
 
 @given(st.integers(-(10**30), 10**30), st.integers(0, 18), st.integers(0, 6))
-def test_an_amount_keeps_every_digit(digits: int, scale: int, places: int) -> None:
+def test_an_amount_preserves_every_digit(digits: int, scale: int, places: int) -> None:
     value = Decimal(digits).scaleb(-scale)
     shown = amount(f"{value:f}", places=places)
     assert Decimal(shown.replace(",", "")) == value

@@ -36,8 +36,8 @@ CHANGED = (
 )
 
 
-def screen_of(found: Json, *, samples: bool = True) -> FirstScreen:
-    return first_screen(run_facts(found, values=samples), samples=samples)
+def screen_of(content: Json, *, samples: bool = True) -> FirstScreen:
+    return first_screen(run_facts(content, values=samples), samples=samples)
 
 
 def compared(tables: list[Table], *measures: Any, keys: str = "id", **job: Any) -> FirstScreen:  # noqa: ANN401  measures of a job
@@ -142,8 +142,8 @@ def test_a_group_is_listed_once_and_amounts_come_before_texts() -> None:
 
 def test_without_the_right_to_values_amounts_stay_and_rows_and_causes_go() -> None:
     tables = trades(*CHANGED)
-    found = document(a_job(tables, rows_by("id currency", a_measure("amount"))), tables)
-    screen = screen_of(found, samples=False)
+    content = document(a_job(tables, rows_by("id currency", a_measure("amount"))), tables)
+    screen = screen_of(content, samples=False)
     assert screen.largest == ()
     assert screen.cause == ""
     assert [line.difference_text for line in screen.amounts] == ["+507.00 JPY", "-51.00 USD"]

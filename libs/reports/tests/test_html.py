@@ -73,8 +73,8 @@ class _Page(HTMLParser):
 
 def unmatched_page(*, samples: bool = True) -> _Page:
     tables = books()
-    found = document(balance_check(tables), tables)
-    return _Page(run_report(found, {**RUN, "result": "UNMATCHED"}, samples=samples))
+    content = document(balance_check(tables), tables)
+    return _Page(run_report(content, {**RUN, "result": "UNMATCHED"}, samples=samples))
 
 
 def matched_page() -> _Page:
@@ -99,7 +99,7 @@ def test_values_stand_side_by_side_with_their_difference() -> None:
     assert "account ledger exports Δ Δ % 4711 1,677.75 677.75 -1,000.00 -59.603 %" in text
 
 
-def test_a_page_says_what_was_read_and_how_to_ask_again() -> None:
+def test_a_page_says_what_was_read_and_how_to_repeat_it() -> None:
     text = unmatched_page().text
     assert "ledger reference" in text
     assert "columns read: account int, amount decimal(18,2)" in text
@@ -159,16 +159,16 @@ def test_the_policy_allows_the_one_style_sheet_and_the_one_script() -> None:
 @pytest.mark.case("U46")
 def test_samples_shrink_before_a_page_reaches_two_megabytes() -> None:
     tables = books()
-    found = document(balance_check(tables), tables)
-    stage = found["proof"]["stages"][0]
-    measure, sample = stage["measures"][0], found["samples"]["balance-check"][0]
+    content = document(balance_check(tables), tables)
+    stage = content["proof"]["stages"][0]
+    measure, sample = stage["measures"][0], content["samples"]["balance-check"][0]
     stage["measures"] = [{**measure, "name": f"m{n}", "outside": 1_000_000} for n in range(500)]
-    found["samples"]["balance-check"] = [
+    content["samples"]["balance-check"] = [
         {**sample, "measure": f"m{n}", "break_id": f"{n}-{at}", "values": [["ledger", "x" * 500]]}
         for n in range(500)
         for at in range(20)
     ]
-    page = run_report(found, RUN, samples=True)
+    page = run_report(content, RUN, samples=True)
     assert len(page) < MAX_BYTES
     text = _Page(page).text
     assert "Fewer differences are shown than usual" in text
@@ -181,11 +181,14 @@ def test_a_table_of_many_columns_is_printed_across_the_paper_with_all_of_them() 
     _, _, printed = unmatched_page().style.partition("@media print")
     wide = ".scroll:has(thead th:nth-child(10))"
     rules = dict(re.findall(r"([^{}]+?) \{ ([^{}]*) \}", printed))
-    told = {selector.strip(): rule for selector, rule in rules.items()}
-    assert "size: landscape" in told["@page wide"]
-    assert next(rule for name, rule in told.items() if name.endswith(wide)) == "page: wide;"
-    assert "overflow-wrap: anywhere" in told[f"{wide} :is(th, td, td.number)"]
-    assert "overflow: visible" in told[".scroll"]
+    rules_by_selector = {selector.strip(): rule for selector, rule in rules.items()}
+    assert "size: landscape" in rules_by_selector["@page wide"]
+    assert (
+        next(rule for name, rule in rules_by_selector.items() if name.endswith(wide))
+        == "page: wide;"
+    )
+    assert "overflow-wrap: anywhere" in rules_by_selector[f"{wide} :is(th, td, td.number)"]
+    assert "overflow: visible" in rules_by_selector[".scroll"]
 
 
 @pytest.mark.case("X79")
@@ -193,12 +196,12 @@ def test_hostile_values_and_columns_are_shown_literally() -> None:
     one = a_table("one", "id text, v text", *[(text, text) for text in HOSTILE])
     two = a_table("two", "id text, v text", *[(text, f"{text}!") for text in HOSTILE])
     tables = [one, two]
-    found = document(a_job(tables, rows_by("id", a_measure("v"))), tables)
-    stage = found["proof"]["stages"][0]
+    content = document(a_job(tables, rows_by("id", a_measure("v"))), tables)
+    stage = content["proof"]["stages"][0]
     stage["question"]["dimensions"][0]["name"] = HOSTILE[0]
-    found["run"]["job"] = HOSTILE[4]
-    found["proof"]["warnings"] = [{"code": "WARN_AT", "message": HOSTILE[1]}]
-    page = _Page(run_report(found, {**RUN, "triggered_by": HOSTILE[5]}, samples=True))
+    content["run"]["job"] = HOSTILE[4]
+    content["proof"]["warnings"] = [{"code": "WARN_AT", "message": HOSTILE[1]}]
+    page = _Page(run_report(content, {**RUN, "triggered_by": HOSTILE[5]}, samples=True))
     for text in HOSTILE:
         assert text in page.texts or f'"{text}"' in page.texts
     plain = unmatched_page()
@@ -224,7 +227,7 @@ def test_without_the_right_no_value_is_on_the_page() -> None:
 
 
 @pytest.mark.case("U48")
-def test_an_errored_run_tells_cause_and_last_step_and_no_verdict() -> None:
+def test_an_errored_run_shows_cause_and_last_step_and_no_verdict() -> None:
     error = {
         "code": "QUERY_FAILED",
         "detail_code": "CORRUPT_SOURCE",
@@ -243,7 +246,7 @@ def test_an_errored_run_tells_cause_and_last_step_and_no_verdict() -> None:
 
 
 @pytest.mark.case("U48")
-def test_a_cancelled_run_tells_who_and_why() -> None:
+def test_a_cancelled_run_shows_who_and_why() -> None:
     run = {**RUN, "status": "CANCELLED", "cancelled_by": "ana", "cancel_reason": "wrong day"}
     page = _Page(error_report(run))
     assert "CANCELLED Cancelled by ana: wrong day" in page.text
@@ -257,7 +260,7 @@ def test_a_run_that_was_never_submitted_says_so() -> None:
     assert "QUEUE_ERRORED The run could not be submitted, so it never started." in text
 
 
-def test_an_unknown_detail_code_still_gives_a_page() -> None:
+def test_an_unknown_detail_code_still_has_a_page() -> None:
     error = {"code": "CRASHED", "detail_code": "FROM_THE_FUTURE", "message": "gone"}
     text = _Page(error_report({**ERRORED, "error": error})).text
     assert "FROM_THE_FUTURE" in text
@@ -376,14 +379,14 @@ def test_what_a_schema_stage_lets_pass_is_a_relaxation() -> None:
 
 def test_the_root_over_row_digests_stands_beside_the_proof() -> None:
     tables = [a_table(name, "id int", (1,)) for name in ("a", "b")]
-    asked = a_job(tables, rows_by("id"), execution=Execution(proof=ProofMode.ROWS))
-    found = document(asked, tables)
-    text = _Page(run_report(found, RUN, samples=True)).text
-    assert f"root over row digests {found['proof']['digests']['merkle_root']}" in text
+    job = a_job(tables, rows_by("id"), execution=Execution(proof=ProofMode.ROWS))
+    content = document(job, tables)
+    text = _Page(run_report(content, RUN, samples=True)).text
+    assert f"root over row digests {content['proof']['digests']['merkle_root']}" in text
 
 
 @pytest.mark.case("P57")
-def test_a_second_look_is_shown_with_both_counts() -> None:
+def test_a_recheck_is_shown_with_both_counts() -> None:
     shown = _Page(run_report(document_with_recheck(), RUN, samples=True)).text
     assert "Agreed after recheck 1 of 3 that differed at first" in shown
     assert "3 groups differed at first and, rechecked once, 1 agreed (in flight)" in shown

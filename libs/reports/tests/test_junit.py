@@ -38,8 +38,8 @@ def test_the_sample_of_source_001_fails_by_its_keys_and_its_measure() -> None:
         "balance-check/keys": "failure",
         "balance-check/total_amount": "failure",
     }
-    told = [each.get("message") for each in root.iter("failure")]
-    assert told == [
+    messages = [each.get("message") for each in root.iter("failure")]
+    assert messages == [
         "1,005 groups: 5 only in ledger, 20 only in exports",
         "5 of 980 groups outside ABSOLUTE 0.01: 5 outside",
     ]
@@ -49,8 +49,8 @@ def test_the_sample_of_source_001_fails_by_its_keys_and_its_measure() -> None:
 @pytest.mark.case("P57")
 def test_what_was_in_flight_is_a_property_and_no_failure() -> None:
     root = parsed(run_junit(document_with_recheck()))
-    told = {each.get("name"): each.get("value") for each in root.iter("property")}
-    assert told["in_flight_resolved"] == "1"
+    properties = {each.get("name"): each.get("value") for each in root.iter("property")}
+    assert properties["in_flight_resolved"] == "1"
     failing = {case for case, tag in cases(root).items() if tag == "failure"}
     assert failing == {"rows/keys", "rows/v"}
 

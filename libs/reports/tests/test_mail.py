@@ -249,7 +249,7 @@ def test_headers_are_those_of_the_contract() -> None:
     assert message.get_content_type() == "multipart/alternative"
 
 
-def test_equal_content_gives_equal_bytes_with_crlf() -> None:
+def test_equal_content_has_equal_bytes_with_crlf() -> None:
     mime = TEMPLATES.render(UNMATCHED)
     assert mime == TEMPLATES.render(UNMATCHED)
     assert b"\n" not in mime.replace(b"\r\n", b"")
@@ -318,7 +318,7 @@ def test_an_international_domain_travels_as_a_labels() -> None:
     assert parsed(content)["To"] == "ana@xn--bcher-kva.example"
 
 
-def test_cleaning_keeps_words_and_drops_what_cannot_be_seen() -> None:
+def test_cleaning_preserves_words_and_drops_what_cannot_be_seen() -> None:
     assert clean("a\r\n b\u200b\x07") == "a b"
 
 

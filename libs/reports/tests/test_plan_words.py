@@ -12,7 +12,7 @@ from datarecs_testing.tables import a_table
 
 
 @pytest.mark.parametrize(
-    ("ranges", "told"),
+    ("ranges", "sentence"),
     [
         (Ranges(reason="a query"), "one reader: a query"),
         (Ranges(count=3, at_once=3), "3 readers at once, 3 ranges of blocks (ctid)"),
@@ -22,7 +22,9 @@ from datarecs_testing.tables import a_table
         ),
     ],
 )
-def test_a_plan_says_how_many_readers_there_are_and_why_no_more(ranges: Ranges, told: str) -> None:
+def test_a_plan_says_how_many_readers_there_are_and_why_no_more(
+    ranges: Ranges, sentence: str
+) -> None:
     scan = Scan(
         source="ledger",
         index=0,
@@ -35,4 +37,4 @@ def test_a_plan_says_how_many_readers_there_are_and_why_no_more(ranges: Ranges, 
         job="job", job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0", scans=(scan,), stages=()
     )
     (part,) = source_parts(plan, ["SELECT 1"])
-    assert dict(part.lines)["parallel"] == told
+    assert dict(part.lines)["parallel"] == sentence

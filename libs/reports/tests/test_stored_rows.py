@@ -46,10 +46,10 @@ TABLES = [
 def stored(tmp_path: Path) -> tuple[Path, SealedStage, Sequence[Difference]]:
     """The folder of differences, the stage as sealed, and the rows as they were."""
     job = a_job(TABLES, rows_by("day n", a_measure("v", absolute("0.01"))))
-    found = compare(MemoryBench(), job, TABLES)
-    stored_below(tmp_path)(found.plan.stages[0], found.differences())
+    comparison = compare(MemoryBench(), job, TABLES)
+    stored_below(tmp_path)(comparison.plan.stages[0], comparison.differences())
     (stage,) = sealed_run(document(job, TABLES)).stages
-    return tmp_path, stage, found.differences()
+    return tmp_path, stage, comparison.differences()
 
 
 def typed(part: Path) -> pa.Table:
@@ -112,11 +112,11 @@ def test_rows_for_judging_hold_the_same_values(
     stored: tuple[Path, SealedStage, Sequence[Difference]],
 ) -> None:
     folder, _, rows = stored
-    found = list(judged_rows(parts_of(folder, "rows")))
-    assert [row.key_hash for row in found] == [row.key_hash for row in rows]
-    assert [row.within for row in found] == [row.outcome is Outcome.WITHIN for row in rows]
-    assert [row.values for row in found] == [dict(row.values) for row in rows]
-    assert [row.deltas for row in found] == [
+    result = list(judged_rows(parts_of(folder, "rows")))
+    assert [row.key_hash for row in result] == [row.key_hash for row in rows]
+    assert [row.within for row in result] == [row.outcome is Outcome.WITHIN for row in rows]
+    assert [row.values for row in result] == [dict(row.values) for row in rows]
+    assert [row.deltas for row in result] == [
         {name: decimal_text(delta) for name, delta in row.deltas} for row in rows
     ]
 

@@ -47,7 +47,7 @@ def test_steps_lead_to_the_end_inside_the_drawing(first: Decimal, changes: list[
 
 @pytest.mark.case("U45")
 @given(first=amounts, changes=st.lists(amounts, min_size=3, max_size=3))
-def test_an_axis_without_a_break_begins_at_0_and_keeps_proportions(
+def test_an_axis_without_a_break_begins_at_0_and_preserves_proportions(
     first: Decimal, changes: list[Decimal]
 ) -> None:
     """A bar is never longer than its amount, against any other on the same axis."""
@@ -100,7 +100,7 @@ def test_prices_and_rates_have_no_bridge(name: str) -> None:
     assert len(waterfall_pages(stage.executed, ("a", "b"))) == 1
 
 
-def test_each_currency_has_a_bridge_of_its_own() -> None:
+def test_each_currency_has_a_separate_bridge() -> None:
     columns = "k int, ccy text, amount decimal(9,2)"
     tables = [
         a_table("a", columns, (1, "USD", D(10)), (2, "JPY", D(900))),
@@ -139,7 +139,7 @@ def test_nothing_is_drawn_where_nothing_moves_or_nobody_can_lack_a_group() -> No
     assert waterfall_pages(counted, ("a", "b")) == ()
 
 
-def test_each_of_several_sources_has_its_own_way() -> None:
+def test_each_of_many_sources_has_a_separate_way() -> None:
     tables = [
         a_table("a", "k int, v int", (1, 10), (2, 20)),
         a_table("b", "k int, v int", (1, 11)),

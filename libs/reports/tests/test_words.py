@@ -60,9 +60,9 @@ def amounts() -> list[Table]:
 
 
 def executed(facts: RunFacts) -> Executed:
-    found = facts.stages[0].executed
-    assert found is not None
-    return found
+    stage = facts.stages[0].executed
+    assert stage is not None
+    return stage
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_times_are_compared_and_shown_as_lengths() -> None:
     later = MORNING + timedelta(minutes=90)
     tables = two("id int, at instant", (1, MORNING), (1, later))
     job = a_job(tables, rows_by("id", a_measure("at", lasting(timedelta(seconds=90)))))
-    found = executed(run_facts(document(job, tables)))
-    measure = found.measures[0]
+    stage = executed(run_facts(document(job, tables)))
+    measure = stage.measures[0]
     assert tolerance_words(measure, "ledger") == "at most 1 min 30 s apart"
     assert short_tolerance(measure) == "DURATION 1 min 30 s"
-    assert measure_rows(found, ("ledger", "exports"), most=5)[0].largest == "1 h 30 min"
-    table = difference_tables(found, ("ledger", "exports"), most=5)[0]
+    assert measure_rows(stage, ("ledger", "exports"), most=5)[0].largest == "1 h 30 min"
+    table = difference_tables(stage, ("ledger", "exports"), most=5)[0]
     assert table.columns == ("ledger", "exports", "Δ")
     assert [cell.text for cell in table.rows[0]][-1] == "1 h 30 min"
     assert delta_text("-1000000", places=2, is_time=True) == "-1 s"
@@ -145,13 +145,13 @@ def test_every_relaxation_is_named_with_its_column() -> None:
     ]
 
 
-def test_no_relaxation_is_told_where_none_is_declared() -> None:
+def test_no_relaxation_is_reported_where_none_is_declared() -> None:
     tables = amounts()
     job = a_job(tables, rows_by("id", a_measure("amount")))
     assert relaxations(run_facts(document(job, tables))) == []
 
 
-def test_policies_and_limits_of_a_stage_are_told() -> None:
+def test_policies_and_limits_of_a_stage_are_reported() -> None:
     tables = [
         a_table("ledger", "id int, v int", (1, 1), (None, 2)),
         a_table("exports", "id int, v int", (1, 1)),
@@ -160,12 +160,12 @@ def test_policies_and_limits_of_a_stage_are_told() -> None:
         rows_by("id", a_measure("v")), where="v > 0", accept=Accept(max_outside=5, max_unmatched=1)
     )
     job = a_job(tables, stage, normalize=Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE)))
-    told = " ".join(policies(executed(run_facts(document(job, tables))), "row"))
-    assert "compared as a multiset" in told
-    assert "Rows with NULL in a key are left out and counted." in told
-    assert "Only rows with v > 0." in told
-    assert "1 row left out for a NULL in the key." in told
-    assert "Accepted within max outside 5, max unmatched 1: " in told
+    words_shown = " ".join(policies(executed(run_facts(document(job, tables))), "row"))
+    assert "compared as a multiset" in words_shown
+    assert "Rows with NULL in a key are left out and counted." in words_shown
+    assert "Only rows with v > 0." in words_shown
+    assert "1 row left out for a NULL in the key." in words_shown
+    assert "Accepted within max outside 5, max unmatched 1: " in words_shown
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ class TestSpawnedChild(ChildProcessConformance):
         self.start(child, ["listen_for_ever"], grandchild=True)
         frame = child.frames(SOON)
         assert frame is not None
-        own = psutil.Process(frame["pid"]).memory_info().rss
-        assert child.memory_bytes() > own > 1_000_000
+        child_memory = psutil.Process(frame["pid"]).memory_info().rss
+        assert child.memory_bytes() > child_memory > 1_000_000
 
     def test_a_program_that_speaks_no_frames_is_killed_as_broken(self) -> None:
         child = SpawnedChild(["/bin/echo", "hello, this is no frame"], {})
@@ -108,7 +108,7 @@ class TestSpawnedChild(ChildProcessConformance):
         os.kill(int(str(frame["pid"])), signal.SIGKILL)
         assert self.end_of(child) == ChildEnd(signal=signal.SIGKILL)
 
-    def test_a_child_outlives_the_thread_that_asked_for_it(self, child: ChildProcess) -> None:
+    def test_a_child_outlives_the_thread_that_requested_it(self, child: ChildProcess) -> None:
         starter = threading.Thread(target=self.start, args=(child, ["echo"]))
         starter.start()
         starter.join()
@@ -157,7 +157,7 @@ def test_the_child_dies_with_a_supervisor_that_is_killed() -> None:
         until_gone(child)
 
 
-def test_a_tied_program_keeps_its_own_exit_code_and_arguments() -> None:
+def test_a_tied_program_preserves_its_exit_code_and_arguments() -> None:
     command = tied_to_parent(
         [sys.executable, "-c", "import sys; sys.exit(len(sys.argv[1]))", "abc"]
     )
@@ -195,7 +195,7 @@ def test_without_control_groups_nothing_is_counted(tmp_path: Path) -> None:
     assert oom_kills() >= 0
 
 
-def test_a_wait_for_frames_does_not_last_longer_than_asked() -> None:
+def test_a_wait_for_frames_does_not_last_longer_than_requested() -> None:
     child = SpawnedChild(COMMAND, {})
     child.start(json.dumps({"script": [["listen_for_ever"]]}).encode())
     assert child.frames(timedelta(seconds=-1)) is None

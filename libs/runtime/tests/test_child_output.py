@@ -36,7 +36,7 @@ def test_lines_of_one_moment_are_one_record_also_when_written_apart() -> None:
     ]
 
 
-def test_an_object_of_json_stays_a_record_of_its_own() -> None:
+def test_an_object_of_json_stays_a_separate_record() -> None:
     assert logged(b'noise\n{"event":"x"}\nmore\n') == ["noise", '{"event":"x"}', "more"]
 
 

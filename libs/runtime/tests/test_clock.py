@@ -22,19 +22,19 @@ def test_ids_are_uuids_of_version_7_that_grow_in_every_thread() -> None:
     ids = UuidV7Ids()
     made: list[list[object]] = [[], []]
     threads = [
-        threading.Thread(target=lambda own=own: own.extend(ids.new() for _ in range(5000)))
-        for own in made
+        threading.Thread(target=lambda issued=issued: issued.extend(ids.new() for _ in range(5000)))
+        for issued in made
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(own == sorted(own, key=str) for own in made)
-    assert len({str(one) for own in made for one in own}) == 10_000
+    assert all(issued == sorted(issued, key=str) for issued in made)
+    assert len({str(one) for issued in made for one in issued}) == 10_000
     assert ids.new().version == 7
 
 
-def test_randomness_has_the_asked_length_and_range() -> None:
+def test_randomness_has_the_requested_length_and_range() -> None:
     assert len(random_bytes(32)) == 32
     assert random_bytes(16) != random_bytes(16)
     assert all(0 <= random_fraction() < 1 for _ in range(100))

@@ -33,7 +33,7 @@ def test_tenant_and_purpose_each_make_another_key() -> None:
 
 
 @pytest.mark.parametrize("kek", ["", "short", KEK[:-1], "!" * 44])
-def test_what_is_no_key_is_told_before_anything_is_keyed_by_it(kek: str) -> None:
+def test_what_is_no_key_is_reported_before_anything_is_keyed_by_it(kek: str) -> None:
     with pytest.raises(SettingsError, match="DATARECS_SECRETS__KEK"):
         derived_key(with_key(kek), tenant=TENANT, purpose="cursors")
 

@@ -13,7 +13,7 @@ from datarecs_runtime.process import Process
 from datarecs_runtime.sections import Side
 
 
-def told(health: Health, path: str) -> tuple[int, dict[str, str]]:
+def answer_of(health: Health, path: str) -> tuple[int, dict[str, str]]:
     answer = health.answer(path)
     return answer.status, json.loads(answer.body).get("reasons", {})
 
@@ -24,34 +24,34 @@ def unreachable() -> str | None:
 
 def test_a_process_is_ready_once_started_and_every_check_is_content() -> None:
     health = Health(ready_when={"database": lambda: None})
-    assert told(health, "/startupz") == (503, {"process": "is starting"})
-    assert told(health, "/readyz") == (503, {"process": "is starting"})
+    assert answer_of(health, "/startupz") == (503, {"process": "is starting"})
+    assert answer_of(health, "/readyz") == (503, {"process": "is starting"})
     health.started = True
-    assert told(health, "/startupz") == told(health, "/readyz") == (200, {})
+    assert answer_of(health, "/startupz") == answer_of(health, "/readyz") == (200, {})
 
 
 def test_readiness_lists_every_reason_by_name() -> None:
     checks = {"database": lambda: None, "migrations": lambda: "at 3, need 4", "broker": unreachable}
     health = Health(ready_when=checks, started=True)
-    assert told(health, "/readyz?verbose") == (
+    assert answer_of(health, "/readyz?verbose") == (
         503,
         {"migrations": "at 3, need 4", "broker": "cannot be checked (ConnectionError)"},
     )
 
 
-def test_a_draining_process_is_not_ready_and_asks_nobody() -> None:
+def test_a_draining_process_is_not_ready_and_calls_nobody() -> None:
     health = Health(ready_when={"broker": unreachable}, started=True, draining=True)
-    assert told(health, "/readyz") == (503, {"process": "is draining"})
+    assert answer_of(health, "/readyz") == (503, {"process": "is draining"})
 
 
-def test_liveness_looks_at_loops_and_never_at_a_dependency() -> None:
+def test_liveness_checks_loops_and_never_a_dependency() -> None:
     health = Health(ready_when={"database": unreachable}, started=True)
-    assert told(health, "/livez") == (200, {})
+    assert answer_of(health, "/livez") == (200, {})
     health.dead_loops = lambda: ("relay",)
-    assert told(health, "/livez") == (503, {"loop relay": "has ended"})
+    assert answer_of(health, "/livez") == (503, {"loop relay": "has ended"})
 
 
-def test_metrics_are_given_as_they_are_and_other_paths_do_not_exist() -> None:
+def test_metrics_are_served_as_they_are_and_other_paths_do_not_exist() -> None:
     health = Health(exposition=lambda: b"datarecs_x 1\n")
     assert health.answer("/metrics").body == b"datarecs_x 1\n"
     assert health.answer("/metrics").content_type.startswith("text/plain")
@@ -86,7 +86,7 @@ def test_a_running_process_answers_and_stops_answering_when_it_is_over() -> None
     port = free_port()
 
     @dataclass
-    class Asking:
+    class Endless:
         name: str = "asking"
         status: int = 0
 
@@ -96,7 +96,7 @@ def test_a_running_process_answers_and_stops_answering_when_it_is_over() -> None
             os.kill(os.getpid(), signal.SIGTERM)
             stop.wait(10)
 
-    loop = Asking()
+    loop = Endless()
     side = Side(port=port)
     assert Process(name="x", loops=(loop,), side=side).run() == 0
     assert loop.status == 200

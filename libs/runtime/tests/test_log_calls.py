@@ -43,7 +43,7 @@ def _is_log_call(function: ast.expr) -> bool:
         "log.exception()",
     ],
 )
-def test_an_event_name_that_is_not_constant_is_found(call: str) -> None:
+def test_an_event_name_that_is_not_constant_is_detected(call: str) -> None:
     assert list(faults(call)) != []
 
 
@@ -78,7 +78,7 @@ NOW = '"""A module."""\n\nfrom datetime import UTC, datetime\n\n{use}\n'
         ),
     ],
 )
-def test_asking_the_machine_for_the_time_is_refused_outside_the_clock(
+def test_reading_the_time_of_the_machine_is_refused_outside_the_clock(
     place: str, use: str, *, clean: bool
 ) -> None:
     command = [sys.executable, "-m", "ruff", "check", "--stdin-filename", place, "-"]

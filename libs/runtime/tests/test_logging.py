@@ -93,7 +93,7 @@ def test_a_line_break_in_a_value_makes_no_second_line(out: io.StringIO) -> None:
     assert len(out.getvalue().splitlines()) == 1
 
 
-def test_long_values_are_cut_and_a_record_that_is_still_too_long_keeps_its_core(
+def test_long_values_are_cut_and_a_record_that_is_still_too_long_preserves_its_core(
     out: io.StringIO,
 ) -> None:
     log = structlog.get_logger()
@@ -106,7 +106,7 @@ def test_long_values_are_cut_and_a_record_that_is_still_too_long_keeps_its_core(
     assert json.loads(core)["cut"] is True
 
 
-def test_the_end_of_a_long_traceback_is_kept(out: io.StringIO) -> None:
+def test_the_end_of_a_long_traceback_is_preserved(out: io.StringIO) -> None:
     message = "first" + "é" * 20_000 + "ValueError: the cause"
     structlog.get_logger().error("failed", exception=message)
     structlog.get_logger().error("failed", exception=message, other={"x": "y" * 6000})

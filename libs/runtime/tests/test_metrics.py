@@ -4,7 +4,7 @@ from datarecs_application.metrics import CATALOGUE, MetricKind, UnknownMetricErr
 from datarecs_runtime.metrics import PrometheusMetrics
 
 
-def test_what_was_told_stands_in_the_exposition_under_its_published_name() -> None:
+def test_what_was_recorded_stands_in_the_exposition_under_its_published_name() -> None:
     metrics = PrometheusMetrics()
     metrics.count("run_transitions_total", 1, **{"from": "QUEUED", "to": "RUNNING"})
     metrics.count("run_transitions_total", 2, **{"from": "QUEUED", "to": "RUNNING"})
@@ -24,15 +24,15 @@ def test_a_metric_the_catalogue_does_not_have_is_refused() -> None:
         PrometheusMetrics().count("runs_total", run_id="1")
 
 
-def test_every_entry_of_the_catalogue_can_be_told() -> None:
+def test_every_entry_of_the_catalogue_can_be_recorded() -> None:
     metrics = PrometheusMetrics()
-    tell = {
+    record = {
         MetricKind.COUNTER: metrics.count,
         MetricKind.GAUGE: metrics.gauge,
         MetricKind.HISTOGRAM: metrics.observe,
     }
     for entry in CATALOGUE.values():
-        tell[entry.kind](entry.name, 1, **dict.fromkeys(entry.labels, "x"))
+        record[entry.kind](entry.name, 1, **dict.fromkeys(entry.labels, "x"))
     text = metrics.exposition().decode()
     assert all(entry.full_name in text for entry in CATALOGUE.values())
 

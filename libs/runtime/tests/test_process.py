@@ -34,7 +34,7 @@ def until_stopped(stop: Wake) -> None:
     assert stop.wait(10)
 
 
-def asking_to_end(stop: Wake) -> None:
+def request_end(stop: Wake) -> None:
     terminate()
     until_stopped(stop)
 
@@ -44,7 +44,7 @@ def failing(_stop: Wake) -> None:
 
 
 def test_sigterm_ends_every_loop_and_then_closes_in_order() -> None:
-    loops = ALoop("relay", until_stopped), ALoop("consumer", asking_to_end)
+    loops = ALoop("relay", until_stopped), ALoop("consumer", request_end)
     closed: list[str] = []
 
     def close(name: str) -> Callable[[], None]:
@@ -63,9 +63,9 @@ def test_sigint_drains_as_well() -> None:
     assert Process(name="x", loops=(ALoop("one", interrupt),)).run() == 0
 
 
-def test_a_loop_that_waits_on_its_own_wake_up_is_woken_to_end() -> None:
+def test_a_loop_that_waits_on_its_wake_up_is_woken_to_end() -> None:
     wake = Latch()
-    loops = ALoop("one", lambda _stop: until_stopped(wake)), ALoop("two", asking_to_end)
+    loops = ALoop("one", lambda _stop: until_stopped(wake)), ALoop("two", request_end)
     assert Process(name="x", loops=loops, wakes=(wake,)).run() == 0
 
 
@@ -78,9 +78,9 @@ def test_a_loop_that_ends_by_itself_ends_the_whole_process_with_an_error(
     assert other.ended
 
 
-def test_a_loop_that_fails_while_draining_is_told_by_the_exit_code() -> None:
+def test_a_loop_that_fails_while_draining_is_reported_by_the_exit_code() -> None:
     def failing_late(stop: Wake) -> None:
-        asking_to_end(stop)
+        request_end(stop)
         raise ValueError("could not give back")
 
     assert Process(name="x", loops=(ALoop("one", failing_late),)).run() == ProcessExit.LOOP_DIED
@@ -102,7 +102,7 @@ def test_a_second_signal_ends_the_waiting() -> None:
     held = threading.Event()
 
     def stubborn(stop: Wake) -> None:
-        asking_to_end(stop)
+        request_end(stop)
         terminate()
         held.wait(10)
 
@@ -111,7 +111,7 @@ def test_a_second_signal_ends_the_waiting() -> None:
     held.set()
 
 
-def test_one_resource_that_fails_to_close_does_not_keep_the_next_open() -> None:
+def test_one_resource_that_fails_to_close_does_not_leave_the_next_open() -> None:
     closed: list[str] = []
 
     def refuse() -> None:
@@ -119,7 +119,7 @@ def test_one_resource_that_fails_to_close_does_not_keep_the_next_open() -> None:
 
     Process(
         name="x",
-        loops=(ALoop("one", asking_to_end),),
+        loops=(ALoop("one", request_end),),
         closing=(refuse, lambda: closed.append("next")),
     ).run()
     assert closed == ["next"]
@@ -127,18 +127,18 @@ def test_one_resource_that_fails_to_close_does_not_keep_the_next_open() -> None:
 
 def test_the_handlers_of_before_stand_again_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    Process(name="x", loops=(ALoop("one", asking_to_end),)).run()
+    Process(name="x", loops=(ALoop("one", request_end),)).run()
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
 def test_a_metric_says_which_loops_live() -> None:
     metrics, seen = PrometheusMetrics(), list[str]()
 
-    def looking(stop: Wake) -> None:
+    def observe(stop: Wake) -> None:
         seen.append(metrics.exposition().decode())
-        asking_to_end(stop)
+        request_end(stop)
 
-    Process(name="x", loops=(ALoop("one", looking),), metrics=metrics).run()
+    Process(name="x", loops=(ALoop("one", observe),), metrics=metrics).run()
     assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
     assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()
 
@@ -147,11 +147,11 @@ def test_a_loop_that_lives_is_shown_until_it_ends() -> None:
     metrics = PrometheusMetrics()
     seen: list[str] = []
 
-    def look(stop: Wake) -> None:
+    def observe(stop: Wake) -> None:
         seen.append(metrics.exposition().decode())
-        asking_to_end(stop)
+        request_end(stop)
 
-    Process(name="x", loops=(ALoop("one", look),), metrics=metrics).run()
+    Process(name="x", loops=(ALoop("one", observe),), metrics=metrics).run()
     assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
     assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()
 
@@ -166,7 +166,7 @@ def test_loops_start_once_the_start_checks_pass() -> None:
 
     def work(stop: Wake) -> None:
         events.append("loop")
-        asking_to_end(stop)
+        request_end(stop)
 
     process = Process(name="x", loops=(ALoop("one", work),), start_checks=(unreachable_at_first,))
     assert process.run() == ProcessExit.DRAINED

@@ -62,7 +62,7 @@ def test_values_under_known_names_are_masked_however_the_name_is_spelled(key: st
 
 
 @pytest.mark.parametrize("key", ["token_count", "passwords_checked", "secretary", "run_id"])
-def test_other_names_keep_their_values(key: str) -> None:
+def test_other_names_preserve_their_values(key: str) -> None:
     assert redacted({key: 7}) == {key: 7}
 
 

@@ -37,12 +37,12 @@ def a_store(
 
 
 @given(st.binary(max_size=2000))
-def test_what_was_sealed_opens_in_its_own_context(plain: bytes) -> None:
+def test_what_was_sealed_opens_in_its_context(plain: bytes) -> None:
     sealed = a_store().seal(plain, context=CONTEXT)
     assert a_store().open(sealed, context=dict(reversed(CONTEXT.items()))) == plain
 
 
-def test_the_same_secret_never_looks_the_same_and_never_shows() -> None:
+def test_the_same_secret_is_never_sealed_the_same_and_never_shows() -> None:
     secret = b"whsec_Zebra77Quagga"
     one, other = (a_store().seal(secret, context=CONTEXT) for _ in range(2))
     assert one != other
@@ -89,7 +89,7 @@ def test_without_a_key_nothing_is_sealed_and_nothing_opens() -> None:
         keyless.open(sealed, context=CONTEXT)
 
 
-def test_the_key_is_given_as_base64_of_32_bytes() -> None:
+def test_the_key_is_base64_of_32_bytes() -> None:
     key = bytes([0xFB, 0xEF, 0xFF] * 10 + [0, 1])  # `+` and `/` in one alphabet, `-` and `_`
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         settings = Secrets(kek=SecretStr(encode(key).decode()), kek_id="k9")
@@ -146,7 +146,7 @@ def test_another_form_of_key_is_refused_without_repeating_it(kek: str) -> None:
     assert not kek or kek not in str(refusal.value)
 
 
-def test_an_env_reference_gives_the_variable_of_the_tenants_prefix() -> None:
+def test_an_env_reference_resolves_to_the_variable_of_the_tenants_prefix() -> None:
     environment = {
         "DATARECS_CONN_ACME_LEDGER": "s3cr3t",
         f"DATARECS_CONN_{OTHER.hex.upper()}_A": "x",
@@ -178,13 +178,13 @@ def tenant_folder(root: Path) -> Path:
     return folder
 
 
-def test_a_file_reference_gives_the_first_line(tmp_path: Path) -> None:
+def test_a_file_reference_resolves_to_the_first_line(tmp_path: Path) -> None:
     file = tenant_folder(tmp_path) / "ledger"
     file.write_bytes(b"s3cr3t \r\nsecond line\n")
     assert a_store(root=tmp_path).resolve(f"file:{file}", tenant=TENANT, uses=()) == "s3cr3t "
 
 
-def test_a_mounted_secret_may_be_a_link_inside_its_own_folder(tmp_path: Path) -> None:
+def test_a_mounted_secret_may_be_a_link_inside_its_folder(tmp_path: Path) -> None:
     folder = tenant_folder(tmp_path)
     (folder / "..data_1").mkdir()
     (folder / "..data_1" / "ledger").write_text("s3cr3t")

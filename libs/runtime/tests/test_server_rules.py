@@ -254,7 +254,9 @@ def test_a_database_on_this_machine_needs_no_certificate(monkeypatch: pytest.Mon
 
 
 class TestCertificates:
-    def test_own_tls_needs_no_proxy(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_built_in_tls_needs_no_proxy(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         an_authority().server(tmp_path)
         (pem,) = tmp_path.glob("*.pem")
         monkeypatch.delenv("DATARECS_API__TRUSTED_PROXIES")

@@ -24,7 +24,7 @@ class Settings(ServiceSettings):
 
 
 @pytest.fixture(autouse=True)
-def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _isolate_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("DATARECS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -52,7 +52,7 @@ def test_help_prints_every_setting_with_its_default_and_meaning(
     assert "DATARECS_DATABASE__URL" not in printed
 
 
-def test_wrong_settings_are_told_and_nothing_is_built(
+def test_wrong_settings_are_reported_and_nothing_is_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATARECS_QUEUE__LEASE_TTL", "1s")
@@ -104,13 +104,13 @@ def test_a_command_is_done_in_place_of_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    given: list[Sequence[str]] = []
+    received: list[Sequence[str]] = []
 
     def mend(_settings: Settings, arguments: Sequence[str]) -> int:
-        given.append(arguments)
+        received.append(arguments)
         return 3
 
     code = run_service(
         "x", Settings, never, arguments=["mend", "--all", "--help"], commands={"mend": mend}
     )
-    assert (code, given) == (3, [["--all", "--help"]])
+    assert (code, received) == (3, [["--all", "--help"]])

@@ -175,7 +175,7 @@ def test_a_user_without_home_and_name_has_no_file_of_settings(
     assert load(Settings).queue == Queue()
 
 
-def test_every_fault_is_told_at_once_and_no_value_is_repeated(
+def test_every_fault_is_reported_at_once_and_no_value_is_repeated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "datarecs.toml").write_text("[queue]\nlease_tll = 1\n")
@@ -257,7 +257,7 @@ def test_each_setting_says_what_it_means(setting: tuple[str, str, bool, str]) ->
 
 
 @pytest.mark.case("STY-04")
-def test_a_field_without_docstring_is_found() -> None:
+def test_a_field_without_docstring_is_detected() -> None:
     class Undocumented(ServiceSettings):
         count: int = 1
 

@@ -22,14 +22,14 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 class Collector:
-    """A tracing whose spans can be looked at."""
+    """A tracing whose spans can be inspected."""
 
     def __init__(self) -> None:
-        self.kept = InMemorySpanExporter()
-        self.tracing = ExportedTracing("test", SimpleSpanProcessor(self.kept))
+        self.exporter = InMemorySpanExporter()
+        self.tracing = ExportedTracing("test", SimpleSpanProcessor(self.exporter))
 
     def spans(self) -> tuple[ReadableSpan, ...]:
-        return self.kept.get_finished_spans()
+        return self.exporter.get_finished_spans()
 
     def only(self) -> ReadableSpan:
         (span,) = self.spans()
@@ -49,7 +49,7 @@ def parent_of(span: ReadableSpan) -> str | None:
     return None if span.parent is None else format_span_id(span.parent.span_id)
 
 
-def test_a_span_stands_below_the_traceparent_it_is_given(collector: Collector) -> None:
+def test_a_span_stands_below_the_traceparent_it_receives(collector: Collector) -> None:
     with collector.tracing.span("event.handle", parent=PARENT, group="g") as here:
         pass
     span = collector.only()
@@ -60,7 +60,7 @@ def test_a_span_stands_below_the_traceparent_it_is_given(collector: Collector) -
     assert parts[:2] == ids_of(span)
 
 
-def test_what_is_told_within_a_span_of_its_trace_stands_below_it(collector: Collector) -> None:
+def test_what_is_logged_within_a_span_of_its_trace_stands_below_it(collector: Collector) -> None:
     with collector.tracing.span("event.handle", parent=PARENT):
         collector.tracing.record_span("run.close", parent=PARENT, seconds=0.5)
         collector.tracing.record_span("other", parent=f"00-{'a' * 32}-{SPAN}-01", seconds=0)
@@ -83,14 +83,14 @@ def test_the_first_span_of_a_trace_is_the_one_its_traceparent_names(collector: C
 def test_the_first_span_stands_below_the_caller_that_sent_a_traceparent(
     collector: Collector,
 ) -> None:
-    own = arrival(PARENT)
-    collector.tracing.record_span("run.trigger", parent=own, seconds=0.1, begins=True)
-    parts = parts_of(own)
+    arrived = arrival(PARENT)
+    collector.tracing.record_span("run.trigger", parent=arrived, seconds=0.1, begins=True)
+    parts = parts_of(arrived)
     assert parts is not None
     assert ids_of(collector.only()) == parts[:2]
     assert parent_of(collector.only()) == SPAN
     arrival(None)
-    assert tracing.caller_of(own) is None
+    assert tracing.caller_of(arrived) is None
 
 
 def test_a_caller_that_is_not_sampled_makes_no_span(collector: Collector) -> None:
@@ -126,7 +126,7 @@ def test_attributes_pass_the_net_of_logs(collector: Collector) -> None:
     assert attributes == {"datarecs.where": "https://***@h/x", "datarecs.attempt": 3}
 
 
-def test_unconfigured_nothing_is_kept_or_imported() -> None:
+def test_unconfigured_nothing_is_recorded_or_imported() -> None:
     assert tracing_of(Otel(), "x") is UNTRACED
     with UNTRACED.span("x", parent=PARENT, a=1) as here:
         assert here == PARENT

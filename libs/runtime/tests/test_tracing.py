@@ -12,7 +12,7 @@ def test_a_new_trace_has_the_form_of_the_w3c_recommendation() -> None:
     assert new_traceparent() != new_traceparent()
 
 
-def test_a_child_stays_in_the_trace_under_a_span_of_its_own() -> None:
+def test_a_child_stays_in_the_trace_under_a_separate_span() -> None:
     child = child_of(KNOWN)
     assert trace_id_of(child) == trace_id_of(KNOWN) == "0af7651916cd43dd8448eb211c80319c"
     assert child != KNOWN

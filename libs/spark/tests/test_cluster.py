@@ -20,23 +20,23 @@ SCRATCH = Path("/shared")
 
 
 def test_whoever_takes_part_knows_the_secret_and_every_byte_is_encrypted() -> None:
-    told = configuration(CLUSTER, "-XX:+UseParallelGC")
-    assert told["spark.authenticate"] == "true"
-    assert told["spark.network.crypto.enabled"] == "true"
-    assert told["spark.network.crypto.saslFallback"] == "false"
-    assert told["spark.io.encryption.enabled"] == "true"
+    settings = configuration(CLUSTER, "-XX:+UseParallelGC")
+    assert settings["spark.authenticate"] == "true"
+    assert settings["spark.network.crypto.enabled"] == "true"
+    assert settings["spark.network.crypto.saslFallback"] == "false"
+    assert settings["spark.io.encryption.enabled"] == "true"
 
 
 def test_the_secret_stands_on_no_command_line_and_in_no_text() -> None:
-    told = configuration(CLUSTER, "")
-    assert CLUSTER.secret not in f"{told} {CLUSTER}"
+    settings = configuration(CLUSTER, "")
+    assert CLUSTER.secret not in f"{settings} {CLUSTER}"
     assert secret_configuration(CLUSTER) == {"spark.authenticate.secret": CLUSTER.secret}
 
 
 def test_a_session_waits_for_the_cores_it_was_promised() -> None:
-    told = configuration(CLUSTER, "")
-    assert told["spark.cores.max"] == "8"
-    assert told["spark.scheduler.minRegisteredResourcesRatio"] == "1.0"
+    settings = configuration(CLUSTER, "")
+    assert settings["spark.cores.max"] == "8"
+    assert settings["spark.scheduler.minRegisteredResourcesRatio"] == "1.0"
     free = configuration(Cluster(secret="s", executor_memory="1g"), "")
     assert not {"spark.cores.max", "spark.driver.host"} & set(free)
 
@@ -47,14 +47,14 @@ def test_an_executor_with_our_libraries_that_shares_the_directory_is_taken() -> 
 
 @pytest.mark.parametrize("wrote", ["0-7", None])
 def test_an_executor_that_writes_elsewhere_or_nowhere_is_refused(wrote: str | None) -> None:
-    told = refusal(Shown(host="n1", wrote=wrote, libraries=libraries()), {"1-8"}, SCRATCH)
-    assert "files that n1 writes to /shared do not arrive" in str(told)
+    message = refusal(Shown(host="n1", wrote=wrote, libraries=libraries()), {"1-8"}, SCRATCH)
+    assert "files that n1 writes to /shared do not arrive" in str(message)
 
 
 def test_an_executor_with_another_release_is_refused_by_name() -> None:
     other = {**libraries(), "tzdata": "2019.1"}
-    told = refusal(Shown(host="n1", wrote="0-7", libraries=other), {"0-7"}, SCRATCH)
-    assert "n1 has tzdata 2019.1, the worker has" in str(told)
+    message = refusal(Shown(host="n1", wrote="0-7", libraries=other), {"0-7"}, SCRATCH)
+    assert "n1 has tzdata 2019.1, the worker has" in str(message)
 
 
 @pytest.mark.spark

@@ -1,6 +1,6 @@
 """What a stage costs, and where: promises about work that no result could show.
 
-Spark is asked what it was told to do: how often it was started, what came back to the driver, and
+Spark reports what it did: how often it was started, what came back to the driver, and
 by which plan. Numbers are compared elsewhere, by the suites that every engine passes.
 """
 
@@ -65,7 +65,7 @@ PYTHON = re.compile(r"\b(?:Python)?MapInArrow\b|\w*EvalPython\b|\w*FlatMap\w*InP
 
 
 @dataclass(slots=True)
-class Asked:
+class Actions:
     """The requests to Spark, and the rows returned to the driver."""
 
     actions: list[str] = field(default_factory=list)
@@ -78,9 +78,9 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def actions(monkeypatch: pytest.MonkeyPatch) -> Actions:
     """All requests to frames from now on."""
-    seen = Asked()
+    seen = Actions()
     collect = DataFrame.collect
 
     def collected(frame: DataFrame) -> list[Row]:
@@ -125,18 +125,18 @@ def open_groups(results: StageResults) -> int:
 @pytest.mark.case("E3")
 @pytest.mark.case("E6")
 def test_a_stage_is_one_action_that_hands_the_driver_counts_and_samples_alone(
-    bench: SparkBench, asked: Asked
+    bench: SparkBench, actions: Actions
 ) -> None:
     sizes = []
     for differing in (200, 2000):
-        asked.answers.clear()
+        actions.answers.clear()
         tables = books(rows=2000, differing=differing)
-        found = compare(bench, a_job(tables, STAGES["row"], results=FEW), tables)
-        assert found.measure("v").outside == differing
-        assert open_groups(found.results()) == differing  # no other group meets Python
-        sizes.append(asked.driver_bytes)
-    assert asked.actions == ["collect", "collect"]
-    assert all(len(PYTHON.findall(plan)) == 1 for plan in asked.plans)
+        comparison = compare(bench, a_job(tables, STAGES["row"], results=FEW), tables)
+        assert comparison.measure("v").outside == differing
+        assert open_groups(comparison.results()) == differing  # no other group meets Python
+        sizes.append(actions.driver_bytes)
+    assert actions.actions == ["collect", "collect"]
+    assert all(len(PYTHON.findall(plan)) == 1 for plan in actions.plans)
     assert abs(sizes[1] - sizes[0]) < 500
     assert max(sizes) < 20_000
 
@@ -146,15 +146,15 @@ def test_a_stage_is_one_action_that_hands_the_driver_counts_and_samples_alone(
 @pytest.mark.case("E7")
 @pytest.mark.parametrize("kind", STAGES)
 def test_spark_brings_keys_together_once_without_floats_lists_or_copies(
-    bench: SparkBench, asked: Asked, monkeypatch: pytest.MonkeyPatch, kind: str
+    bench: SparkBench, actions: Actions, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     for sources in (2, 5):
-        asked.plans.clear()
+        actions.plans.clear()
         tables = books(rows=40, differing=3, sources=sources)
-        found = compare(bench, a_job(tables, STAGES[kind]), tables)
-        assert found.counts().rows_unmatched > 0
-        (plan,) = asked.plans
+        comparison = compare(bench, a_job(tables, STAGES[kind]), tables)
+        assert comparison.counts().rows_unmatched > 0
+        (plan,) = actions.plans
         assert plan.count("Exchange shufflepartitionidpassthrough(") == 1
         assert "Join" not in plan
         assert not re.search(r"as (?:double|float)\b", plan)
@@ -179,13 +179,13 @@ def test_two_stages_share_a_session_at_the_same_time(
 
     def run(tables: Sequence[Table]) -> int:
         made = bench.prepare(plan_of(a_job(tables, STAGES["row"]), tables), tables)[1]
-        own = SparkEngine(
+        engine = SparkEngine(
             session,
             key=COMPARE_KEY,
             directory=tmp_path / str(len(tables[0].rows)),
             cancellation=Cancellation(session.sparkContext),
         )
-        return own.compare(made.stages[0], lambda _: None).counts.rows_unmatched
+        return engine.compare(made.stages[0], lambda _: None).counts.rows_unmatched
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(run, both)) == [7, 11]
@@ -215,11 +215,11 @@ def test_many_copies_of_one_key_are_never_multiplied(
     """A product would be 10^10 pairs; this ends because rows are sorted and paired by rank."""
     tables = [a_table("one", "k int, v int", *first), a_table("two", "k int, v int", *second)]
     stage: Stage = rows_by("k", a_measure("v"))
-    found = compare(bench, a_job(tables, stage), tables)
-    counts = found.counts()
+    comparison = compare(bench, a_job(tables, stage), tables)
+    counts = comparison.counts()
     assert (counts.rows_compared, counts.matched_groups) == (1, 1)
     assert (counts.source_row_counts, counts.duplicate_keys_by_source) == ((100_000,) * 2, (1, 1))
-    assert (found.measure("v").outside, found.measure("$rows").outside) == (outside, 0)
+    assert (comparison.measure("v").outside, comparison.measure("$rows").outside) == (outside, 0)
 
 
 @pytest.mark.case("P65")
@@ -246,7 +246,7 @@ def test_a_file_with_a_value_or_key_at_its_real_limit_is_compared_and_one_byte_m
 def test_a_column_that_some_files_lack_is_null_where_that_is_declared(
     bench: SparkBench, tmp_path: Path, strategy: Strategy
 ) -> None:
-    """As the oracle reads them; the kernel leaves files of several schemas to Spark."""
+    """As the oracle reads them; the kernel leaves files of different schemas to Spark."""
     whole = [(k, None if k < 2 else f"t{k}", None if k > 1 else k) for k in range(4)]
     tables = [a_table(name, "k int, t text, n int", *whole) for name in ("one", "two")]
     parts = [pa.table({"n": [0, 1], "k": [0, 1]}), pa.table({"t": ["t2", "t3"], "k": [2, 3]})]
@@ -259,10 +259,10 @@ def test_a_column_that_some_files_lack_is_null_where_that_is_declared(
     pin = FileList(root=str(tmp_path), files=files, taken_at=NOON)
     stage = rows_by("k", a_measure("t"), a_measure("n"))
     job = a_job(tables, stage, execution=Execution(strategy=strategy))
-    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    spark_engine, plan = bench.prepare(plan_of(job, tables), tables)
     merging = replace(plan.scans[0], pin=pin, options=(("merge_schema", True),))
     plan = plan.with_scans((merging, *plan.scans[1:]))
-    counts = asked_engine.compare(plan.stages[0], lambda _: None).counts
+    counts = spark_engine.compare(plan.stages[0], lambda _: None).counts
     assert (counts.source_row_counts, counts.rows_matched) == ((4, 4), 4)
 
 
@@ -295,12 +295,12 @@ def test_a_file_whose_pages_are_damaged_is_named_in_the_error(
     path.write_bytes(written[:1000] + bytes(2000) + written[3000:])
     file = PinnedFile(path=path.name, size_bytes=len(written), rows=5000)
     pin = FileList(root=str(tmp_path), files=(file,), taken_at=NOON)
-    asked_engine, plan = bench.prepare(
+    spark_engine, plan = bench.prepare(
         plan_of(a_job(tables, rows_by("k", a_measure("v"))), tables), tables
     )
     plan = plan.with_scans((replace(plan.scans[0], pin=pin), *plan.scans[1:]))
     with pytest.raises(SourceFailedError, match=r"damaged\.parquet") as caught:
-        asked_engine.compare(plan.stages[0], lambda _: None)
+        spark_engine.compare(plan.stages[0], lambda _: None)
     assert caught.value.code.name == "CORRUPT_SOURCE"
 
 
@@ -322,13 +322,13 @@ def test_wide_rows_that_two_threads_cannot_join_are_joined_by_one(
         file = PinnedFile(path=path.name, size_bytes=path.stat().st_size, rows=rows)
         pins.append(FileList(root=str(tmp_path), files=(file,), taken_at=NOON))
     job = a_job(tables, rows_by("k", a_measure("v")), execution=Execution(strategy=Strategy.FULL))
-    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    spark_engine, plan = bench.prepare(plan_of(job, tables), tables)
     plan = plan.with_scans(
         tuple(
             replace(scan, pin=pin, extract=None) for scan, pin in zip(plan.scans, pins, strict=True)
         )
     )
-    counts = asked_engine.compare(plan.stages[0], lambda _: None).counts
+    counts = spark_engine.compare(plan.stages[0], lambda _: None).counts
     assert counts.unmatched_by_source == (rows, rows)
 
 
@@ -364,24 +364,24 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
     """A task waits for ever; the session serves the next run all the same."""
     tables = books(rows=40, differing=3)
     job = a_job(tables, *STAGES.values())
-    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    spark_engine, plan = bench.prepare(plan_of(job, tables), tables)
     first, second = plan.stages
     tracker = spark_runtime.session().sparkContext.statusTracker()
-    looked = Event()
+    inspected = Event()
 
     def cancel() -> None:
         while not tracker.getActiveStageIds():
-            looked.wait(0.02)
+            inspected.wait(0.02)
         spark_runtime.cancel()
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
         patched.setattr(reading_tasks, "attempt_name", lambda: str(Event().wait()))
         cancelling = threads.submit(cancel)
         with pytest.raises(CancelledError):
-            asked_engine.compare(first, lambda _: None)
+            spark_engine.compare(first, lambda _: None)
         cancelling.result()
     with pytest.raises(CancelledError):
-        asked_engine.compare(second, lambda _: None)
+        spark_engine.compare(second, lambda _: None)
     assert compare(bench, job, tables).counts("rows").rows_unmatched == 3
 
 
@@ -398,40 +398,40 @@ def test_a_proof_does_not_depend_on_partitions(
         a_table("two", COLUMNS, *[row for row in rows if row[3] % 13], *rows[:5]),
     ]
     job = a_job(tables, *STAGES.values(), execution=Execution(partitions=partitions))
-    found, expected = compare(bench, job, tables), compare(MemoryBench(), job, tables)
-    assert found.stored == expected.stored
-    told = [
+    comparison, expected = compare(bench, job, tables), compare(MemoryBench(), job, tables)
+    assert comparison.stored == expected.stored
+    proofs = [
         canonical_json(
             proof_document(expected.plan, each.outcome, Sealing(versions={}, key_id="k1"))
         )
-        for each in (found, expected)
+        for each in (comparison, expected)
     ]
-    assert told[0] == told[1]
+    assert proofs[0] == proofs[1]
 
 
 @pytest.mark.parametrize("kind", STAGES)
 @pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
-def test_a_stage_tells_how_far_it_is_before_it_is_done(
+def test_a_stage_reports_how_far_it_is_before_it_is_done(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, kind: str, strategy: Strategy
 ) -> None:
     """A stage is slow here if its last answer waits for the first report."""
     monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.005)
-    collect, heard, seen = DataFrame.collect, Event(), list[Progress]()
+    collect, reported, seen = DataFrame.collect, Event(), list[Progress]()
 
     def collected(frame: DataFrame) -> list[Row]:
         rows = collect(frame)
-        assert heard.wait(30)
+        assert reported.wait(30)
         return rows
 
-    def progress(told: Progress) -> None:
-        seen.append(told)
-        heard.set()
+    def progress(progress_report: Progress) -> None:
+        seen.append(progress_report)
+        reported.set()
 
     monkeypatch.setattr(DataFrame, "collect", collected)
     tables = books(rows=3000, differing=7)
     job = a_job(tables, STAGES[kind], execution=Execution(strategy=strategy))
-    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
-    results = asked_engine.compare(plan.stages[0], progress)
+    spark_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    results = spark_engine.compare(plan.stages[0], progress)
     *early, last = seen
     assert early
     assert [each.mismatch_count for each in early] == [0] * len(early)

@@ -14,7 +14,7 @@ from datarecs_testing.comparisons import rows_by
 from datarecs_testing.tables import a_job, pair, plan_of
 
 
-class Told(PySparkException):
+class ReportedError(PySparkException):
     """A failure with one of Spark's conditions."""
 
     def __init__(self, condition: str, message: str) -> None:
@@ -32,7 +32,7 @@ class Told(PySparkException):
         (PythonException(f"SpillLimitError: {SpillLimitError()}"), "SPILL_EXHAUSTED"),
         (PythonException(f"MemoryError: {FULL_MEMORY}"), "OUT_OF_MEMORY"),
         (PythonException("pyarrow.lib.ArrowMemoryError: malloc failed"), "OUT_OF_MEMORY"),
-        (Told("ARITHMETIC_OVERFLOW", "too large"), "OVERFLOW"),
+        (ReportedError("ARITHMETIC_OVERFLOW", "too large"), "OVERFLOW"),
         (ConnectionRefusedError(), "DRIVER_LOST"),
     ],
 )

@@ -40,11 +40,11 @@ def test_what_java_said_before_it_ended_is_in_the_error(
 def test_what_java_says_once_it_runs_reaches_standard_error(
     spark_runtime: SparkRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard, ear = os.pipe()
+    read_end, ear = os.pipe()
     monkeypatch.setattr(java_process, "_STANDARD_ERROR", ear)
     java = spark_runtime.session().sparkContext._jvm  # noqa: SLF001  py4j's
     assert java is not None
     java.System.err.println("Terminating due to java.lang.OutOfMemoryError")
-    assert os.read(heard, 1024) == b"Terminating due to java.lang.OutOfMemoryError\n"
-    os.close(heard)
+    assert os.read(read_end, 1024) == b"Terminating due to java.lang.OutOfMemoryError\n"
+    os.close(read_end)
     os.close(ear)

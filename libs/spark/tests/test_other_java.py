@@ -1,6 +1,6 @@
 """Proofs are the same bytes on every Java.
 
-Other tests run on the Java that is found first, on two cores. Here a child makes one proof on one
+Other tests run on the Java that comes first, on two cores. Here a child makes one proof on one
 core and a Java of another version: the packaged 21 beside a machine's 17, or the other way round.
 """
 
@@ -39,9 +39,9 @@ def another(major: int, shims: Path) -> java.Java | None:
     for at, home in enumerate(dict.fromkeys(one.resolve() for one in homes)):
         named = {NAMED: str(home)}
         with suppress(JavaMissingError, JavaUnusableError):
-            found = java.find_java(named, shim_home=shims / str(at), places=java.Places())
-            if found.major != major:
-                return found
+            java_home = java.find_java(named, shim_home=shims / str(at), places=java.Places())
+            if java_home.major != major:
+                return java_home
     return None
 
 
@@ -56,15 +56,15 @@ def test_spark_runs_on_the_java_that_was_named(spark_runtime: SparkRuntime, tmp_
 def test_proofs_are_the_same_bytes_on_another_java_and_one_core(
     spark_runtime: SparkRuntime, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    own = of_spark(spark_runtime)
-    found = another(own, tmp_path)
-    if found is None:
-        lacking(request.config, "spark", f"a second Java beside {own}")
+    proof = of_spark(spark_runtime)
+    other_proof = another(proof, tmp_path)
+    if other_proof is None:
+        lacking(request.config, "spark", f"a second Java beside {proof}")
     here = Path(__file__).parent
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES],
         cwd=here,
-        env={**process_environment(), NAMED: str(found.home), **OTHER},
+        env={**process_environment(), NAMED: str(other_proof.home), **OTHER},
         capture_output=True,
         text=True,
         check=False,

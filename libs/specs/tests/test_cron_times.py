@@ -63,7 +63,7 @@ def test_a_schedule_without_times_is_refused() -> None:
 
 @pytest.mark.case("R49")
 def test_new_zone_tables_move_the_next_time_and_have_a_version() -> None:
-    """A country gives up summer time: the same schedule, an hour later in UTC."""
+    """A country ends summer time: the same schedule, an hour later in UTC."""
     pinned = pinned_tables()
     newer = ZoneTables(version="2099.1", zone=lambda _: pinned.zone("Africa/Lagos"))
     schedule = Schedule(job="j", cron="30 2 * * *", timezone="Europe/Berlin")

@@ -87,9 +87,9 @@ def one(text: str) -> Decoded:
 
 def places(text: str) -> list[str]:
     return [
-        f"{found.line}:{found.column} {found.code.docs_id} {found.path}"
+        f"{fault.line}:{fault.column} {fault.code.docs_id} {fault.path}"
         for decoded in decode_yaml(text.encode())
-        for found in decoded.findings
+        for fault in decoded.findings
     ]
 
 
@@ -124,13 +124,13 @@ def test_a_job_with_twelve_faults_reports_all_with_their_places() -> None:
 def test_three_faults_are_three_lines_with_suggestion_and_code() -> None:
     text = changed("function: sum", "funktion: sum").replace("0.01", "-1")
     text = text.replace("  stages:", "  reference: ledgr\n  stages:")
-    found = [headline(finding, "job.yaml") for finding in one(text).findings]
-    assert [line.split(";")[0] for line in found] == [
+    headlines = [headline(finding, "job.yaml") for finding in one(text).findings]
+    assert [line.split(";")[0] for line in headlines] == [
         "job.yaml:8:14 DR1021 spec.reference: no source has this name",
         "job.yaml:13:39 DR1004 spec.stages[0].measures[0]: unknown field 'funktion'",
         f"job.yaml:13:107 DR1040 spec.stages[0].measures[0].tolerances[0].value: {NEGATIVE}",
     ]
-    assert [line.split("; ")[-1] for line in found] == [
+    assert [line.split("; ")[-1] for line in headlines] == [
         "did you mean 'ledger'?",
         "did you mean 'function'?",
         "leave the sign out: a tolerance allows differences up and down alike",
@@ -170,7 +170,7 @@ spec:
 
 
 @pytest.mark.case("U17")
-def test_a_fault_after_a_long_text_keeps_its_place() -> None:
+def test_a_fault_after_a_long_text_has_its_place() -> None:
     text = changed(
         "  sources:",
         "  description: |\n    first: [line\n    second } line\n  owner: {}\n  sources:",
@@ -179,7 +179,7 @@ def test_a_fault_after_a_long_text_keeps_its_place() -> None:
 
 
 @pytest.mark.case("U17")
-def test_a_fault_in_the_second_of_three_documents_keeps_its_place() -> None:
+def test_a_fault_in_the_second_of_three_documents_has_its_place() -> None:
     broken = changed("kind: parquet", "kind: parqet")
     text = f"{MINIMAL}---\n{broken}---\n{MINIMAL}"
     assert places(text) == ["20:29 DR1012 spec.sources[1].kind"]
@@ -227,7 +227,7 @@ def test_a_document_that_is_not_a_mapping_is_reported(text: str) -> None:
 
 @pytest.mark.case("X21")
 @pytest.mark.case("R07")
-def test_what_the_server_owns_is_refused_field_by_field() -> None:
+def test_what_the_server_sets_is_refused_field_by_field() -> None:
     body = {
         "apiVersion": "datarecs.io/v1",
         "kind": "Connection",
@@ -238,7 +238,7 @@ def test_what_the_server_owns_is_refused_field_by_field() -> None:
         "metadata": {"name": "files", "uid": "x", "generation": 1},
         "spec": {"type": "files", "config": {"root": "data"}, "tenant_id": "x"},
     }
-    assert sorted(found.pointer for found in decode_json(body).faults) == [
+    assert sorted(finding.pointer for finding in decode_json(body).faults) == [
         "/cancel_requested",
         "/metadata/generation",
         "/metadata/uid",
@@ -267,7 +267,7 @@ def test_a_json_body_is_read_as_its_yaml_is() -> None:
 def test_faults_of_a_json_body_have_pointers_and_no_lines() -> None:
     body = body_of(one(MINIMAL))
     body["spec"] = {"sources": [], "stages": [{"name": "a", "type": "row", "x": 1}]}
-    assert [found.as_json() for found in decode_json(body).faults] == [
+    assert [finding.as_json() for finding in decode_json(body).faults] == [
         {
             "code": "DR1014",
             "pointer": "/spec/sources",
@@ -286,7 +286,7 @@ def test_faults_of_a_json_body_have_pointers_and_no_lines() -> None:
 def test_a_json_number_that_is_no_plain_decimal_is_refused(number: object) -> None:
     body = body_of(one(MINIMAL))
     spec = {**job_spec(), "stages": [stage_with({"type": "ABSOLUTE", "value": number})]}
-    assert [found.pointer for found in decode_json({**body, "spec": spec}).faults] == [
+    assert [finding.pointer for finding in decode_json({**body, "spec": spec}).faults] == [
         "/spec/stages/0/measures/0/tolerances/0/value"
     ]
 
@@ -304,7 +304,7 @@ def stage_with(tolerance: object) -> dict[str, object]:
     }
 
 
-def test_a_json_decimal_keeps_its_digits() -> None:
+def test_a_json_decimal_preserves_its_digits() -> None:
     body = body_of(one(MINIMAL))
     spec = {**job_spec(), "stages": [stage_with({"type": "ABSOLUTE", "value": Decimal("0.010")})]}
     declared, _ = decode_json({**body, "spec": spec}).require()
@@ -314,15 +314,17 @@ def test_a_json_decimal_keeps_its_digits() -> None:
 def test_the_body_must_match_the_path() -> None:
     body = body_of(one(MINIMAL))
     expected = Expected(kind=Kind.RECONCILIATION_JOB, name="other", namespace="default")
-    assert [found.pointer for found in decode_json(body, expected=expected).faults] == [
+    assert [finding.pointer for finding in decode_json(body, expected=expected).faults] == [
         "/metadata/name"
     ]
     elsewhere = {**body, "metadata": {"name": "other", "namespace": "emea"}}
-    assert [found.pointer for found in decode_json(elsewhere, expected=expected).faults] == [
+    assert [finding.pointer for finding in decode_json(elsewhere, expected=expected).faults] == [
         "/metadata/namespace"
     ]
     wrong_kind = Expected(kind=Kind.CONNECTION)
-    assert [found.pointer for found in decode_json(body, expected=wrong_kind).faults] == ["/kind"]
+    assert [finding.pointer for finding in decode_json(body, expected=wrong_kind).faults] == [
+        "/kind"
+    ]
 
 
 def test_a_body_without_a_namespace_uses_the_one_of_the_path() -> None:
@@ -347,8 +349,8 @@ def test_a_body_without_a_namespace_uses_the_one_of_the_path() -> None:
     ],
 )
 def test_metadata_has_its_rules(metadata: str, code: str) -> None:
-    found = one(changed("{name: orders-daily}", metadata)).findings
-    assert [finding.code.docs_id for finding in found] == [code]
+    findings = one(changed("{name: orders-daily}", metadata)).findings
+    assert [finding.code.docs_id for finding in findings] == [code]
 
 
 def test_metadata_is_carried_over() -> None:
@@ -369,7 +371,7 @@ def test_metadata_is_carried_over() -> None:
 def test_annotations_are_bounded_in_all() -> None:
     annotations = {f"a{index}": "x" * 100_000 for index in range(3)}
     body = {**body_of(one(MINIMAL)), "metadata": {"name": "x", "annotations": annotations}}
-    assert [found.pointer for found in decode_json(body).faults] == ["/metadata/annotations"]
+    assert [finding.pointer for finding in decode_json(body).faults] == ["/metadata/annotations"]
 
 
 @pytest.mark.case("X29")
@@ -378,9 +380,9 @@ def test_annotations_are_bounded_in_all() -> None:
 )
 def test_a_hostile_name_is_a_fault_and_never_echoed(name: str) -> None:
     body = {**body_of(one(MINIMAL)), "metadata": {"name": name}}
-    (found,) = decode_json(body).faults
-    assert (found.pointer, found.code.docs_id) == ("/metadata/name", "DR1013")
-    assert len(name) < 3 or name not in found.sentence
+    (finding,) = decode_json(body).faults
+    assert (finding.pointer, finding.code.docs_id) == ("/metadata/name", "DR1013")
+    assert len(name) < 3 or name not in finding.sentence
 
 
 @pytest.mark.case("X30")
@@ -405,9 +407,9 @@ def test_a_list_that_is_too_long_names_the_limit(
     spec: dict[str, object], pointer: str, limit: str
 ) -> None:
     body = {**body_of(one(MINIMAL)), "spec": {**job_spec(), **spec}}
-    (found,) = decode_json(body).faults
-    assert (found.code.docs_id, found.pointer) == ("DR1014", pointer)
-    assert limit in found.message
+    (finding,) = decode_json(body).faults
+    assert (finding.code.docs_id, finding.pointer) == ("DR1014", pointer)
+    assert limit in finding.message
 
 
 def test_at_most_100_findings_are_shown_and_the_rest_counted() -> None:
@@ -420,7 +422,7 @@ def test_at_most_100_findings_are_shown_and_the_rest_counted() -> None:
 
 def test_an_alias_of_a_field_is_a_warning_and_works() -> None:
     decoded = one(changed("dimensions:", "keys:"))
-    assert [headline(found, "f") for found in decoded.warnings] == [
+    assert [headline(warning, "f") for warning in decoded.warnings] == [
         (
             "f:11:7 DR1007 warning: spec.stages[0]: 'keys' is another name of 'dimensions';"
             " write 'dimensions'"
@@ -439,7 +441,7 @@ def test_an_alias_beside_its_field_is_reported_at_the_later_one() -> None:
 def test_a_fault_with_faults_cannot_be_required() -> None:
     with pytest.raises(InvalidSpecError) as refused:
         one(changed("kind: parquet", "kind: x")).require()
-    assert [found.path for found in refused.value.findings] == ["spec.sources[1].kind"]
+    assert [finding.path for finding in refused.value.findings] == ["spec.sources[1].kind"]
 
 
 def test_a_stored_spec_reads_back_to_the_same_job() -> None:
@@ -490,4 +492,7 @@ spec: {url: "http://127.0.0.1:9000/x"}
 """
     strict = UrlRules(policy=Policy(purpose=Purpose.WEBHOOK, profile=Profile.SERVER))
     (refused,) = decode_yaml(text.encode(), surroundings=replace(EDITOR, webhooks=strict))
-    assert (one(text).faults, [found.pointer for found in refused.faults]) == ((), ["/spec/url"])
+    assert (one(text).faults, [finding.pointer for finding in refused.faults]) == (
+        (),
+        ["/spec/url"],
+    )

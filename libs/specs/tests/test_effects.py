@@ -51,26 +51,26 @@ def test_a_value_without_effect_is_refused_at_its_key(
     written: bytes, place: str, surroundings: Surroundings
 ) -> None:
     (decoded,) = decode_yaml(written, surroundings=surroundings)
-    (found,) = decoded.faults
-    said = f"{found.line}:{found.column} {found.path}: {found.message}"
+    (fault,) = decoded.faults
+    said = f"{fault.line}:{fault.column} {fault.path}: {fault.message}"
     assert said.startswith(f"{place} has no effect: ")
-    assert found.code.docs_id == "DR1009"
+    assert fault.code.docs_id == "DR1009"
 
 
 @pytest.mark.parametrize("surroundings", [ANYWHERE, SERVER])
 def test_memory_that_only_a_local_comparison_obeys_is_a_note(surroundings: Surroundings) -> None:
     (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"), surroundings=surroundings)
-    (found,) = decoded.findings
-    assert (found.code.docs_id, found.path) == ("DR1009", "spec.execution.memory")
-    assert (found.severity, decoded.spec is None) == ("note", False)
+    (fault,) = decoded.findings
+    assert (fault.code.docs_id, fault.path) == ("DR1009", "spec.execution.memory")
+    assert (fault.severity, decoded.spec is None) == ("note", False)
 
 
 def test_a_job_that_was_stored_before_the_rule_can_still_be_run() -> None:
     (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"))
     declared, _ = decoded.require()
     execution = {"memory": "8GiB", "resume": False, "extract": "stream"}
-    found = decode_stored(
+    decoded_job = decode_stored(
         Kind.RECONCILIATION_JOB, "orders", {**declared.spec, "execution": execution}
     )
-    assert isinstance(found, ReconciliationJob)
-    assert found.execution.resume is False
+    assert isinstance(decoded_job, ReconciliationJob)
+    assert decoded_job.execution.resume is False

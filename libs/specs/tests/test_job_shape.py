@@ -45,9 +45,9 @@ def text(*, source: str = A_SOURCE, stage: str = A_STAGE, rest: str = "") -> str
     return JOB.format(source=source, stage=stage, rest=textwrap.indent(rest, "  "))
 
 
-def told(**parts: str) -> list[str]:
+def faults_of(**parts: str) -> list[str]:
     (decoded,) = decode_yaml(text(**parts).encode())
-    return [f"{found.code.docs_id} {found.path}" for found in decoded.faults]
+    return [f"{fault.code.docs_id} {fault.path}" for fault in decoded.faults]
 
 
 def job(**parts: str) -> ReconciliationJob:
@@ -72,7 +72,7 @@ def tolerances(written: str) -> tuple[Tolerance, ...]:
 
 
 def tolerance_faults(written: str) -> list[str]:
-    faults = told(stage=f"{{name: s, type: aggregate, measures: [{{name: m, {written}}}]}}")
+    faults = faults_of(stage=f"{{name: s, type: aggregate, measures: [{{name: m, {written}}}]}}")
     return [fault.replace("spec.stages[0].measures[0]", "m") for fault in faults]
 
 
@@ -138,7 +138,7 @@ def test_without_tolerances_a_measure_compares_exactly() -> None:
     assert tolerances("column: amount") == EXACTLY
 
 
-def test_the_base_of_a_percentage_is_kept() -> None:
+def test_the_base_of_a_percentage_is_preserved() -> None:
     (read,) = tolerances("tolerances: [{type: PERCENTAGE, value: 1, base: max_abs}]")
     assert read.base is ToleranceBase.MAX_ABS
 
@@ -213,7 +213,7 @@ def test_a_duration_is_a_length() -> None:
     ],
 )
 def test_a_bad_source_is_reported(written: str, expected: list[str]) -> None:
-    assert told(source=written) == expected
+    assert faults_of(source=written) == expected
 
 
 def test_an_option_names_the_kinds_it_belongs_to() -> None:
@@ -228,10 +228,10 @@ def test_an_option_names_the_kinds_it_belongs_to() -> None:
 def test_a_partition_of_files_is_placed_at_its_key() -> None:
     written = "{name: a, kind: csv, connection: f, path: x, partition_by: id}"
     (decoded,) = decode_yaml(text(source=written).encode())
-    (found,) = decoded.faults
-    assert (found.line, found.column) == (6, 7 + written.index("partition_by"))
-    assert found.pointer == "/spec/sources/0/partition"
-    assert found.hint == "leave it out; it is for kind postgres"
+    (fault,) = decoded.faults
+    assert (fault.line, fault.column) == (6, 7 + written.index("partition_by"))
+    assert fault.pointer == "/spec/sources/0/partition"
+    assert fault.hint == "leave it out; it is for kind postgres"
 
 
 def test_a_partition_that_says_nothing_is_every_kinds() -> None:
@@ -248,8 +248,8 @@ def test_options_at_their_default_are_left_to_the_connector() -> None:
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_the_types_of_an_option_are_text_in_their_canonical_form(kind: str) -> None:
     written = f"{{name: a, kind: {kind}, connection: f, path: x, options: {{schema: {{}}}}}}"
-    given = written.replace("schema: {}", "schema: {d: 'decimal(20, 4)', t: date}")
-    assert source(given).options == {"schema": {"d": "decimal(20,4)", "t": "date"}}
+    written_types = written.replace("schema: {}", "schema: {d: 'decimal(20, 4)', t: date}")
+    assert source(written_types).options == {"schema": {"d": "decimal(20,4)", "t": "date"}}
     wrong = written.replace("schema: {}", "schema: {d: day}")
     (decoded,) = decode_yaml(text(source=wrong).encode())
     assert decoded.faults[0].code.docs_id == "DR1012"
@@ -282,14 +282,14 @@ def test_every_kind_of_source_that_is_read_can_be_declared(kind: SourceKind) -> 
 @pytest.mark.parametrize("kind", sorted(set(SourceKind) - set(SERVES)))
 def test_a_kind_of_source_that_is_not_read_is_refused_with_those_that_are(kind: str) -> None:
     (decoded,) = decode_yaml(text(source=f"{{name: a, kind: {kind}, connection: c}}").encode())
-    (found,) = decoded.faults
-    assert (found.code.docs_id, found.path) == ("DR1012", "spec.sources[0].kind")
+    (fault,) = decoded.faults
+    assert (fault.code.docs_id, fault.path) == ("DR1012", "spec.sources[0].kind")
     assert "not part of this release; not one of postgres, parquet, csv, json, iceberg" in (
-        found.message
+        fault.message
     )
 
 
-def test_a_table_snapshot_keeps_all_its_digits() -> None:
+def test_a_table_snapshot_preserves_all_its_digits() -> None:
     read = source(
         "{name: a, kind: iceberg, connection: c, relation: r,"
         " snapshot: {snapshot_id: 9223372036854775807}}"
@@ -308,7 +308,7 @@ def test_a_table_snapshot_keeps_all_its_digits() -> None:
 )
 def test_a_table_is_read_at_one_known_time(snapshot: str, expected: list[str]) -> None:
     one = f"{{name: a, kind: iceberg, connection: c, relation: b.t, snapshot: {snapshot}}}"
-    assert told(source=one) == expected
+    assert faults_of(source=one) == expected
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_table_is_read_at_one_known_time(snapshot: str, expected: list[str]) -
     ],
 )
 def test_a_bad_stage_is_reported(written: str, expected: list[str]) -> None:
-    assert told(stage=written) == expected
+    assert faults_of(stage=written) == expected
 
 
 def test_dimensions_read_as_names_and_as_mappings() -> None:
@@ -412,7 +412,7 @@ def test_mapped_values_are_always_texts() -> None:
     ],
 )
 def test_the_rest_of_a_job_is_read_strictly(rest: str, expected: list[str]) -> None:
-    assert told(rest=rest) == expected
+    assert faults_of(rest=rest) == expected
 
 
 def test_the_rest_of_a_job_is_read() -> None:
@@ -449,7 +449,7 @@ def test_a_bare_decimal_never_passes_a_float() -> None:
 
 
 def test_all_levels_of_meaning_need_one_answer() -> None:
-    assert told(
+    assert faults_of(
         source="{name: other, kind: csv, connection: f, path: x}",
         stage="{name: s, type: row, scope: {from_stage: s}, measures: [{name: m, funktion: x}]}",
     ) == [
@@ -472,7 +472,7 @@ def _with_column(name: str) -> str:
 @pytest.mark.case("X29")
 @pytest.mark.parametrize("key", ["\\0", "\u202e", "\u200b"])
 def test_no_mapped_text_holds_an_invisible_character(key: str) -> None:
-    faults = told(
+    faults = faults_of(
         stage="{name: s, type: row, measures: [{name: m, map: {one: {a: " + f'"{key}"' + "}}}]}"
     )
     assert [fault.split()[0] for fault in faults] == ["DR1015"]
@@ -507,4 +507,4 @@ def test_options_of_csv_files_are_checked_before_a_file_is_read(
     options: str, expected: list[str]
 ) -> None:
     written = f"{{name: a, kind: csv, connection: f, path: x, options: {options}}}"
-    assert told(source=written) == expected
+    assert faults_of(source=written) == expected

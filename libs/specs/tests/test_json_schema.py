@@ -81,16 +81,16 @@ def test_every_field_has_a_description() -> None:
     def without(schema: object, path: str) -> list[str]:
         if not isinstance(schema, Mapping):
             return []
-        found = []
+        fields = []
         for name, said in schema.get("properties", {}).items():
-            found += [] if said.get("description") else [f"{path}.{name}"]
-            found += without(said, f"{path}.{name}")
+            fields += [] if said.get("description") else [f"{path}.{name}"]
+            fields += without(said, f"{path}.{name}")
         for key in ("items", "additionalProperties"):
-            found += without(schema.get(key), path)
+            fields += without(schema.get(key), path)
         for key in ("anyOf", "oneOf"):
             for one in schema.get(key, []):
-                found += without(one, path)
-        return found
+                fields += without(one, path)
+        return fields
 
     assert [gap for kind in Kind for gap in without(json_schema(kind), kind)] == []
 
@@ -101,10 +101,10 @@ def test_a_default_is_shown() -> None:
     assert "1GiB to 256GiB" in str(memory["description"])
 
 
-def test_a_field_inside_lists_and_variants_is_found_once() -> None:
+def test_a_field_inside_lists_and_variants_is_explained_once() -> None:
     path = ("spec", "stages", "measures", "tolerances", "type")
-    (found,) = explain(Kind.RECONCILIATION_JOB, path)
-    assert found["enum"] == ["EXACT", "ABSOLUTE", "PERCENTAGE", "DURATION"]
+    (explanation,) = explain(Kind.RECONCILIATION_JOB, path)
+    assert explanation["enum"] == ["EXACT", "ABSOLUTE", "PERCENTAGE", "DURATION"]
 
 
 def test_fields_are_listed_without_aliases() -> None:

@@ -149,7 +149,7 @@ def _records(shape: object) -> Iterator[Record]:
 
 
 def test_shapes_and_models_have_the_same_fields() -> None:
-    """A field of a model that no shape reads could never be given, one too many never built."""
+    """A field of a model that no shape reads could never be set, one too many never built."""
     read: dict[type, set[str]] = {}
     for entry in KINDS.values():
         for record in _records(entry.shape):
@@ -183,7 +183,7 @@ def test_the_table_names_every_kind() -> None:
         ("ret", Kind.RETENTION_POLICY),
     ],
 )
-def test_a_kind_is_found_by_any_of_its_names(word: str, kind: Kind) -> None:
+def test_a_kind_is_known_by_any_of_its_names(word: str, kind: Kind) -> None:
     entry = kind_named(word)
     assert entry is not None
     assert entry.kind is kind

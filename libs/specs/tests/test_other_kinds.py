@@ -61,9 +61,9 @@ def decoded(kind: str, spec: object) -> Decoded:
     return decode_json(body, surroundings=SERVER)
 
 
-def told(kind: str, spec: object) -> list[str]:
-    found = decoded(kind, spec).faults
-    return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in found]
+def faults_of(kind: str, spec: object) -> list[str]:
+    faults = decoded(kind, spec).faults
+    return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in faults]
 
 
 def test_a_connection_is_read() -> None:
@@ -112,13 +112,15 @@ def test_ports_of_systems_and_clusters_are_refused_when_a_connection_is_written(
     if place:
         catalog = {"type": "sql", "name": "lake", "postgres": server}
         spec = {"type": "iceberg", "config": {"catalog": catalog}}
-    assert told("Connection", spec) == [f"DR1017 /config{place}/port"]
+    assert faults_of("Connection", spec) == [f"DR1017 /config{place}/port"]
 
 
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer"])
 def test_a_remote_server_without_encryption_needs_the_words_that_accept_it(mode: str) -> None:
     config = {**CONFIG, "sslmode": mode}
-    assert told("Connection", {"type": "postgres", "config": config}) == ["DR1080 /config/sslmode"]
+    assert faults_of("Connection", {"type": "postgres", "config": config}) == [
+        "DR1080 /config/sslmode"
+    ]
     accepted = {**config, "transport": "unencrypted-accepted"}
     _, read = decoded("Connection", {"type": "postgres", "config": accepted}).require()
     assert isinstance(read, Connection)
@@ -142,7 +144,7 @@ def test_on_the_loopback_no_encryption_is_needed(host: str) -> None:
 @pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
 def test_an_encrypting_mode_needs_no_further_words(mode: str) -> None:
     config = {**CONFIG, "sslmode": mode}
-    assert told("Connection", {"type": "postgres", "config": config}) == []
+    assert faults_of("Connection", {"type": "postgres", "config": config}) == []
 
 
 @pytest.mark.parametrize(
@@ -154,11 +156,11 @@ def test_an_encrypting_mode_needs_no_further_words(mode: str) -> None:
         "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     ],
 )
-def test_an_authority_is_given_as_certificates_and_nothing_else(text: str) -> None:
+def test_an_authority_is_written_as_certificates_and_nothing_else(text: str) -> None:
     config = {**CONFIG, "ca": text}
-    found = decoded("Connection", {"type": "postgres", "config": config})
-    assert [one.pointer for one in found.faults] == ["/spec/config/ca"]
-    assert "AAAA" not in str([one.as_json() for one in found.findings])
+    decoded_connection = decoded("Connection", {"type": "postgres", "config": config})
+    assert [one.pointer for one in decoded_connection.faults] == ["/spec/config/ca"]
+    assert "AAAA" not in str([one.as_json() for one in decoded_connection.findings])
 
 
 REST = RestCatalog(type=CatalogType.REST, uri="https://catalog.example.com/x", warehouse="prod")
@@ -205,7 +207,7 @@ def test_a_secret_in_clear_is_refused_and_never_repeated(
     spec: dict[str, object], expected: list[str]
 ) -> None:
     read = decoded("Connection", {"type": "postgres", **spec})
-    assert told("Connection", {"type": "postgres", **spec}) == expected
+    assert faults_of("Connection", {"type": "postgres", **spec}) == expected
     assert "hunter2" not in str([one.as_json() for one in read.findings])
 
 
@@ -221,9 +223,9 @@ def test_a_secret_in_clear_is_refused_and_never_repeated(
         "vault:x",
     ],
 )
-def test_a_reference_outside_the_tenants_own_is_refused_when_written(reference: str) -> None:
+def test_a_reference_outside_the_tenant_is_refused_when_written(reference: str) -> None:
     spec = {"type": "postgres", "config": CONFIG, "auth": {"password": reference}}
-    assert told("Connection", spec) == ["DR1019 /auth/password"]
+    assert faults_of("Connection", spec) == ["DR1019 /auth/password"]
 
 
 BOUND = ("LEDGER", "CATALOG", "STORE", "KEY", "SIGN", "U", "UNBOUND")
@@ -278,7 +280,7 @@ def test_a_reference_is_accepted_where_its_secret_was_meant_for_alone(
     name: str, place: str
 ) -> None:
     kind, spec, pointer = uses_of(name)[place]
-    assert told(kind, spec) == ([] if MEANT[place] == name else [f"DR1081 {pointer}"])
+    assert faults_of(kind, spec) == ([] if MEANT[place] == name else [f"DR1081 {pointer}"])
 
 
 @pytest.mark.case("X65")
@@ -296,7 +298,7 @@ def test_another_host_beside_the_same_reference_is_refused(host: str) -> None:
         ),
     ):
         kind, spec, pointer = uses_of(MEANT[place])[place]
-        assert told(kind, {**spec, **change}) == [f"DR1081 {pointer}"]
+        assert faults_of(kind, {**spec, **change}) == [f"DR1081 {pointer}"]
 
 
 @pytest.mark.case("X65")
@@ -304,7 +306,7 @@ def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None
     """The token server is the bound one, and the catalog that gets the token is not."""
     kind, spec, pointer = uses_of("CATALOG")["credential"]
     catalog = {**LAKE, "uri": "https://evil.example.com", "token_uri": f"{LAKE['uri']}/token"}
-    assert told(kind, {**spec, "config": {"catalog": catalog}}) == [f"DR1081 {pointer}"]
+    assert faults_of(kind, {**spec, "config": {"catalog": catalog}}) == [f"DR1081 {pointer}"]
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,7 @@ def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None
     ],
 )
 def test_a_bad_connection_is_reported(spec: dict[str, object], expected: list[str] | None) -> None:
-    assert told("Connection", spec) == (expected or ["DR1004 /auth/password"])
+    assert faults_of("Connection", spec) == (expected or ["DR1004 /auth/password"])
 
 
 @pytest.mark.case("W16")
@@ -430,9 +432,9 @@ def test_a_bad_connection_is_reported(spec: dict[str, object], expected: list[st
     ],
 )
 def test_a_url_that_may_not_be_called_is_reported_at_its_pointer(url: str) -> None:
-    (found,) = decoded("WebhookEndpoint", {"url": url}).faults
-    assert found.pointer == "/spec/url"
-    assert not url or url not in found.sentence
+    (fault,) = decoded("WebhookEndpoint", {"url": url}).faults
+    assert fault.pointer == "/spec/url"
+    assert not url or url not in fault.sentence
 
 
 def test_an_endpoint_is_read() -> None:
@@ -487,7 +489,7 @@ def test_an_endpoint_is_read() -> None:
     ],
 )
 def test_a_bad_endpoint_is_reported(spec: dict[str, object], expected: list[str] | None) -> None:
-    assert told("WebhookEndpoint", spec) == (expected or ["DR1019 /headers/X-A/secret_ref"])
+    assert faults_of("WebhookEndpoint", spec) == (expected or ["DR1019 /headers/X-A/secret_ref"])
 
 
 @pytest.mark.case("W05")
@@ -524,12 +526,12 @@ def test_an_expression_over_attributes_is_read_or_refused_at_its_place(
         assert decode_stored(Kind.WEBHOOK_ENDPOINT, "x", written) == read
         return
     code, _, pointer = expected.partition(" ")
-    assert told("WebhookEndpoint", spec) == [f"{code} /filter/dialects/0{pointer}"]
+    assert faults_of("WebhookEndpoint", spec) == [f"{code} /filter/dialects/0{pointer}"]
 
 
 @pytest.mark.parametrize("name", ["Host", "content-type", "Authorization", "webhook-id", "ce-id"])
 def test_a_header_of_the_platform_is_refused(name: str) -> None:
-    assert len(told("WebhookEndpoint", {"url": URL, "headers": {name: "x"}})) == 1
+    assert len(faults_of("WebhookEndpoint", {"url": URL, "headers": {name: "x"}})) == 1
 
 
 def test_a_rule_is_read() -> None:
@@ -597,7 +599,7 @@ def test_times_of_day_and_moments_of_a_rule_are_read_as_written() -> None:
     ],
 )
 def test_a_bad_rule_is_reported(spec: dict[str, object], expected: list[str]) -> None:
-    assert told("NotificationRule", spec) == expected
+    assert faults_of("NotificationRule", spec) == expected
 
 
 @pytest.mark.case("X83")
@@ -606,12 +608,12 @@ def test_a_bad_rule_is_reported(spec: dict[str, object], expected: list[str]) ->
     "address", ["a@b.c\r\nBcc: x@y.z", "a b@c.d", "no", "a@b\0.c", "x" * 300 + "@b.c"]
 )
 def test_a_hostile_address_is_refused_and_never_repeated(address: str) -> None:
-    (found,) = decoded("NotificationRule", {"to": [{"address": address}]}).faults
-    assert found.code in {SpecCode.BAD_ADDRESS, SpecCode.BAD_TEXT}
-    assert found.pointer == "/spec/to/0/address"
-    assert address not in found.sentence
+    (fault,) = decoded("NotificationRule", {"to": [{"address": address}]}).faults
+    assert fault.code in {SpecCode.BAD_ADDRESS, SpecCode.BAD_TEXT}
+    assert fault.pointer == "/spec/to/0/address"
+    assert address not in fault.sentence
 
 
 @pytest.mark.case("X83")
 def test_a_rule_has_at_most_100_recipients() -> None:
-    assert told("NotificationRule", {"to": TO * 101}) == ["DR1014 /to"]
+    assert faults_of("NotificationRule", {"to": TO * 101}) == ["DR1014 /to"]

@@ -27,16 +27,16 @@ JOB = ReconciliationJob(
 )
 
 
-def told(job: ReconciliationJob) -> list[str]:
+def faults_of(job: ReconciliationJob) -> list[str]:
     return [fault.code.docs_id for fault in sql_faults(job) if not fault.warning]
 
 
 def filtered(text: str, kind: SourceKind = SourceKind.POSTGRES) -> list[str]:
-    return told(replace(JOB, sources=(replace(LEDGER, kind=kind, filter=text),)))
+    return faults_of(replace(JOB, sources=(replace(LEDGER, kind=kind, filter=text),)))
 
 
 def queried(text: str) -> list[str]:
-    return told(replace(JOB, sources=(replace(LEDGER, relation=None, query=text),)))
+    return faults_of(replace(JOB, sources=(replace(LEDGER, relation=None, query=text),)))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_one_scalar_expression_is_fine(text: str) -> None:
     ],
 )
 def test_anything_else_in_a_filter_is_reported(text: str, code: str) -> None:
-    found = filtered(text) if text else told(_with_column(" "))
-    assert found == [code]
+    faults = filtered(text) if text else faults_of(_with_column(" "))
+    assert faults == [code]
 
 
 def _with_column(expr: str) -> ReconciliationJob:
@@ -87,7 +87,7 @@ def _with_column(expr: str) -> ReconciliationJob:
 
 
 def test_column_expressions_are_read_too() -> None:
-    assert (told(_with_column("a - b")), told(_with_column("a; b"))) == ([], ["DR1031"])
+    assert (faults_of(_with_column("a - b")), faults_of(_with_column("a; b"))) == ([], ["DR1031"])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_queries_of_stages_are_read_in_the_dialect_of_their_source() -> None:
             queries={"ledger": "select 1::int k", "gone": "select 1 k; x"},
         ),
     )
-    assert told(replace(JOB, stages=stages)) == ["DR1031"]
+    assert faults_of(replace(JOB, stages=stages)) == ["DR1031"]
 
 
 @pytest.mark.parametrize("driver", ["mysql", "mariadb", "sqlserver", "oracle", "snowflake"])
@@ -170,7 +170,7 @@ def test_every_jdbc_driver_has_a_dialect(driver: str) -> None:
     source = replace(
         LEDGER, kind=SourceKind.JDBC, options={"driver": driver}, filter="a = 1 and b < 2"
     )
-    assert told(replace(JOB, sources=(source,))) == []
+    assert faults_of(replace(JOB, sources=(source,))) == []
 
 
 def test_a_hostile_text_ends_soon() -> None:

@@ -1,4 +1,4 @@
-"""YAML to nodes: hostile documents end at their limit, honest ones keep their text."""
+"""YAML to nodes: hostile documents end at their limit, honest ones preserve their text."""
 
 from time import perf_counter
 
@@ -25,7 +25,7 @@ def only(text: str | bytes) -> Document:
     return document
 
 
-def told(text: str | bytes) -> list[tuple[str, Mark]]:
+def faults_of(text: str | bytes) -> list[tuple[str, Mark]]:
     data = text if isinstance(text, bytes) else text.encode()
     return [(fault.code.docs_id, fault.mark) for one in read_yaml(data) for fault in one.faults]
 
@@ -40,15 +40,15 @@ def node(text: str) -> Node:
 def value(text: str, key: str) -> Node:
     root = node(text)
     assert isinstance(root, MapNode)
-    found = root.get(key)
-    assert found is not None
-    return found
+    result = root.get(key)
+    assert result is not None
+    return result
 
 
 def test_nesting_hidden_behind_quotes_costs_no_more_than_a_line() -> None:
-    """Brackets inside quotes balance the count of the scan; the reader's own limit ends it."""
+    """Brackets inside quotes balance the count of the scan; the reader's limit ends it."""
     started = perf_counter()
-    assert [code for code, _ in told('["]",' * 40_000)] == ["DR1003"]
+    assert [code for code, _ in faults_of('["]",' * 40_000)] == ["DR1003"]
     assert perf_counter() - started < 1
 
 
@@ -74,7 +74,7 @@ BOMB = "\n".join(
 )
 def test_endless_nesting_is_refused_in_a_tenth_of_a_second(text: str) -> None:
     started = perf_counter()
-    codes = [code for code, _ in told(text)]
+    codes = [code for code, _ in faults_of(text)]
     assert codes == ["DR1003"]
     assert perf_counter() - started < 1
 
@@ -92,12 +92,12 @@ def test_endless_nesting_is_refused_in_a_tenth_of_a_second(text: str) -> None:
 )
 def test_an_alias_bomb_is_refused_by_its_count(text: str) -> None:
     started = perf_counter()
-    assert [code for code, _ in told(text)] == ["DR1003"]
+    assert [code for code, _ in faults_of(text)] == ["DR1003"]
     assert perf_counter() - started < 1
 
 
 def test_a_hundred_aliases_are_fine() -> None:
-    assert told("a: &a x\nb: [" + ", ".join(["*a"] * 100) + "]") == []
+    assert faults_of("a: &a x\nb: [" + ", ".join(["*a"] * 100) + "]") == []
 
 
 @pytest.mark.case("X25")
@@ -120,7 +120,7 @@ def test_a_hundred_aliases_are_fine() -> None:
 def test_what_a_declaration_may_not_hold_is_reported_with_its_place(
     text: str, fault: tuple[str, Mark]
 ) -> None:
-    assert told(text) == [fault]
+    assert faults_of(text) == [fault]
 
 
 @pytest.mark.case("X31")
@@ -134,27 +134,27 @@ def test_what_a_declaration_may_not_hold_is_reported_with_its_place(
     ],
 )
 def test_only_utf_8_without_a_byte_order_mark_is_text(data: bytes) -> None:
-    assert [code for code, _ in told(data)] == ["DR1001"]
+    assert [code for code, _ in faults_of(data)] == ["DR1001"]
 
 
 def test_the_place_of_a_bad_byte_is_reported() -> None:
-    assert told(b"a: 1\nb: x\xff") == [("DR1001", Mark(2, 5))]
+    assert faults_of(b"a: 1\nb: x\xff") == [("DR1001", Mark(2, 5))]
 
 
 def test_a_file_ends_at_256_kib() -> None:
     comment = b"#" * (MAX_BYTES - 5)
-    assert told(b"a: 1\n" + comment) == []
-    assert [code for code, _ in told(b"a: 1\n" + comment + b"#")] == ["DR1003"]
+    assert faults_of(b"a: 1\n" + comment) == []
+    assert [code for code, _ in faults_of(b"a: 1\n" + comment + b"#")] == ["DR1003"]
 
 
 def test_a_document_ends_at_10_000_values() -> None:
-    assert told("\n".join(["-"] * 9_999)) == []
-    assert [code for code, _ in told("\n".join(["-"] * 10_000))] == ["DR1003"]
+    assert faults_of("\n".join(["-"] * 9_999)) == []
+    assert [code for code, _ in faults_of("\n".join(["-"] * 10_000))] == ["DR1003"]
 
 
 def test_a_file_ends_at_100_documents() -> None:
-    assert told("--- a\n" * 100) == []
-    assert [code for code, _ in told("--- a\n" * 101)] == ["DR1003"]
+    assert faults_of("--- a\n" * 100) == []
+    assert [code for code, _ in faults_of("--- a\n" * 101)] == ["DR1003"]
 
 
 def test_documents_before_a_syntax_fault_are_read() -> None:
@@ -198,7 +198,7 @@ def test_a_bare_scalar_is_read_as_in_yaml_1_2(plain: str, form: Form) -> None:
 
 @pytest.mark.case("U18")
 @pytest.mark.parametrize("plain", ["no", "012", "1e3", "12:30:45", "0.10", "1.000000000000000001"])
-def test_a_scalar_keeps_its_source_text(plain: str) -> None:
+def test_a_scalar_preserves_its_source_text(plain: str) -> None:
     scalar = value(f"a: {plain}", "a")
     assert isinstance(scalar, Scalar)
     assert scalar.text == plain
@@ -237,7 +237,7 @@ def test_a_merge_key_adds_missing_keys() -> None:
 
 @pytest.mark.parametrize("text", ["a: {<<: x}", "a: {<<: [x]}", "? [a]\n: b", "{a: 1}: b"])
 def test_a_key_or_merge_of_another_form_is_reported(text: str) -> None:
-    assert [code for code, _ in told(text)] == ["DR1011"]
+    assert [code for code, _ in faults_of(text)] == ["DR1011"]
 
 
 @given(st.text(max_size=200))

@@ -154,7 +154,7 @@ def test_links_and_pipes_put_there_by_others_are_no_blobs(
     assert [info.key for info in store.list(ROOT)] == [KEY]
 
 
-def test_a_disk_that_is_full_is_told_as_such_and_nothing_is_visible(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_reported_as_such_and_nothing_is_visible(tmp_path: Path) -> None:
     class FullDisk(Disk):
         def sync_file(self, descriptor: int) -> None:  # noqa: ARG002  as on any disk
             raise OSError(28, "No space left on device")
@@ -164,7 +164,7 @@ def test_a_disk_that_is_full_is_told_as_such_and_nothing_is_visible(tmp_path: Pa
     assert a_store(tmp_path).head(KEY) is None
 
 
-def test_a_volume_that_does_not_tell_upper_from_lower_case_is_refused(
+def test_a_volume_that_does_not_distinguish_upper_from_lower_case_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "exists", lambda _path: True)
@@ -179,7 +179,7 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
         open_blob_stores(url)
 
 
-def test_a_folder_with_a_space_in_its_name_is_found_by_its_url(tmp_path: Path) -> None:
+def test_a_folder_with_a_space_in_its_name_is_read_by_its_url(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     open_blob_stores(folder.as_uri()).of(TENANT).put(KEY, b"x")
     assert (folder / KEY).read_bytes() == b"x"

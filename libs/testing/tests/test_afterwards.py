@@ -30,5 +30,5 @@ def test_a_command_runs_however_the_process_ends(tmp_path: Path, ending: str) ->
         f"    {ending}\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True):
-        told = subprocess.check_output(["cat", "told"], cwd=tmp_path, timeout=60)
-    assert told == b"down\n"
+        output = subprocess.check_output(["cat", "told"], cwd=tmp_path, timeout=60)
+    assert output == b"down\n"

@@ -27,8 +27,8 @@ def test_an_encoding_is_its_tag_its_length_and_so_many_bytes(vector: Vector) -> 
 
 @pytest.mark.parametrize("vector", ALL.vectors, ids=lambda one: one.name)
 def test_a_payload_of_text_is_the_value_as_people_read_it(vector: Vector) -> None:
-    told = {Tag.NUMBER, Tag.TEXT, Tag.DATE, Tag.INTERVAL, Tag.JSON}
-    if vector.encoding[0] in told and vector.text is not None:
+    text_tags = {Tag.NUMBER, Tag.TEXT, Tag.DATE, Tag.INTERVAL, Tag.JSON}
+    if vector.encoding[0] in text_tags and vector.text is not None:
         assert vector.encoding[5:].decode() == vector.text
     else:
         assert (vector.text is None) == (vector.encoding[0] == Tag.NULL)

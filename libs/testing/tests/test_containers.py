@@ -26,7 +26,7 @@ from datarecs_testing.plugin import wants_containers
         ({"DATARECS_TEST_CONTAINERS": "1"}, True),
     ],
 )
-def test_containers_are_there_for_who_asks(environment: Mapping[str, str], *, wanted: bool) -> None:
+def test_containers_are_there_on_request(environment: Mapping[str, str], *, wanted: bool) -> None:
     assert wants_containers(environment) is wanted
 
 
@@ -35,24 +35,24 @@ def test_another_word_than_1_or_0_is_refused() -> None:
         wants_containers({"DATARECS_TEST_CONTAINERS": "yes"})
 
 
-def test_without_an_engine_the_session_hears_what_is_missing_where_and_the_way_out(
+def test_without_an_engine_the_session_shows_what_is_missing_where_and_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     with pytest.raises(pytest.UsageError) as refused:
         require_engine()
-    told = str(refused.value)
+    message = str(refused.value)
     del refused
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()  # the engine's library forgets to close a socket whose connection was refused
-    assert f"no container engine answers at unix://{tmp_path}/nobody.sock" in told
-    assert "DOCKER_HOST" in told
+    assert f"no container engine answers at unix://{tmp_path}/nobody.sock" in message
+    assert "DOCKER_HOST" in message
 
 
 def test_the_images_are_of_the_versions_that_the_tests_meet_otherwise() -> None:
-    found = postgres.servers({}, packaged=postgres.packaged_binaries())
-    assert f"postgres:{found[0].major}" == POSTGRES_IMAGE
+    servers = postgres.servers({}, packaged=postgres.packaged_binaries())
+    assert f"postgres:{servers[0].major}" == POSTGRES_IMAGE
     assert KAFKA_IMAGE.startswith("apache/kafka:4.")
 
 
@@ -66,7 +66,7 @@ def test_postgres_is_made_and_run_as_the_local_stack_does() -> None:
     assert "9pQ-_x" not in repr(recipe)
 
 
-def test_the_broker_listens_outside_and_is_told_of_on_loopback_behind_its_first_login() -> None:
+def test_the_broker_listens_outside_and_is_announced_on_loopback_behind_its_first_login() -> None:
     recipe = kafka_recipe(port=21_002, controller_port=21_003, password="9pQ-_x")
     lines = recipe.environment["SERVER_PROPERTIES"].splitlines()
     assert "listeners=BROKER://0.0.0.0:21002,CONTROLLER://127.0.0.1:21003" in lines

@@ -37,12 +37,12 @@ def test_an_order_kills_at_its_hit_and_only_once(tmp_path: Path) -> None:
 
 def test_orders_for_other_places_and_processes_are_not_obeyed(tmp_path: Path) -> None:
     orders = Orders(tmp_path)
-    given = [
+    written_orders = [
         orders.place("service", CrashPoint.FINISH_AFTER_COMMIT, hit=1),
         orders.place("other", CrashPoint.FINISH_IN_TX, hit=1),
     ]
     assert passed_thrice(tmp_path) == (0, ["0", "1", "2"])
-    assert not any(orders.obeyed(one) for one in given)
+    assert not any(orders.obeyed(one) for one in written_orders)
 
 
 def test_every_place_that_is_passed_is_noted(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ NEEDS_KAFKA = "def test_something(kafka_broker): pass\n"
 
 
 def session(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A session of its own on a machine where no Kafka can be had."""
+    """A separate session on a machine where no Kafka can be had."""
     (tmp_path / "test_needs_kafka.py").write_text(NEEDS_KAFKA)
     ours = {"DATARECS_KAFKA__HOME": "/nonexistent", **environment}
-    given = {
+    variables = {
         name: value
         for name, value in process_environment().items()
         if not name.startswith("DATARECS_TEST_")
@@ -19,7 +19,7 @@ def session(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "datarecs_testing.plugin", str(tmp_path)],
         cwd=tmp_path,
-        env=given | ours,
+        env=variables | ours,
         capture_output=True,
         text=True,
         check=False,

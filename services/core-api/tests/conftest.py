@@ -1,4 +1,4 @@
-"""Logs are kept instead of printed: a test uses the fixture `logs` to check them."""
+"""Logs are stored instead of printed: a test uses the fixture `logs` to check them."""
 
 from collections.abc import Iterator
 

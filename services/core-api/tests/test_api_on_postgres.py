@@ -113,7 +113,7 @@ def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     before = rows_of_b(place.database)
     kinds = {entry.path: kind for kind, entry in KINDS.items()}
-    key, asked = house.key(), 0
+    key, count = house.key(), 0
     for method, template in guarded_routes(routes()):
         if "{" not in template:
             continue
@@ -136,8 +136,8 @@ def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
             body = {"since": house.clock.now().isoformat()}
         answer = house.bearing(key).request(method, path, headers={"If-Match": "*"}, json=body)
         assert answer.status_code == 404, (method, path, answer.text)
-        asked += 1
-    assert asked > 20
+        count += 1
+    assert count > 20
     assert rows_of_b(place.database) == before
 
 

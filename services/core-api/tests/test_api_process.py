@@ -1,4 +1,4 @@
-"""The service as a process: real sockets, its own settings, its drain."""
+"""The service as a process: real sockets, its settings, its drain."""
 
 import threading
 from collections.abc import Iterator

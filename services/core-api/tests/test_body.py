@@ -116,7 +116,7 @@ class TestJson:
         assert parse_object(deep.encode())
         assert parse_object(b'{"a":9999999999999999999,"b":0.10,"c":1e64}')["a"] == 10**19 - 1
 
-    def test_keeps_the_digits_of_a_fraction(self) -> None:
+    def test_preserves_the_digits_of_a_fraction(self) -> None:
         assert str(parse_object(b'{"a":12345678901234567.890}')["a"]) == "12345678901234567.890"
 
     def test_of_nothing_is_an_empty_object(self) -> None:
@@ -222,7 +222,7 @@ class TestTheSize:
             status_of_upload(house, runs, leaves, **{"transfer-encoding": "chunked"})
         assert logs == []
 
-    def test_of_a_declaration_has_its_own_limit(self, ana: TestClient) -> None:
+    def test_of_a_declaration_has_a_separate_limit(self, ana: TestClient) -> None:
         padded = b"{" + MAX_SPEC_BYTES * b" " + b"}"
         answer = ana.post("/api/v1/jobs", content=padded, headers=JSON)
         assert (answer.status_code, answer.json()["code"]) == (413, "DR4003")

@@ -138,7 +138,7 @@ class TestASlowClient:
             assert answer(client) == b""
             assert api.dropped("body") == 1
 
-    def test_that_keeps_the_rate_is_served(self) -> None:
+    def test_that_respects_the_rate_is_served(self) -> None:
         with served(min_body_rate=100) as api, api.connect() as client:
             body = json.dumps({"name": "ci"}).encode() + 400 * b" "
             client.sendall(api.post_head() + f"Content-Length: {len(body)}\r\n\r\n".encode())
@@ -167,10 +167,10 @@ class TestASlowClient:
             client.settimeout(10)
             client.connect(("127.0.0.1", api.port))
             with client:
-                asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+                request = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
                 try:
                     for _ in range(2_000):
-                        client.sendall(asked)
+                        client.sendall(request)
                 except (ConnectionResetError, BrokenPipeError, TimeoutError):
                     pass
                 waited = 0
@@ -227,9 +227,9 @@ class TestAnAmbiguousRequest:
     def test_is_refused_and_the_connection_closed(self, head: bytes) -> None:
         with served() as api, api.connect() as client:
             client.sendall(api.post_head() + head)
-            told, _, body = answer(client).partition(b"\r\n\r\n")
-            assert told.startswith(b"HTTP/1.1 400")
-            assert b"application/problem+json" in told
+            response, _, body = answer(client).partition(b"\r\n\r\n")
+            assert response.startswith(b"HTTP/1.1 400")
+            assert b"application/problem+json" in response
             assert json.loads(body)["code"] == "DR4001"
             assert api.dropped("malformed") == 1
 
@@ -237,8 +237,8 @@ class TestAnAmbiguousRequest:
         with served() as api, api.connect() as client:
             both = AMBIGUOUS["length and chunks"]
             client.sendall(GET + b"\r\n" + api.post_head() + both)
-            told = answer(client)
-            assert told.count(b"HTTP/1.1 200") == told.count(b"HTTP/1.1 400") == 1
+            response = answer(client)
+            assert response.count(b"HTTP/1.1 200") == response.count(b"HTTP/1.1 400") == 1
 
     def test_in_http_1_0_is_one_with_chunks(self) -> None:
         with served() as api, api.connect() as client:
@@ -326,14 +326,14 @@ class TestAnOddRequest:
 
 def statuses(heads: list[str]) -> list[int]:
     """Of each request, with a good key and without a body."""
-    found = []
+    codes = []
     with served() as api:
         for head in heads:
             key = f"Authorization: Bearer {api.house.key()}\r\n"
             with api.connect() as client:
                 client.sendall(f"{head}{key}Connection: close\r\n\r\n".encode("latin-1"))
-                found.append(int(first_answer(client).split()[1]))
-    return found
+                codes.append(int(first_answer(client).split()[1]))
+    return codes
 
 
 class TestManyConnections:

@@ -23,7 +23,7 @@ def test_a_burst_of_the_quota_passes_and_then_one_each_tenth_of_the_window() -> 
     assert not buckets.take("a").is_taken
 
 
-def test_each_name_has_a_bucket_of_its_own() -> None:
+def test_each_name_has_a_separate_bucket() -> None:
     buckets = TokenBuckets(ManualClock(), Rate(quota=1, window_s=60))
     assert [buckets.take(name).is_taken for name in ("a", "b", "a")] == [True, True, False]
 

@@ -10,7 +10,7 @@ from datarecs_core.values import RunId
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT
 
-ASKED = "io.datarecs.reconciliation.run.cancel_requested"
+CANCEL_REQUESTED = "io.datarecs.reconciliation.run.cancel_requested"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_two_cancels_by_two_people_are_one_request(
     shown = second.json()
     assert (shown["cancelled_by"], shown["cancel_reason"]) == (subject_of(ana), "the wrong month")
     rows = house.store.committed(A_TENANT).outbox.values()
-    assert [one.row.type for one in rows].count(ASKED) == 1
+    assert [one.row.type for one in rows].count(CANCEL_REQUESTED) == 1
 
 
 @pytest.mark.case("L26")

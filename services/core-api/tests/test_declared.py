@@ -127,7 +127,7 @@ class TestCreating:
 
 class TestFaults:
     @pytest.mark.case("R07", "X21")
-    def test_of_fields_the_server_owns(self, ana: TestClient) -> None:
+    def test_of_fields_the_server_sets(self, ana: TestClient) -> None:
         body = {
             **JOB,
             "metadata": {**JOB["metadata"], "uid": "x", "tenant_id": str(B_TENANT)},
@@ -148,13 +148,13 @@ class TestFaults:
         text = JOB_YAML.replace("timezone", "x").replace("kind: parquet", "kind: parqet")
         text = text.replace("tolerances", "tolerence").replace("dimensions: [account]", "x: 1")
         answer = ana.post(JOBS, content=text, headers=YAML)
-        told = answer.json()
-        assert (answer.status_code, told["code"]) == (422, "DR4021")
-        assert len(told["errors"]) >= 3
-        places = {(one["pointer"], one.get("line")) for one in told["errors"]}
+        problem = answer.json()
+        assert (answer.status_code, problem["code"]) == (422, "DR4021")
+        assert len(problem["errors"]) >= 3
+        places = {(one["pointer"], one.get("line")) for one in problem["errors"]}
         assert ("/spec/sources/1/kind", 7) in places
         assert ("/spec/stages/0/measures/0/tolerence", 11) in places
-        hints = {one.get("hint") for one in told["errors"]}
+        hints = {one.get("hint") for one in problem["errors"]}
         assert "did you mean 'tolerances'?" in hints
 
     @pytest.mark.case("X29")
@@ -187,7 +187,7 @@ class TestFaults:
             '"NaN"',
         ],
     )
-    def test_of_a_decimal_are_found_at_once(self, ana: TestClient, value: str) -> None:
+    def test_of_a_decimal_are_detected_at_once(self, ana: TestClient, value: str) -> None:
         text = json.dumps(JOB).replace('"0.01"', value)
         ana.get(JOBS)
         started = time.perf_counter()
@@ -229,7 +229,7 @@ class TestFaults:
             + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)),
         ],
     )
-    def test_of_a_yaml_bomb_are_found_by_counting(self, ana: TestClient, text: str) -> None:
+    def test_of_a_yaml_bomb_are_detected_by_counting(self, ana: TestClient, text: str) -> None:
         started = time.perf_counter()
         answer = ana.post(JOBS, content=text, headers=YAML)
         assert answer.status_code == 422
@@ -250,7 +250,7 @@ class TestFaults:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["line"] in {12, 13}
 
-    def test_of_several_documents_name_the_command_that_splits_them(self, ana: TestClient) -> None:
+    def test_of_many_documents_name_the_command_that_splits_them(self, ana: TestClient) -> None:
         answer = ana.post(JOBS, content=f"{JOB_YAML}---\n{JOB_YAML}", headers=YAML)
         assert answer.status_code == 422
         assert "datarecs apply" in answer.json()["detail"]
@@ -307,12 +307,12 @@ class TestReading:
         names = {f"job-{number:02}" for number in range(11)}
         for name in names:
             declare(ana, name=name)
-        found, url = [], f"{JOBS}?limit=4"
+        items, url = [], f"{JOBS}?limit=4"
         while url:
             answer = ana.get(url)
-            found += [one["metadata"]["name"] for one in answer.json()["items"]]
+            items += [one["metadata"]["name"] for one in answer.json()["items"]]
             url = answer.headers.get("Link", "<>").partition(">")[0][1:]
-        assert sorted(found) == sorted(names)
+        assert sorted(items) == sorted(names)
 
     def test_of_a_list_stays_in_its_namespace(self, ana: TestClient) -> None:
         for query in ("", "?namespace=books"):
@@ -362,7 +362,9 @@ class TestReplacing:
         assert changes(house)[-1] == ("UPDATED", ("spec",))
 
     @pytest.mark.case("R05")
-    def test_of_labels_keeps_the_generation(self, house: MemoryApiHouse, ana: TestClient) -> None:
+    def test_of_labels_preserves_the_generation(
+        self, house: MemoryApiHouse, ana: TestClient
+    ) -> None:
         place = declare(ana)
         body = {**JOB, "metadata": {"name": "ledger-vs-exports", "labels": {"team": "x"}}}
         answer = ana.put(place, json=body, headers={"If-Match": "*"})
@@ -418,7 +420,7 @@ class TestReplacing:
 
 class TestDeleting:
     @pytest.mark.case("R11")
-    def test_gives_the_last_state_back(self, house: MemoryApiHouse, ana: TestClient) -> None:
+    def test_returns_the_last_state(self, house: MemoryApiHouse, ana: TestClient) -> None:
         place = declare(ana)
         shown = ana.get(place)
         answer = ana.delete(place, headers={"If-Match": shown.headers["ETag"]})
@@ -455,7 +457,7 @@ class TestDeleting:
 
 
 @pytest.mark.case("X65")
-def test_a_changed_host_needs_a_secret_of_its_own(house: MemoryApiHouse) -> None:
+def test_a_changed_host_needs_a_separate_secret(house: MemoryApiHouse) -> None:
     """The reference does not follow the connection to another host."""
     connection: Mapping[str, Any] = EXAMPLES[Kind.CONNECTION]
     house.secret_uses["env:DATARECS_CONN_DEFAULT_LEDGER"] = ("postgres:ledger.example.com",)
@@ -513,9 +515,7 @@ class TestASigningSecret:
             "hunter2",
         ],
     )
-    def test_reference_outside_the_tenants_own_is_refused(
-        self, ana: TestClient, reference: str
-    ) -> None:
+    def test_reference_outside_the_tenant_is_refused(self, ana: TestClient, reference: str) -> None:
         signing = {"mode": "reference", "secret_refs": [reference]}
         answer = ana.post(HOOKS, json=with_spec(HOOK, signing=signing))
         assert pointers(answer) == ["/spec/signing/secret_refs/0"]

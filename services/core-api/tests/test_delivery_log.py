@@ -95,7 +95,7 @@ def test_a_state_is_filtered_by_the_server(house: MemoryApiHouse, place: str) ->
 
 
 @pytest.mark.case("U28")
-def test_a_cursor_is_good_for_its_own_list_alone(house: MemoryApiHouse, place: str) -> None:
+def test_a_cursor_is_good_for_its_list_alone(house: MemoryApiHouse, place: str) -> None:
     caller = house.caller()
     cursor = caller.get(f"{place}/deliveries?limit=1").json()["next"]
     other = house.caller(B_TENANT)

@@ -47,9 +47,9 @@ class World:
             f"{HOOKS}/erp/secret/rotate", json={"grace_period": grace, **body}
         )
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
+        document: dict[str, Any] = answer.json()
         self.api.clock.advance(timedelta(seconds=1))
-        return found
+        return document
 
     def signed_by(self, *secrets: str) -> bool:
         """Whether the newest request is signed by exactly these secrets, in this order."""

@@ -31,8 +31,8 @@ def ana(house: MemoryApiHouse) -> TestClient:
 def made(caller: TestClient, **fields: object) -> dict[str, Any]:
     answer = caller.post("/api/v1/keys", json={"name": "ci", **fields})
     assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 class TestANewKey:
@@ -46,7 +46,7 @@ class TestANewKey:
         assert stored.secret_sha256 == secret_sha256(presented.secret)
         assert house.bearing(key["key"]).get("/api/v1/whoami").json()["key_id"] == key["key_id"]
 
-    def test_has_a_subject_of_its_own_and_its_makers_owner(
+    def test_has_a_separate_subject_and_its_makers_owner(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         key = made(ana)
@@ -63,7 +63,7 @@ class TestANewKey:
         assert [line.actor for line in lines] == [subject_of(ana), f"key:{key['key_id']}"]
 
     @pytest.mark.case("X03")
-    def test_has_idempotency_keys_of_its_own(self, house: MemoryApiHouse, ana: TestClient) -> None:
+    def test_has_separate_idempotency_keys(self, house: MemoryApiHouse, ana: TestClient) -> None:
         header = {"Idempotency-Key": "k"}
         other = house.bearing(made(ana)["key"])
         first = ana.post("/api/v1/keys", json={"name": "ci"}, headers=header).json()
@@ -171,9 +171,9 @@ class TestANewKey:
         again = ana.post("/api/v1/keys", json=body, headers=header)
         assert again.headers["Idempotency-Replayed"] == "true"
         assert again.json() == {name: value for name, value in first.items() if name != "key"}
-        (kept,) = house.store.committed(A_TENANT).remembered.values()
-        assert kept.answer is not None
-        assert first["key"].encode() not in kept.answer.body
+        (remembered,) = house.store.committed(A_TENANT).remembered.values()
+        assert remembered.answer is not None
+        assert first["key"].encode() not in remembered.answer.body
 
 
 class TestTheList:
@@ -200,8 +200,8 @@ class TestTheList:
     ) -> None:
         house.key(owner="u-bob")
         house.key(B_TENANT, owner="u-eve")
-        found = ana.get("/api/v1/keys?all=1").json()["items"]
-        assert {one["owner"] for one in found} == {"u-ana", "u-bob"}
+        items = ana.get("/api/v1/keys?all=1").json()["items"]
+        assert {one["owner"] for one in items} == {"u-ana", "u-bob"}
 
     def test_of_all_is_refused_to_others(self, house: MemoryApiHouse) -> None:
         answer = house.caller(A_TENANT, Role.EDITOR).get("/api/v1/keys?all=1")

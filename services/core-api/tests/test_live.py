@@ -74,9 +74,9 @@ class TestAPage:
         )
         sent = {name.removeprefix("ce_"): value.decode() for name, value in row.headers}
         sent["datacontenttype"] = sent.pop("content-type")
-        told = {name: entry[name] for name in sent.keys() & entry.keys()}
-        assert told == {name: sent[name] for name in told}
-        assert told.keys() >= {"id", "source", "type", "subject", "runsequence", "dataschema"}
+        attributes = {name: entry[name] for name in sent.keys() & entry.keys()}
+        assert attributes == {name: sent[name] for name in attributes}
+        assert attributes.keys() >= {"id", "source", "type", "subject", "runsequence", "dataschema"}
         assert json.loads(row.data) == entry["data"]
         assert entry["disposition"] == "APPLIED"
 
@@ -132,12 +132,12 @@ class TestAStream:
         run = a_followed_run(house)
         record(house, run, 450)
         end(house, run)
-        told = followed(house.caller(), f"{run}/events")
-        assert [one.id for one in told if one.event == "event"] == [
+        events = followed(house.caller(), f"{run}/events")
+        assert [one.id for one in events if one.event == "event"] == [
             str(number) for number in range(1, 452)
         ]
-        assert told[-1] == Frame("end", None, {"status": "COMPLETED", "result": "MATCHED"})
-        snapshots = [one.data["status"] for one in told if one.event == "run"]
+        assert events[-1] == Frame("end", None, {"status": "COMPLETED", "result": "MATCHED"})
+        snapshots = [one.data["status"] for one in events if one.event == "run"]
         assert snapshots == ["COMPLETED"]
 
     @pytest.mark.case("L42", "U34")
@@ -153,8 +153,8 @@ class TestAStream:
         record(house, run, 5)
         end(house, run)
         headers = {} if header is None else {"Last-Event-ID": header.encode("latin-1")}
-        told = followed(house.caller(), f"{run}/events{query}", **headers)  # type: ignore[arg-type]  # raw bytes
-        assert [one.id for one in told if one.id] == [str(number) for number in range(first, 7)]
+        events = followed(house.caller(), f"{run}/events{query}", **headers)  # type: ignore[arg-type]  # raw bytes
+        assert [one.id for one in events if one.id] == [str(number) for number in range(first, 7)]
 
     @pytest.mark.parametrize("seen", ["6", "9223372036854775808", "9" * 4000])
     @pytest.mark.case("U34")
@@ -162,20 +162,20 @@ class TestAStream:
         house = a_house()
         run = a_followed_run(house)
         end(house, run)
-        told = followed(house.caller(), f"{run}/events", **{"Last-Event-ID": seen})
-        assert [one.event for one in told] == ["run", "end"]
+        events = followed(house.caller(), f"{run}/events", **{"Last-Event-ID": seen})
+        assert [one.event for one in events] == ["run", "end"]
 
     @pytest.mark.case("L42")
     def test_is_woken_by_each_commit(self) -> None:
         house = a_house(LONG)
         run = a_followed_run(house)
         with house.caller().stream("GET", f"{run}/events", headers=STREAM) as answer:
-            told = frames(answer.iter_lines())
-            assert [next(told).event, next(told).event] == ["event", "run"]
+            events = frames(answer.iter_lines())
+            assert [next(events).event, next(events).event] == ["event", "run"]
             record(house, run)
-            assert next(told).id == "2"
+            assert next(events).id == "2"
             end(house, run)
-            assert [one.event for one in told] == ["run", "end"]
+            assert [one.event for one in events] == ["run", "end"]
 
     @pytest.mark.case("L42")
     def test_finds_changes_without_a_notification(self) -> None:
@@ -188,11 +188,11 @@ class TestAStream:
         )
         run = a_followed_run(house)
         with deaf.caller().stream("GET", f"{run}/events", headers=STREAM) as answer:
-            told = frames(answer.iter_lines())
-            next(told)
+            events = frames(answer.iter_lines())
+            next(events)
             record(house, run)
             end(house, run)
-            assert [one.event for one in told][-3:] == ["event", "run", "end"]
+            assert [one.event for one in events][-3:] == ["event", "run", "end"]
 
     def test_pings_while_nothing_happens(self) -> None:
         house = a_house(Pace(poll=timedelta(milliseconds=5), ping=timedelta(milliseconds=10)))
@@ -205,7 +205,7 @@ class TestAStream:
             end(house, run)
             assert any(line == "event: end" for line in lines)
 
-    def test_is_not_to_be_buffered_or_kept(self) -> None:
+    def test_is_not_to_be_buffered_or_stored(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         end(house, run)
@@ -221,20 +221,20 @@ class TestAStream:
         run = a_followed_run(house)
         key = house.key(permissions=permissions_of([Role.VIEWER]))
         with house.bearing(key).stream("GET", f"{run}/events", headers=STREAM) as answer:
-            told = frames(answer.iter_lines())
-            next(told)
+            events = frames(answer.iter_lines())
+            next(events)
             with house.unit.begin(A_TENANT) as tx:
                 tx.api_keys.revoke(key[4:16])
-            assert "end" not in {one.event for one in told}
+            assert "end" not in {one.event for one in events}
 
     def test_ends_when_the_process_drains(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with house.caller().stream("GET", f"{run}/events", headers=STREAM) as answer:
-            told = frames(answer.iter_lines())
-            next(told)
+            events = frames(answer.iter_lines())
+            next(events)
             house.following.end()
-            assert "end" not in {one.event for one in told}
+            assert "end" not in {one.event for one in events}
 
     def test_ends_when_the_database_goes_away(self) -> None:
         house = a_house()
@@ -304,8 +304,8 @@ class TestAStream:
         run = a_followed_run(house)
         record(house, run, 10)
         end(house, run)
-        told = [followed(one.caller(), f"{run}/events") for one in (house, other)]
-        assert told[0] == told[1]
+        events = [followed(one.caller(), f"{run}/events") for one in (house, other)]
+        assert events[0] == events[1]
 
     @pytest.mark.case("U34")
     def test_lets_a_reader_go_that_takes_nothing(self) -> None:
@@ -338,10 +338,10 @@ class TestAStream:
     def test_serves_two_readers_alike(self) -> None:
         house = a_house()
         run = a_followed_run(house)
-        found: list[list[str | None]] = []
+        ids: list[list[str | None]] = []
 
         def follow() -> None:
-            found.append([one.id for one in followed(house.caller(), f"{run}/events") if one.id])
+            ids.append([one.id for one in followed(house.caller(), f"{run}/events") if one.id])
 
         readers = [threading.Thread(target=follow) for _ in range(3)]
         for reader in readers:
@@ -350,7 +350,7 @@ class TestAStream:
         end(house, run)
         for reader in readers:
             reader.join(timeout=30)
-        assert found == [[str(number) for number in range(1, 32)]] * 3
+        assert ids == [[str(number) for number in range(1, 32)]] * 3
 
 
 def test_the_head_of_a_stream_ends() -> None:

@@ -115,16 +115,16 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(
     run = triggered(running)
     record(running, run, 20)
     wide, narrow = [], []
-    with following(running, f"{TENANT_WIDE}?after=0") as told:
-        wide += [next(told).id for _ in range(8)]
-    with following(running, f"{run}/events") as told:
-        narrow += [next(told).id for _ in range(8)]
+    with following(running, f"{TENANT_WIDE}?after=0") as stream:
+        wide += [next(stream).id for _ in range(8)]
+    with following(running, f"{run}/events") as stream:
+        narrow += [next(stream).id for _ in range(8)]
     record(running, run, 20)
     end(running, run)
-    with following(running, TENANT_WIDE, wide[-1]) as told:
-        wide += [next(told).id for _ in range(33)]
-    with following(running, f"{run}/events", narrow[-1]) as told:
-        rest = list(told)
+    with following(running, TENANT_WIDE, wide[-1]) as stream:
+        wide += [next(stream).id for _ in range(33)]
+    with following(running, f"{run}/events", narrow[-1]) as stream:
+        rest = list(stream)
     narrow += [one.id for one in rest if one.id]
     assert wide == all_places(database)
     assert narrow == [str(number) for number in range(1, 42)]
@@ -140,7 +140,7 @@ def test_a_restart_of_the_process_loses_nothing(database: PreparedDatabase, tmp_
             following(api, f"{run}/events") as narrow,
         ):
             record(api, run, 5)
-            seen = [[next(told).id for _ in range(4)] for told in (wide, narrow)]
+            seen = [[next(stream).id for _ in range(4)] for stream in (wide, narrow)]
             before = [[one for one in ids if one] for ids in seen]
             api.service.kill()
             record(api, run, 5)
@@ -168,10 +168,10 @@ def test_without_notifications_everything_comes_a_second_later(
             following(api, f"{run}/events?after=1") as narrow,
         ):
             assert next(narrow).event == "run"
-            for told in (wide, narrow):
+            for stream in (wide, narrow):
                 record(api, run)
                 began = monotonic()
-                assert next(told).event == "event"
+                assert next(stream).event == "event"
                 assert monotonic() - began < LATE_S
 
 
@@ -222,17 +222,17 @@ def test_a_socket_sends_the_events_of_a_run_to_its_end(running: Running) -> None
     record(running, run, 3)
     with opened(running, origin=f"http://127.0.0.1:{running.port}") as socket:
         socket.send(json.dumps({"subscribe": {"run_id": run_id, "after": 2}}))
-        told = [json.loads(socket.recv(timeout=10)) for _ in range(3)]
+        messages = [json.loads(socket.recv(timeout=10)) for _ in range(3)]
         end(running, run)
-        told += [json.loads(socket.recv(timeout=10)) for _ in range(2)]
-    assert [(one["event"], one.get("id")) for one in told] == [
+        messages += [json.loads(socket.recv(timeout=10)) for _ in range(2)]
+    assert [(one["event"], one.get("id")) for one in messages] == [
         ("event", 3),
         ("event", 4),
         ("run", None),
         ("run", None),
         ("end", None),
     ]
-    assert {one["run_id"] for one in told} == {run_id}
+    assert {one["run_id"] for one in messages} == {run_id}
 
 
 @pytest.mark.case("X19")

@@ -62,19 +62,19 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Artefacts:
 
 @pytest.fixture
 def finished(artefacts: Artefacts) -> Finished:
-    found = triggered(memory_api())
-    blobs = found.house.blobs.of(A_TENANT)
-    blobs.put(run_document(A_TENANT, found.run_id), artefacts.document)
+    run = triggered(memory_api())
+    blobs = run.house.blobs.of(A_TENANT)
+    blobs.put(run_document(A_TENANT, run.run_id), artefacts.document)
     for bucket, part in enumerate(artefacts.parts):
-        key = differences_part(A_TENANT, found.run_id, "balance-check", bucket=bucket)
+        key = differences_part(A_TENANT, run.run_id, "balance-check", bucket=bucket)
         blobs.put(key, part)
     change_run(
-        found.house.unit,
-        str(found.run_id),
+        run.house.unit,
+        str(run.run_id),
         status=RunStatus.COMPLETED,
         result=RunResult.UNMATCHED,
     )
-    return found
+    return run
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ class TestStages:
 
     @pytest.mark.parametrize("what", ["stages", "stages/balance-check", "mismatches", "report"])
     def test_of_a_run_under_way_are_404(self, what: str) -> None:
-        found = triggered(memory_api())
-        answer = found.house.caller().get(f"{found.run}/{what}")
+        run = triggered(memory_api())
+        answer = run.house.caller().get(f"{run.run}/{what}")
         assert (answer.status_code, answer.json()["code"]) == (404, "DR4004")
 
 
@@ -169,7 +169,7 @@ class TestMismatches:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"].startswith("/query/")
 
-    def test_need_a_permission_of_their_own(self, finished: Finished, viewer: TestClient) -> None:
+    def test_need_a_separate_permission(self, finished: Finished, viewer: TestClient) -> None:
         assert viewer.get(f"{finished.run}/mismatches").status_code == 403
         assert sample_reads(finished) == []
 
@@ -233,9 +233,9 @@ class TestTheReport:
         page = viewer.get(f"{finished.run}/report")
         assert page.status_code == 200
         assert "4711" not in page.text
-        told = viewer.get(f"{finished.run}/report?format=json")
-        assert told.json()["samples"] == {}
-        assert "4711" not in told.text
+        report = viewer.get(f"{finished.run}/report?format=json")
+        assert report.json()["samples"] == {}
+        assert "4711" not in report.text
         assert sample_reads(finished) == []
 
     def test_is_also_the_document_itself(self, finished: Finished, ana: TestClient) -> None:
@@ -249,13 +249,13 @@ class TestTheReport:
         "status", [RunStatus.ERRORED, RunStatus.CANCELLED, RunStatus.QUEUE_ERRORED]
     )
     def test_of_a_run_without_a_verdict_shows_how_it_ended(self, status: RunStatus) -> None:
-        found = triggered(memory_api())
-        change_run(found.house.unit, str(found.run_id), status=status)
-        ana = found.house.caller()
-        answer = ana.get(f"{found.run}/report")
+        run = triggered(memory_api())
+        change_run(run.house.unit, str(run.run_id), status=status)
+        ana = run.house.caller()
+        answer = ana.get(f"{run.run}/report")
         assert answer.status_code == 200
         assert "attachment" in answer.headers["content-disposition"]
-        assert ana.get(f"{found.run}/report?format=json").status_code == 404
+        assert ana.get(f"{run.run}/report?format=json").status_code == 404
 
     def test_has_two_formats(self, finished: Finished, ana: TestClient) -> None:
         answer = ana.get(f"{finished.run}/report?format=pdf")

@@ -47,7 +47,7 @@ def ended(house: MemoryApiHouse, ana: TestClient, status: RunStatus) -> str:
 
 
 @pytest.mark.parametrize("status", [one for one in RunStatus if one.is_terminal])
-def test_an_ended_run_is_asked_again_with_its_parameters(
+def test_an_ended_run_is_triggered_again_with_its_parameters(
     house: MemoryApiHouse, ana: TestClient, status: RunStatus
 ) -> None:
     path = ended(house, ana, status)

@@ -28,7 +28,7 @@ class Setting:
     rule: str
     run_id: RunId
 
-    def ask(self, what: str, client: TestClient | None = None, **body: str) -> "Answer":
+    def request(self, what: str, client: TestClient | None = None, **body: str) -> "Answer":
         path = f"/api/v1/notification-rules/{self.rule}/{what}"
         content = {"run_id": str(self.run_id), **body}
         answer = (client or self.client).post(path, json=content)
@@ -54,7 +54,7 @@ def setting() -> Setting:
 
 @pytest.mark.case("M30")
 def test_a_preview_names_who_is_mailed_and_who_not_and_writes_nothing(setting: Setting) -> None:
-    answer = setting.ask("preview")
+    answer = setting.request("preview")
     assert answer.status == 200
     assert answer.body["recipients"] == [
         {"address": "ana@example.com", "kind": "OUTCOME", "skipped": None, "due_at": None},
@@ -78,14 +78,14 @@ def test_a_preview_has_the_reason_why_no_mail_is_sent(setting: Setting) -> None:
     )
     with setting.house.unit.begin(A_TENANT) as tx:
         tx.runs.add(run)
-    answer = setting.ask("preview", run_id=str(run.run_id))
+    answer = setting.request("preview", run_id=str(run.run_id))
     assert answer.body["held"] == [{"rule": None, "reason": "NO_MATCHING_RULE"}]
     assert (answer.body["recipients"], answer.body["subject"]) == ([], None)
 
 
 @pytest.mark.case("M30")
 def test_a_test_mail_goes_to_one_recipient_and_touches_no_state(setting: Setting) -> None:
-    answer = setting.ask("test", address="Ana@example.com")
+    answer = setting.request("test", address="Ana@example.com")
     assert answer.status == 202
     state = setting.house.store.committed(A_TENANT).delivery
     mail = state.mails[UUID(str(answer.body["delivery_id"]))]
@@ -100,7 +100,7 @@ def test_a_test_mail_goes_to_one_recipient_and_touches_no_state(setting: Setting
 
 @pytest.mark.parametrize("address", ["bo@elsewhere.example", "eve@example.com", "no address"])
 def test_a_test_mail_goes_only_to_its_address(setting: Setting, address: str) -> None:
-    assert setting.ask("test", address=address).status == 422
+    assert setting.request("test", address=address).status == 422
 
 
 @pytest.mark.case("M30")
@@ -110,12 +110,12 @@ def test_another_tenants_rule_or_run_is_not_found_and_a_viewer_is_refused(
     other = setting.house.caller(B_TENANT)
     viewer = setting.house.caller(A_TENANT, Role.VIEWER)
     for what, body in (("preview", {}), ("test", {"address": "ana@example.com"})):
-        assert setting.ask(what, other, **body).status == 404
-        assert setting.ask(what, viewer, **body).status == 403
+        assert setting.request(what, other, **body).status == 404
+        assert setting.request(what, viewer, **body).status == 403
 
 
 def test_a_run_without_an_outcome_has_no_preview(setting: Setting) -> None:
     run = a_run(status=RunStatus.RUNNING)
     with setting.house.unit.begin(A_TENANT) as tx:
         tx.runs.add(run)
-    assert setting.ask("preview", run_id=str(run.run_id)).status == 409
+    assert setting.request("preview", run_id=str(run.run_id)).status == 409

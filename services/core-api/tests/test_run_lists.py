@@ -55,9 +55,11 @@ class TestAList:
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         made = [add(house, created_at=NOON + timedelta(seconds=one // 3)) for one in range(25)]
-        found = [run for page in pages(ana, limit="4") for run in page]
-        assert sorted(found) == sorted(made)
-        assert found == sorted(made, key=lambda run: (made.index(run) // 3, run), reverse=True)
+        listed_runs = [run for page in pages(ana, limit="4") for run in page]
+        assert sorted(listed_runs) == sorted(made)
+        assert listed_runs == sorted(
+            made, key=lambda run: (made.index(run) // 3, run), reverse=True
+        )
 
     @pytest.mark.case("U28")
     def test_shows_each_run_once_while_others_are_made(

@@ -24,13 +24,13 @@ class Counting(MemoryQueries):
     failing: TenantId | None = None
 
     def watch(self) -> "Counting":
-        self.asked: list[tuple[TenantId, int]] = []
-        self.told = 0
+        self.queried: list[tuple[TenantId, int]] = []
+        self.entry_count = 0
         self.go_on = Event()
         return self
 
     def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
-        self.asked.append((tenant, len(run_ids)))
+        self.queried.append((tenant, len(run_ids)))
         self.go_on.wait(5)
         if tenant == self.failing:
             raise StoreUnavailableError(cause="gone")
@@ -39,7 +39,7 @@ class Counting(MemoryQueries):
     def news(
         self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
     ) -> list[list[HistoryEntry]]:
-        self.told += len(seen)
+        self.entry_count += len(seen)
         return super().news(tenant, seen, limit=limit)
 
 
@@ -52,49 +52,49 @@ def a_house() -> tuple[Counting, RunId, RunId]:
     return Counting(house.store).watch(), first, second
 
 
-async def answers(updates: RunUpdates, *asked: tuple[TenantId, RunId, int]) -> list[object]:
+async def answers(updates: RunUpdates, *requests: tuple[TenantId, RunId, int]) -> list[object]:
     """What each gets when all request during the first query."""
-    first = asyncio.ensure_future(updates.read(A_TENANT, asked[0][1], after=99))
+    first = asyncio.ensure_future(updates.read(A_TENANT, requests[0][1], after=99))
     await asyncio.sleep(0)
-    rest = [asyncio.ensure_future(updates.read(t, run, after=after)) for t, run, after in asked]
+    rest = [asyncio.ensure_future(updates.read(t, run, after=after)) for t, run, after in requests]
     await asyncio.sleep(0)
-    queries = updates._queries  # noqa: SLF001  the one given
+    queries = updates._queries  # noqa: SLF001  the one passed
     assert isinstance(queries, Counting)
     queries.go_on.set()
     await first
-    found = await asyncio.gather(*rest, return_exceptions=True)
+    gathered = await asyncio.gather(*rest, return_exceptions=True)
     updates.close()
     return [
         one if isinstance(one, BaseException) else [line.sequence for line in one.entries]
-        for one in found
+        for one in gathered
     ]
 
 
 def test_requests_during_a_query_share_the_next_query() -> None:
     queries, one, other = a_house()
-    asked = [(A_TENANT, one, 1), (A_TENANT, one, 3), (A_TENANT, other, 0), (A_TENANT, one, 99)]
-    told = asyncio.run(answers(RunUpdates(queries), *asked))
-    assert told == [[2, 3, 4], [4], [1], []]
-    assert len(queries.asked) <= 2
-    assert queries.told == 3, "who has seen everything asks for no entries"
+    requests = [(A_TENANT, one, 1), (A_TENANT, one, 3), (A_TENANT, other, 0), (A_TENANT, one, 99)]
+    updates_read = asyncio.run(answers(RunUpdates(queries), *requests))
+    assert updates_read == [[2, 3, 4], [4], [1], []]
+    assert len(queries.queried) <= 2
+    assert queries.entry_count == 3, "who has seen everything asks for no entries"
 
 
 def test_a_run_of_another_tenant_is_none() -> None:
     queries, one, _ = a_house()
 
-    async def look() -> object:
+    async def read_once() -> object:
         queries.go_on.set()
         return (await RunUpdates(queries).read(B_TENANT, one, after=0)).run
 
-    assert asyncio.run(look()) is None
+    assert asyncio.run(read_once()) is None
 
 
 def test_a_failure_reaches_every_caller_of_the_query() -> None:
     queries, one, _ = a_house()
     queries.failing = B_TENANT
-    told = asyncio.run(answers(RunUpdates(queries), (A_TENANT, one, 3), (B_TENANT, one, 0)))
-    assert told[0] == [4]
-    assert isinstance(told[1], StoreUnavailableError)
+    updates_read = asyncio.run(answers(RunUpdates(queries), (A_TENANT, one, 3), (B_TENANT, one, 0)))
+    assert updates_read[0] == [4]
+    assert isinstance(updates_read[1], StoreUnavailableError)
 
 
 def test_one_that_left_while_it_waited_affects_no_other() -> None:

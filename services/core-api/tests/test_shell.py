@@ -54,11 +54,11 @@ def every_route(house: MemoryApiHouse) -> list[tuple[str, str]]:
 
 def assert_is_problem(answer: httpx2.Response, *, code: str) -> None:
     assert answer.headers["content-type"] == PROBLEM
-    told = answer.json()
-    assert told.keys() >= MEMBERS
-    assert (told["code"], told["status"]) == (code, answer.status_code)
-    assert len(told["trace_id"]) == 32
-    assert answer.headers["X-Request-Id"] == told["request_id"]
+    problem = answer.json()
+    assert problem.keys() >= MEMBERS
+    assert (problem["code"], problem["status"]) == (code, answer.status_code)
+    assert len(problem["trace_id"]) == 32
+    assert answer.headers["X-Request-Id"] == problem["request_id"]
 
 
 def assert_has_headers(answer: httpx2.Response) -> None:
@@ -209,16 +209,16 @@ def test_a_code_of_another_family_is_a_defect(house: MemoryApiHouse) -> None:
 
 
 class TestIds:
-    @pytest.mark.parametrize("given", ["abc-1_2.3", 128 * "x"])
+    @pytest.mark.parametrize("sent", ["abc-1_2.3", 128 * "x"])
     def test_of_a_request_are_the_callers_where_they_are_safe(
-        self, house: MemoryApiHouse, given: str
+        self, house: MemoryApiHouse, sent: str
     ) -> None:
-        answer = house.bearing(None).get("/nothing", headers={"X-Request-Id": given})
-        assert answer.json()["request_id"] == given
+        answer = house.bearing(None).get("/nothing", headers={"X-Request-Id": sent})
+        assert answer.json()["request_id"] == sent
 
-    @pytest.mark.parametrize("given", ["", 129 * "x", "a b", "a;b", "caf\u00e9", "<x>"])
-    def test_of_a_request_are_made_otherwise(self, house: MemoryApiHouse, given: str) -> None:
-        header = {b"X-Request-Id": given.encode("latin-1")}
+    @pytest.mark.parametrize("sent", ["", 129 * "x", "a b", "a;b", "caf\u00e9", "<x>"])
+    def test_of_a_request_are_made_otherwise(self, house: MemoryApiHouse, sent: str) -> None:
+        header = {b"X-Request-Id": sent.encode("latin-1")}
         answer = house.bearing(None).get("/nothing", headers=header)
         assert answer.json()["request_id"] == answer.json()["trace_id"]
 
@@ -228,9 +228,9 @@ class TestIds:
         answer = house.bearing(None).get("/nothing", headers=header)
         assert answer.json()["trace_id"] == trace
 
-    @pytest.mark.parametrize("given", ["x", "00-0-0-0", f"00-{32 * '0'}-00f067aa0ba902b7-01"])
-    def test_of_a_trace_are_made_otherwise(self, house: MemoryApiHouse, given: str) -> None:
-        answer = house.bearing(None).get("/nothing", headers={"traceparent": given})
+    @pytest.mark.parametrize("sent", ["x", "00-0-0-0", f"00-{32 * '0'}-00f067aa0ba902b7-01"])
+    def test_of_a_trace_are_made_otherwise(self, house: MemoryApiHouse, sent: str) -> None:
+        answer = house.bearing(None).get("/nothing", headers={"traceparent": sent})
         assert len(answer.json()["trace_id"]) == 32
         assert answer.json()["trace_id"].strip("0")
 
@@ -307,12 +307,12 @@ class TestCounting:
         ana.get(place)
         ana.head(f"{place}?namespace=default")
         ana.get("/api/v1/jobs/nothing")
-        told = house.metrics
+        metrics = house.metrics
         route = "/api/v1/jobs/{name}"
-        assert told.total("http_requests_total", route=route, method="GET", status="200") == 1
-        assert told.total("http_requests_total", route=route, method="HEAD", status="200") == 1
-        assert told.total("http_requests_total", route=route, method="GET", status="404") == 1
-        assert told.times("http_request_seconds", route=route) >= 3
+        assert metrics.total("http_requests_total", route=route, method="GET", status="200") == 1
+        assert metrics.total("http_requests_total", route=route, method="HEAD", status="200") == 1
+        assert metrics.total("http_requests_total", route=route, method="GET", status="404") == 1
+        assert metrics.times("http_request_seconds", route=route) >= 3
 
     def test_has_no_label_that_a_caller_invents(self, house: MemoryApiHouse) -> None:
         house.bearing(None).request("BREW", f"/coffee/{house.ids.new()}")

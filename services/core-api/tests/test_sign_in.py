@@ -35,7 +35,9 @@ def house() -> MemoryApiHouse:
     return memory_api()
 
 
-def ask(house: MemoryApiHouse, key: str | None, *, address: str = "192.0.2.7") -> httpx2.Response:
+def send_request(
+    house: MemoryApiHouse, key: str | None, *, address: str = "192.0.2.7"
+) -> httpx2.Response:
     answer: httpx2.Response = house.bearing(key, address=address).get(WHOAMI)
     return answer
 
@@ -66,9 +68,9 @@ FAULTY: dict[str, Callable[[MemoryApiHouse], str | None]] = {
 def test_every_failure_has_one_body(house: MemoryApiHouse) -> None:
     bodies = set()
     for number, key in enumerate(FAULTY.values()):
-        answer = ask(house, key(house), address=f"192.0.2.{number}")
-        told = answer.json() | {"trace_id": "", "request_id": ""}
-        bodies.add((answer.status_code, answer.headers["WWW-Authenticate"], str(told)))
+        answer = send_request(house, key(house), address=f"192.0.2.{number}")
+        problem = answer.json() | {"trace_id": "", "request_id": ""}
+        bodies.add((answer.status_code, answer.headers["WWW-Authenticate"], str(problem)))
     ((status, challenge, _),) = bodies
     assert (status, challenge) == (401, "Bearer")
 
@@ -77,7 +79,7 @@ def test_every_failure_has_one_body(house: MemoryApiHouse) -> None:
 @pytest.mark.parametrize("cause", ["wrong_secret", "revoked", "expired"])
 def test_the_cause_is_in_the_audit_of_the_keys_tenant(house: MemoryApiHouse, cause: str) -> None:
     key = FAULTY[cause](house)
-    ask(house, key)
+    send_request(house, key)
     house.failures.write_waiting()
     key_id = (key or "")[4:16]
     line = house.store.committed(A_TENANT).audit[-1].row
@@ -114,10 +116,10 @@ class CountedFinder(MemoryWorkFinder):
 
     def __init__(self, house: MemoryApiHouse) -> None:
         super().__init__(house.store)
-        self.looked_up: list[str] = []
+        self.key_ids: list[str] = []
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
-        self.looked_up.append(key_id)
+        self.key_ids.append(key_id)
         return super().resolve_api_key(key_id)
 
 
@@ -149,8 +151,8 @@ def test_every_key_costs_one_lookup_and_one_comparison(
         return tokens.is_genuine(presented, stored_sha256)
 
     monkeypatch.setattr(auth, "is_genuine", is_genuine)
-    assert ask(counted, key).status_code == 401
-    assert (len(finder.looked_up), len(compared), unit.begun) == (1, 1, 0)
+    assert send_request(counted, key).status_code == 401
+    assert (len(finder.key_ids), len(compared), unit.begun) == (1, 1, 0)
 
 
 @pytest.mark.case("X12")
@@ -184,50 +186,52 @@ def test_two_credentials_are_none(house: MemoryApiHouse) -> None:
 class TestFailures:
     @pytest.mark.case("X13")
     def test_of_an_address_are_refused_after_ten_in_a_minute(self, house: MemoryApiHouse) -> None:
-        answers = [ask(house, NOBODYS) for _ in range(1_000)]
+        answers = [send_request(house, NOBODYS) for _ in range(1_000)]
         statuses = [answer.status_code for answer in answers]
         assert statuses == [401] * FAILURES.quota + [429] * (1_000 - FAILURES.quota)
         refused = answers[-1]
         assert refused.json()["code"] == "DR4016"
         assert refused.headers["Retry-After"] == "6"
         assert refused.json()["retry_after_s"] == 6
-        assert ask(house, NOBODYS, address="192.0.2.8").status_code == 401
+        assert send_request(house, NOBODYS, address="192.0.2.8").status_code == 401
         house.clock.advance(timedelta(seconds=6))
-        assert [ask(house, NOBODYS).status_code for _ in range(2)] == [401, 429]
+        assert [send_request(house, NOBODYS).status_code for _ in range(2)] == [401, 429]
 
     @pytest.mark.case("X13")
     @pytest.mark.parametrize("cause", FAULTY)
     def test_never_refuse_a_valid_key(self, house: MemoryApiHouse, cause: str) -> None:
         good, faulty = house.key(), FAULTY[cause](house)
         for _ in range(5 * FAILURES.quota):
-            ask(house, faulty)
-        assert ask(house, faulty).status_code == 429
-        assert ask(house, good).status_code == 200
+            send_request(house, faulty)
+        assert send_request(house, faulty).status_code == 429
+        assert send_request(house, good).status_code == 200
 
     @pytest.mark.case("X13")
     def test_with_a_wrong_secret_never_refuse_the_key_itself(self, house: MemoryApiHouse) -> None:
         key = house.key()
         for number in range(5 * FAILURES.quota):
-            ask(house, wrong_secret(key), address=f"198.51.100.{number}")
-        assert ask(house, key, address="203.0.113.1").status_code == 200
+            send_request(house, wrong_secret(key), address=f"198.51.100.{number}")
+        assert send_request(house, key, address="203.0.113.1").status_code == 200
 
     @pytest.mark.case("X13")
     def test_are_spared_by_successes(self, house: MemoryApiHouse) -> None:
         good = house.key()
         for _ in range(5 * FAILURES.quota):
-            assert ask(house, good).status_code == 200
-        assert ask(house, NOBODYS).status_code == 401
+            assert send_request(house, good).status_code == 200
+        assert send_request(house, NOBODYS).status_code == 401
 
     def test_of_an_ipv6_network_count_together(self, house: MemoryApiHouse) -> None:
         for number in range(FAILURES.quota):
-            assert ask(house, NOBODYS, address=f"2001:db8:1:2::{number:x}").status_code == 401
-        assert ask(house, NOBODYS, address="2001:db8:1:2:ffff::1").status_code == 429
-        assert ask(house, NOBODYS, address="2001:db8:1:3::1").status_code == 401
+            assert (
+                send_request(house, NOBODYS, address=f"2001:db8:1:2::{number:x}").status_code == 401
+            )
+        assert send_request(house, NOBODYS, address="2001:db8:1:2:ffff::1").status_code == 429
+        assert send_request(house, NOBODYS, address="2001:db8:1:3::1").status_code == 401
 
     def test_of_a_key_id_fill_its_tenants_audit_slowly(self, house: MemoryApiHouse) -> None:
         key = house.key()
         for number in range(5 * FAILURES.quota):
-            ask(house, wrong_secret(key), address=f"198.51.100.{number}")
+            send_request(house, wrong_secret(key), address=f"198.51.100.{number}")
         house.failures.write_waiting()
         assert len(house.store.committed(A_TENANT).audit) == FAILURES.quota
 
@@ -244,7 +248,7 @@ class TestFailures:
         assert len(house.store.committed(A_TENANT).audit) == MOST_WAITING
 
     def test_are_in_the_audit_after_the_process_has_drained(self, house: MemoryApiHouse) -> None:
-        ask(house, wrong_secret(house.key()))
+        send_request(house, wrong_secret(house.key()))
         stop = Latch()
         stop.set()
         house.failures.run(stop)
@@ -257,7 +261,7 @@ class TestTheAddress:
         for number in range(FAILURES.quota):
             header = {"X-Forwarded-For": f"198.51.100.{number}", "Forwarded": f"for={number}"}
             house.bearing(None).get(WHOAMI, headers=header)
-        assert ask(house, None).status_code == 429
+        assert send_request(house, None).status_code == 429
 
     @pytest.mark.case("X85")
     @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def subscribe(socket: WebSocketTestSession, run: str, **place: object) -> None:
     socket.send_text(json.dumps({"subscribe": {"run_id": run.rpartition("/")[2], **place}}))
 
 
-def told(socket: WebSocketTestSession, count: int) -> list[dict[str, Any]]:
+def read_messages(socket: WebSocketTestSession, count: int) -> list[dict[str, Any]]:
     return [json.loads(socket.receive_text()) for _ in range(count)]
 
 
@@ -81,12 +81,12 @@ def ended(socket: WebSocketTestSession) -> int:
 
 
 class TestATicket:
-    def test_is_shown_once_and_kept_as_a_hash(self) -> None:
+    def test_is_shown_once_and_stored_as_a_hash(self) -> None:
         house = a_house()
         ticket = a_ticket(house.caller())
-        (kept,) = house.store.committed(A_TENANT).tickets.values()
+        (stored,) = house.store.committed(A_TENANT).tickets.values()
         assert len(ticket) == 43
-        assert ticket not in repr(kept)
+        assert ticket not in repr(stored)
 
     def test_is_not_shown_again_with_a_repeated_key(self) -> None:
         caller = a_house().caller()
@@ -175,7 +175,7 @@ class TestTheOrigin:
         with opened(house, ticket):  # nothing was used up
             pass
 
-    def test_of_an_own_page_is_let_in(self) -> None:
+    def test_of_the_same_origin_is_let_in(self) -> None:
         with opened(a_house(), Origin=BASE_URL):
             pass
 
@@ -207,11 +207,11 @@ class TestASubscription:
         record(house, run)
         with opened(house) as socket:
             subscribe(socket, run)
-            first = told(socket, 3)
+            first = read_messages(socket, 3)
             record(house, run)
-            second = told(socket, 1)
+            second = read_messages(socket, 1)
             end(house, run)
-            last = told(socket, 2)
+            last = read_messages(socket, 2)
         page = house.caller().get(f"{run}/events").json()["items"]
         frames = first[:2] + second
         assert frames == [
@@ -227,7 +227,7 @@ class TestASubscription:
         record(house, run, 450)
         with opened(house) as socket:
             subscribe(socket, run, after=3)
-            numbers = [one.get("id") for one in told(socket, 449)]
+            numbers = [one.get("id") for one in read_messages(socket, 449)]
         assert sorted(filter(None, numbers)) == list(range(4, 452))
 
     def test_is_allowed_beside_others(self) -> None:
@@ -240,10 +240,10 @@ class TestASubscription:
         with opened(house) as socket:
             for run in runs:
                 subscribe(socket, run, after=1)
-            assert {one["event"] for one in told(socket, 3)} == {"run"}
+            assert {one["event"] for one in read_messages(socket, 3)} == {"run"}
             for run in runs:
                 record(house, run)
-            seen = {one["run_id"] for one in told(socket, 3)}
+            seen = {one["run_id"] for one in read_messages(socket, 3)}
         assert seen == {run.rpartition("/")[2] for run in runs}
 
     def test_again_begins_again(self) -> None:
@@ -251,13 +251,13 @@ class TestASubscription:
         run = a_followed_run(house)
         with opened(house) as socket:
             subscribe(socket, run)
-            told(socket, 2)
+            read_messages(socket, 2)
             subscribe(socket, run)
-            told(socket, 2)
+            read_messages(socket, 2)
             record(house, run)
-            assert told(socket, 1)[0]["id"] == 2
+            assert read_messages(socket, 1)[0]["id"] == 2
             end(house, run)
-            assert [one["event"] for one in told(socket, 2)] == ["run", "end"]
+            assert [one["event"] for one in read_messages(socket, 2)] == ["run", "end"]
 
     @pytest.mark.case("X04")
     def test_of_another_tenants_run_is_of_an_unknown_one(self) -> None:
@@ -267,7 +267,7 @@ class TestASubscription:
         with opened(house) as socket:
             for run in (theirs, nobodys):
                 subscribe(socket, run)
-                (frame,) = told(socket, 1)
+                (frame,) = read_messages(socket, 1)
                 assert frame == {
                     "event": "error",
                     "run_id": run.rpartition("/")[2],
@@ -289,7 +289,7 @@ class TestASubscription:
         with opened(house) as socket:
             for run in runs:
                 subscribe(socket, run, after=1)
-            frames = told(socket, MAX_SUBSCRIPTIONS + 1)
+            frames = read_messages(socket, MAX_SUBSCRIPTIONS + 1)
         (error,) = [one for one in frames if one["event"] == "error"]
         assert (error["run_id"], error["data"]["code"]) == (runs[-1].rpartition("/")[2], "DR4016")
 
@@ -326,7 +326,7 @@ class TestItsEnd:
         run = a_followed_run(house)
         with opened(house) as following, opened(house) as idle:
             subscribe(following, run)
-            told(following, 2)
+            read_messages(following, 2)
             house.following.end()
             assert [ended(following), ended(idle)] == [1012, 1012]
 
@@ -339,7 +339,7 @@ class TestItsEnd:
         with opened(house, a_ticket(house.bearing(key))) as socket:
             if subscribed:
                 subscribe(socket, run)
-                told(socket, 2)
+                read_messages(socket, 2)
             with house.unit.begin(A_TENANT) as tx:
                 tx.api_keys.revoke(key[4:16])
             assert ended(socket) == 1008
@@ -351,11 +351,11 @@ class TestItsEnd:
             assert ended(socket) == 1000
         with opened(house) as socket:
             subscribe(socket, run)
-            told(socket, 2)
+            read_messages(socket, 2)
             record(house, run, 20)
-            told(socket, 20)
+            read_messages(socket, 20)
             end(house, run)
-            told(socket, 2)
+            read_messages(socket, 2)
             assert ended(socket) == 1000
 
     @pytest.mark.parametrize("method", ["run", "run_events"])
@@ -371,8 +371,8 @@ class TestItsEnd:
                 gone("run_events")
                 return super().run_events(tenant, run_id, after=after, limit=limit)
 
-        def gone(asked: str) -> None:
-            if asked == method:
+        def gone(_statement: str) -> None:
+            if _statement == method:
                 raise StoreUnavailableError(cause="gone")
 
         house = a_house()
@@ -404,7 +404,7 @@ class TestItsEnd:
         run = a_followed_run(house)
         with opened(house) as socket:
             subscribe(socket, run)
-            told(socket, 2)
+            read_messages(socket, 2)
             assert house.metrics.last("feed_connections", kind="ws") == 1
         assert house.metrics.last("feed_connections", kind="ws") == 0
         assert not house.following._waiting  # noqa: SLF001  nothing else shows a leak
@@ -429,7 +429,7 @@ class TestItsEnd:
             for number in range(10):
                 subscribe(socket, run, after=number)
             with pytest.raises(WebSocketDisconnect) as end:
-                told(socket, 1_000)
+                read_messages(socket, 1_000)
         assert end.value.code == 1013
 
     def test_comes_for_a_reader_that_takes_nothing(self) -> None:

@@ -27,8 +27,8 @@ def faults_of(house: MemoryApiHouse, method: str, path: str, query: str) -> list
     place = re.sub(r"\{[a-z_]+\}", NOBODY, path)
     answer = house.caller().request(method, f"{place}?{query}")
     assert answer.status_code == 422, answer.text
-    found: list[dict[str, str]] = answer.json()["errors"]
-    return found
+    errors: list[dict[str, str]] = answer.json()["errors"]
+    return errors
 
 
 def query_names(operation: dict[str, Any]) -> dict[str, bool]:

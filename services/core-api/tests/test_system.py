@@ -83,19 +83,19 @@ def test_whoami_shows_the_permissions_of_the_key() -> None:
 
 def test_readiness_checks_the_dependencies_once_a_second() -> None:
     """Public, without a key and without a limit."""
-    asked = []
+    checks = []
 
     def check() -> str | None:
-        asked.append(1)
+        checks.append(1)
         return None
 
     house = memory_api(ready_when={"database": check})
     for _ in range(100):
         assert house.bearing(None).get("/readyz").status_code == 200
-    assert len(asked) == 1
+    assert len(checks) == 1
     house.clock.advance(timedelta(seconds=1))
     house.bearing(None).get("/readyz")
-    assert len(asked) == 2
+    assert len(checks) == 2
 
 
 class TestTheGuard:

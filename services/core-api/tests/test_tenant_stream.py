@@ -107,14 +107,14 @@ class TestFromNowOn:
             other = another_run(house)
             record(house, one)
             record(house, other, 2)
-            told = stream.next(4)
-        assert [number_of(frame.id) for frame in told] == rvs(house)[1:]
-        assert {frame.event for frame in told} == {"event"}
-        assert [frame.data["subject"] for frame in told] == [
+            events = stream.next(4)
+        assert [number_of(frame.id) for frame in events] == rvs(house)[1:]
+        assert {frame.event for frame in events} == {"event"}
+        assert [frame.data["subject"] for frame in events] == [
             f"run/{run.rpartition('/')[2]}" for run in (other, one, other, other)
         ]
 
-    def test_sends_events_like_their_own_stream(self) -> None:
+    def test_sends_events_like_their_stream(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with following(house.caller()) as stream:
@@ -139,8 +139,8 @@ class TestFromNowOn:
             for _ in range(10):
                 record(house, theirs, tenant=B_TENANT)
                 record(house, ours)
-            told = stream.next(10)
-        assert {frame.data["tenantid"] for frame in told} == {str(A_TENANT)}
+            events = stream.next(10)
+        assert {frame.data["tenantid"] for frame in events} == {str(A_TENANT)}
 
     def test_sends_only_the_requested_types(self) -> None:
         house = a_house()
@@ -171,7 +171,7 @@ class TestFromNowOn:
             assert list(silent.frames) == []
         assert frame.data["type"] == "attempt_lost"
 
-    def test_serves_several_clients_alike(self) -> None:
+    def test_serves_many_clients_alike(self) -> None:
         house = a_house()
         run = a_followed_run(house)
         with following(house.caller()) as first, following(house.caller()) as second:
@@ -201,8 +201,8 @@ class TestFromANumber:
         record(house, run, 10)
         another_run(house)
         with following(house.caller(), f"?after=0&type={TRIGGERED}") as stream:
-            told = stream.next(2)
-        assert {frame.data["type"] for frame in told} == {TRIGGERED}
+            events = stream.next(2)
+        assert {frame.data["type"] for frame in events} == {TRIGGERED}
 
     @pytest.mark.case("L42")
     def test_loses_nothing_that_is_written_while_it_resumes(self) -> None:
@@ -212,9 +212,9 @@ class TestFromANumber:
         writing = threading.Thread(target=record, args=(house, run, 3 * BUFFER))
         writing.start()
         with following(house.caller(), "?after=0") as stream:
-            told = stream.numbers(6 * BUFFER + 1)
+            events = stream.numbers(6 * BUFFER + 1)
         writing.join()
-        assert told == rvs(house)
+        assert events == rvs(house)
 
     @pytest.mark.case("L42")
     def test_that_is_older_than_a_day_begins_again(self) -> None:
@@ -422,19 +422,19 @@ async def nothing_more() -> Message:
 class HeldUp:
     """A feed whose newest event waits for an older transaction, which is not announced."""
 
-    def __init__(self, looks: int) -> None:
-        self.looks_left, self.looked = looks, 0
+    def __init__(self, held_reads: int) -> None:
+        self.held_reads_left, self.read_count = held_reads, 0
 
     def head(self) -> int:
         return 0
 
     def read_after(self, *, after: int, limit: int) -> FeedBatch:
         del limit
-        self.looked += 1
-        self.looks_left -= 1
-        held = self.looks_left > 0
-        found = () if held or after else ((A_TENANT, 1),)
-        return FeedBatch(entries=found, ended=10 if held else 20, begun=20)
+        self.read_count += 1
+        self.held_reads_left -= 1
+        held = self.held_reads_left > 0
+        entries = () if held or after else ((A_TENANT, 1),)
+        return FeedBatch(entries=entries, ended=10 if held else 20, begun=20)
 
     def entries(self, tenant: TenantId, where: EventFilter, **span: int) -> list[FeedEntry]:
         del tenant, where, span
@@ -478,29 +478,29 @@ class TestTheLoop:
         return clock.waited
 
     def test_reads_again_soon_while_an_announced_event_is_delayed(self) -> None:
-        waited = self.run(HeldUp(looks=5), enough=10)
+        waited = self.run(HeldUp(held_reads=5), enough=10)
         assert waited[::2] == [PAUSE] * 5
         assert waited[1::2] == [PAUSE, 2 * PAUSE, 4 * PAUSE, 8 * PAUSE, POLL]
 
     def test_waits_a_second_when_nothing_was_announced(self) -> None:
-        assert self.run(HeldUp(looks=5), enough=2, hint=False) == [PAUSE, POLL]
+        assert self.run(HeldUp(held_reads=5), enough=2, hint=False) == [PAUSE, POLL]
 
     def test_reads_nothing_without_followers(self) -> None:
-        stop, source = Latch(), HeldUp(looks=1)
+        stop, source = Latch(), HeldUp(held_reads=1)
         feed = Feed(source, Waits(stop, 4), RecordedMetrics(), form=FORM)
         feed.hint()
         feed.run(stop)
-        assert source.looked == 0
+        assert source.read_count == 0
 
     def test_waits_for_a_database_that_is_away(self, logs: list[EventDict]) -> None:
         class Away(HeldUp):
             def read_after(self, *, after: int, limit: int) -> FeedBatch:
-                if self.looked < 2:
-                    self.looked += 1
+                if self.read_count < 2:
+                    self.read_count += 1
                     raise StoreUnavailableError(cause="gone")
                 return super().read_after(after=after, limit=limit)
 
-        waited = self.run(Away(looks=1), enough=4)
+        waited = self.run(Away(held_reads=1), enough=4)
         assert waited == [POLL, POLL, PAUSE, POLL]
         assert [one["event"] for one in logs] == ["feed_waits"] * 2
 

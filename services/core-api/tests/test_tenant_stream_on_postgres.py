@@ -67,11 +67,11 @@ def place(database: PreparedDatabase, tmp_path: Path) -> Iterator[Place]:
             pace=Pace(poll=NEVER, ping=NEVER),
         )
 
-        def heard(_channel: str, run_id: str) -> None:
+        def notify(_channel: str, run_id: str) -> None:
             house.following.wake_followers(run_id)
             house.feed.hint()
 
-        loops = (house.feed, Listener(database.url(API), heard, channels=("datarecs_run",)))
+        loops = (house.feed, Listener(database.url(API), notify, channels=("datarecs_run",)))
         threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
         for thread in threads:
             thread.start()
@@ -96,31 +96,31 @@ def a_fact_of_now(name: str = "attempt_lost") -> HistoryEntry:
 
 
 def finish(place: Place, tenant: TenantId, run_id: RunId) -> None:
-    """The event behind which readers look no further, so that a skipped one fails a test."""
+    """The event behind which readers read no further, so that a skipped one fails a test."""
     with place.controller.begin(tenant, feed=1) as tx:
         tx.runs.record(run_id, a_fact_of_now(LAST))
 
 
-def told_to_the_end(told: Iterable[Frame]) -> list[Frame]:
-    found: list[Frame] = []
-    for frame in told:
-        found.append(frame)
+def read_to_the_end(frames_read: Iterable[Frame]) -> list[Frame]:
+    result: list[Frame] = []
+    for frame in frames_read:
+        result.append(frame)
         if frame.data["type"] == LAST:
             break
-    return found
+    return result
 
 
 def read(caller: TestClient, *, after: str, limit: int | None = None) -> list[Frame]:
     with caller.stream("GET", f"{PATH}?after={after}") as answer:
-        return told_to_the_end(islice(frames(answer.iter_lines()), limit))
+        return read_to_the_end(islice(frames(answer.iter_lines()), limit))
 
 
 def read_cut(caller: TestClient) -> list[Frame]:
     """The same in pieces, each resumed behind the one before."""
-    told = read(caller, after="0", limit=37)
-    while told[-1].data["type"] != LAST:
-        told += read(caller, after=str(told[-1].id), limit=37)
-    return told
+    frames_read = read(caller, after="0", limit=37)
+    while frames_read[-1].data["type"] != LAST:
+        frames_read += read(caller, after=str(frames_read[-1].id), limit=37)
+    return frames_read
 
 
 def rvs(place: Place, tenant: TenantId = A_TENANT) -> list[str]:
@@ -135,17 +135,17 @@ def test_the_later_number_waits_for_the_slower_writer(place: Place) -> None:
     """Two writers commit out of order: the one with the higher number first."""
     slow, fast = new_run(place), new_run(place)
     with place.house.caller().stream("GET", f"{PATH}?after=0") as answer:
-        told = frames(answer.iter_lines())
+        events = frames(answer.iter_lines())
         for _ in range(2):
-            next(told)
+            next(events)
         with place.controller.begin(A_TENANT, feed=1) as slower:
             slower.runs.record(slow, a_fact_of_now())
             with place.controller.begin(A_TENANT, feed=1) as faster:
                 faster.runs.record(fast, a_fact_of_now())
-            kept_back = place.house.feed.read()
+            withheld = place.house.feed.read()
         finish(place, A_TENANT, fast)
-        rest = told_to_the_end(told)
-    assert kept_back == 0
+        rest = read_to_the_end(events)
+    assert withheld == 0
     assert [frame.data["subject"] for frame in rest] == [f"run/{run}" for run in (slow, fast, fast)]
 
 

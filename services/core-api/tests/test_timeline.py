@@ -35,7 +35,7 @@ def triggered(house: MemoryApiHouse) -> Run:
         return trigger_run(tx, command)
 
 
-def tell(house: MemoryApiHouse, run: Run, name: str, **data: object) -> None:
+def record_event(house: MemoryApiHouse, run: Run, name: str, **data: object) -> None:
     with house.unit.begin(A_TENANT, feed=1) as tx:
         tx.runs.for_update(run.run_id)
         entry = HistoryEntry(
@@ -53,23 +53,23 @@ def tell(house: MemoryApiHouse, run: Run, name: str, **data: object) -> None:
 def timeline(caller: TestClient, run: Run) -> dict[str, list[dict[str, object]]]:
     answer = caller.get(f"/api/v1/runs/{run.run_id}/timeline")
     assert answer.status_code == 200, answer.text
-    found: dict[str, list[dict[str, object]]] = answer.json()
-    return found
+    body: dict[str, list[dict[str, object]]] = answer.json()
+    return body
 
 
 def test_a_waiting_run_has_an_open_lane(house: MemoryApiHouse) -> None:
     run = triggered(house)
-    found = timeline(house.caller(), run)
-    (lane,) = found["lanes"]
+    body = timeline(house.caller(), run)
+    (lane,) = body["lanes"]
     assert (lane["kind"], lane["state"], lane["end"]) == ("queue", "OPEN", None)
-    assert (found["gaps"], found["late"], found["synthesised"]) == ([], [], [])
+    assert (body["gaps"], body["late"], body["synthesised"]) == ([], [], [])
 
 
 def test_every_line_of_a_long_history_counts(house: MemoryApiHouse) -> None:
     run = triggered(house)
     for number in range(MANY):
-        tell(house, run, "run.extraction.started", attempt=1, extraction_index=number)
-    tell(house, run, "run.extraction.completed", attempt=1, extraction_index=MANY - 1)
+        record_event(house, run, "run.extraction.started", attempt=1, extraction_index=number)
+    record_event(house, run, "run.extraction.completed", attempt=1, extraction_index=MANY - 1)
     lanes = timeline(house.caller(), run)["lanes"]
     assert [lane["name"] for lane in lanes[:3]] == ["queue", "attempt 1", "extraction 0"]
     assert len(lanes) == MANY + 2

@@ -120,7 +120,7 @@ class TestATrigger:
         (run,) = runs_of(house)
         assert (run.deadline_seconds, run.priority) == (90, 9)
 
-    def test_keeps_its_reason_on_the_run_and_in_the_event(
+    def test_stores_its_reason_on_the_run_and_in_the_event(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         made = ana.post(RUNS, json={"reason": "the books were corrected"}).json()
@@ -190,12 +190,12 @@ class TestATrigger:
         assert runs_of(house) == []
 
     @pytest.mark.case("X21")
-    def test_takes_no_field_the_server_owns(self, ana: TestClient) -> None:
-        owned = ("tenant_id", "status", "result", "uid", "cancel_requested", "run_id")
-        answer = ana.post(RUNS, json=dict.fromkeys(owned, "x"))
+    def test_takes_no_field_the_server_sets(self, ana: TestClient) -> None:
+        server_fields = ("tenant_id", "status", "result", "uid", "cancel_requested", "run_id")
+        answer = ana.post(RUNS, json=dict.fromkeys(server_fields, "x"))
         assert answer.status_code == 422
         pointers = {one["pointer"] for one in answer.json()["errors"]}
-        assert pointers == {f"/{name}" for name in owned}
+        assert pointers == {f"/{name}" for name in server_fields}
 
     @pytest.mark.parametrize("name", ["nothing", "UPPER", "a%00b", 300 * "a", "..%2fjobs"])
     def test_of_an_unknown_job_is_404(self, ana: TestClient, name: str) -> None:
@@ -235,7 +235,7 @@ class TestAKey:
         }
         assert len({text for *_, text in answers}) == 1
 
-    def test_repeated_gives_the_first_answer_again(
+    def test_repeated_returns_the_first_answer(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         key = {"Idempotency-Key": "again"}
@@ -297,7 +297,7 @@ class TestAKey:
 
 
 class Unlucky(MemoryUnitOfWork):
-    """Loses the given number of writing transactions behind their work."""
+    """Loses this number of writing transactions behind their work."""
 
     def __init__(self, store: MemoryStore, error: Exception, *, times: int) -> None:
         super().__init__(store)
@@ -421,6 +421,6 @@ class TestPreferWait:
 
 def test_the_stored_answer_is_the_published_one(house: MemoryApiHouse, ana: TestClient) -> None:
     ana.post(RUNS, headers={"Idempotency-Key": "k"})
-    (kept,) = house.store.committed(A_TENANT).remembered.values()
-    assert kept.answer is not None
-    assert json.loads(kept.answer.body)["status"] == "TRIGGERED"
+    (remembered,) = house.store.committed(A_TENANT).remembered.values()
+    assert remembered.answer is not None
+    assert json.loads(remembered.answer.body)["status"] == "TRIGGERED"

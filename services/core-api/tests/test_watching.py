@@ -116,9 +116,14 @@ class TestFromNowOn:
             observe(house, shown[0]["metadata"]["uid"])
             shown.append(ana.get(f"{PATH}/ledger").json())
             shown.append(ana.delete(f"{PATH}/ledger", headers=ANY).json())
-            told = watch.next(4)
-        assert [one.event for one in told] == ["CREATED", "UPDATED", "STATUS_UPDATED", "DELETED"]
-        assert [one.data for one in told] == shown
+            messages = watch.next(4)
+        assert [one.event for one in messages] == [
+            "CREATED",
+            "UPDATED",
+            "STATUS_UPDATED",
+            "DELETED",
+        ]
+        assert [one.data for one in messages] == shown
 
     def test_sends_the_object_of_each_write_however_late_it_is_read(self, ana: TestClient) -> None:
         since = place_of(ana)
@@ -126,8 +131,8 @@ class TestFromNowOn:
             put(ana, "ledger", labels={"team": team})
         ana.delete(f"{PATH}/ledger", headers=ANY)
         with watching(ana, f"&since={since}") as watch:
-            told = watch.next(4)
-        labels = [one.data["metadata"]["labels"] for one in told]  # type: ignore[index]  # JSON
+            messages = watch.next(4)
+        labels = [one.data["metadata"]["labels"] for one in messages]  # type: ignore[index]  # JSON
         assert labels == [{"team": team} for team in ("a", "b", "c", "c")]
 
     @pytest.mark.parametrize("kind", list(Kind))
@@ -169,9 +174,9 @@ class TestFromNowOn:
             put(ana, "ledger")
             ana.delete(f"{PATH}/ledger", headers=ANY)
             put(ana, "ledger")
-            told = watch.next(3)
-        uids = [one.data["metadata"]["uid"] for one in told]  # type: ignore[index]  # JSON
-        assert [one.event for one in told] == ["CREATED", "DELETED", "CREATED"]
+            messages = watch.next(3)
+        uids = [one.data["metadata"]["uid"] for one in messages]  # type: ignore[index]  # JSON
+        assert [one.event for one in messages] == ["CREATED", "DELETED", "CREATED"]
         assert uids[0] == uids[1] != uids[2]
 
 
@@ -204,22 +209,22 @@ class TestSince:
         for number in range(count):
             put(ana, "ledger", labels={"n": str(number)})
         with watching(ana, f"&since={since}") as watch:
-            told = watch.next(count)
-        assert list(map(write_of, told)) == list(range(count))
+            messages = watch.next(count)
+        assert list(map(write_of, messages)) == list(range(count))
         for at in (0, 7, PAGE, count - 1):
-            place = str(told[at].id)
+            place = str(messages[at].id)
             query, headers = (
                 (f"&since={since}", {"Last-Event-ID": place})
                 if by_header
                 else (f"&since={place}", {})
             )
             with watching(ana, query, **headers) as watch:
-                put(ana, "ledger", labels={"n": str(len(told))})
-                told += watch.next(len(told) - at)[-1:]
-            assert write_of(told[-1]) == len(told) - 1
+                put(ana, "ledger", labels={"n": str(len(messages))})
+                messages += watch.next(len(messages) - at)[-1:]
+            assert write_of(messages[-1]) == len(messages) - 1
 
     @pytest.mark.case("R13")
-    def test_a_place_that_is_too_old_asks_for_a_new_list(
+    def test_a_place_that_is_too_old_requests_a_new_list(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         since = place_of(ana)
@@ -240,13 +245,13 @@ class TestSince:
             WATCH_PLACES.write(B_TENANT, 1, at=memory_api().clock.now()),
         ],
     )
-    def test_a_place_of_something_else_asks_for_a_new_list(
+    def test_a_place_of_something_else_requests_a_new_list(
         self, ana: TestClient, place: str
     ) -> None:
         answer = ana.get(f"{PATH}?watch=1&since={place}")
         assert (answer.status_code, answer.json()["code"]) == (410, "DR4029")
 
-    def test_a_place_of_the_future_asks_for_a_new_list(
+    def test_a_place_of_the_future_requests_a_new_list(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         """After a restored backup, numbers are given again."""
@@ -255,7 +260,7 @@ class TestSince:
         assert (answer.status_code, answer.json()["code"]) == (410, "DR4029")
         assert "restored" in answer.json()["detail"]
 
-    def test_a_change_without_its_object_asks_for_a_new_list(
+    def test_a_change_without_its_object_requests_a_new_list(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
         """As an earlier release writes it during an upgrade: also for those who watch then."""

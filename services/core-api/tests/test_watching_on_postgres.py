@@ -168,7 +168,7 @@ def test_a_list_does_not_run_ahead_of_a_slower_writer(place: Place) -> None:
     assert [name_of(one) for one in read(caller, since=since)] == ["late", "early", "early", LAST]
 
 
-def test_changes_of_an_earlier_release_ask_for_a_new_list(place: Place) -> None:
+def test_changes_of_an_earlier_release_request_a_new_list(place: Place) -> None:
     """It stores the object only for DELETED, and without its version."""
     caller = place.house.caller()
     since = caller.get(PATH).json()["watch_since"]

@@ -397,7 +397,7 @@ class TestHostileSources:
 
 
 def scripted(folder: Path, *lines: str) -> Callable[[], SpawnedChild]:
-    """A child with a program of its own."""
+    """A child with a separate program."""
     start = (
         "from datarecs_runtime.frames import take_over_stdio",
         "channel = take_over_stdio()",

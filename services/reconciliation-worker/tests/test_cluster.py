@@ -30,10 +30,10 @@ def test_the_child_gets_the_cluster_from_its_settings(tmp_path: Path) -> None:
         max_cores=16,
         executor_python=Path("/opt/datarecs/bin/python"),
     )
-    told = spark_settings_of(Reader(hello_frame(settings(spark), tmp_path)))
-    assert told.master == MASTER
-    assert told.python == "/opt/datarecs/bin/python"
-    assert told.cluster == Cluster(
+    spark_settings = spark_settings_of(Reader(hello_frame(settings(spark), tmp_path)))
+    assert spark_settings.master == MASTER
+    assert spark_settings.python == "/opt/datarecs/bin/python"
+    assert spark_settings.cluster == Cluster(
         secret="theirs",
         driver_host="10.0.0.7",
         executor_memory="2g",

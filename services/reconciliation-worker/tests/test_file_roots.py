@@ -36,7 +36,7 @@ def hello(folder: Path, files: Files) -> Reader:
     return Reader(hello_frame(settings(folder, files), folder / "child"))
 
 
-def test_each_tenant_has_its_own_folder_below_a_root(tmp_path: Path) -> None:
+def test_each_tenant_has_a_separate_folder_below_a_root(tmp_path: Path) -> None:
     frame = hello(tmp_path, Files(roots=(tmp_path,)))
     assert surroundings_of(frame, A).roots == (tmp_path / str(A),)
     assert surroundings_of(frame, B).roots == (tmp_path / str(B),)

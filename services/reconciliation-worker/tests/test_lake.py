@@ -142,7 +142,7 @@ def test_a_table_that_is_not_there_leaves_no_verdict(child: Child) -> None:
 def test_the_supervisor_opens_no_table(child: Child) -> None:
     """It holds the platform's credentials, and metadata is a file of the customer."""
 
-    def connect(source: Source, _found: Connection | None, _secrets: object) -> Connector:
+    def connect(source: Source, _connection: Connection | None, _secrets: object) -> Connector:
         raise AssertionError(source.name)
 
     secured = replace(child.lake.connection, auth={"password": "env:DATARECS_CONN_A_LAKE"})

@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @contextmanager
 def a_worker(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that owns the folder; it is killed at the end."""
+    """Another process that holds the folder; it is killed at the end."""
     command = [sys.executable, "-c", WORKER, str(root)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -105,7 +105,7 @@ def test_a_child_of_a_user_without_a_name_has_a_home_and_a_name(
     assert environment["HADOOP_USER_NAME"] == environment["SPARK_USER"] == "datarecs"
 
 
-def test_a_new_child_finds_its_folder_empty_and_keeps_temporary_files_there(
+def test_a_new_child_finds_its_folder_empty_and_stores_temporary_files_there(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "child-0"

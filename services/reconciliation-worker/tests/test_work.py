@@ -110,8 +110,8 @@ class Child:
         """The result file that one run leaves."""
         channel = SupervisorChannel(io.BytesIO(), self.sent)
         work(self.assigned(), tools or self.tools(), FrameReporter(channel))
-        found: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
-        return found
+        document: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
+        return document
 
     def artefact(self, key: str) -> Path:
         """What a run leaves for its supervisor."""
@@ -196,8 +196,8 @@ def test_a_row_that_arrives_while_the_child_waits_is_reported_and_sealed(child: 
     work(
         read_assignment(frame), child.tools(clock=Arriving(by_itself=True)), FrameReporter(channel)
     )
-    found = json.loads((child.attempt / NAME).read_bytes())
-    assert found["result"] == "MATCHED"
+    document = json.loads((child.attempt / NAME).read_bytes())
+    assert document["result"] == "MATCHED"
     confirmed = child.document()["proof"]["stages"][0]["confirmed"]
     assert (confirmed["in_flight_resolved"], confirmed["first_counts"]["rows_unmatched"]) == (1, 1)
     frames = child.sent.getvalue()

@@ -21,9 +21,9 @@ from datarecs_testing.service_process import running_service
 
 pytestmark = pytest.mark.integration
 
-EXPIRED, KEEP_LAST, KILLS = 10_000, 30, 6
+EXPIRED, STORE_LAST, KILLS = 10_000, 30, 6
 SPEC = {
-    "targets": {"runs": {"ttl": "P90D", "keep_last": KEEP_LAST}},
+    "targets": {"runs": {"ttl": "P90D", "keep_last": STORE_LAST}},
     "job_labels": {},
     "deleted_jobs": False,
     "sweep_interval": "PT1H",
@@ -128,11 +128,11 @@ def test_10_000_expired_runs_go_in_batches_while_schedules_are_decided(
     )
     declare(database, big, matched, held)
     add_runs(database, matched.uid, 1, days_ago=400, result="MATCHED")
-    add_runs(database, matched.uid, KEEP_LAST, days_ago=399, result="UNMATCHED")
+    add_runs(database, matched.uid, STORE_LAST, days_ago=399, result="UNMATCHED")
     add_runs(database, held.uid, 50, days_ago=399, result="UNMATCHED")
-    kept = stored_runs(database)
+    stored = stored_runs(database)
     add_runs(database, big.uid, EXPIRED, days_ago=300, result="UNMATCHED")
-    newest = KEEP_LAST
+    newest = STORE_LAST
     add_artefacts(database, blobs)
     with running_service(
         "datarecs_resource_controller", settings(database, blobs), log=tmp_path / "log"
@@ -146,8 +146,8 @@ def test_10_000_expired_runs_go_in_batches_while_schedules_are_decided(
     assert during
     assert delay < 1
     left = stored_runs(database)
-    assert kept <= left
-    assert len(left - kept) == newest
+    assert stored <= left
+    assert len(left - stored) == newest
     assert runs_with_artefacts(blobs) == left
     assert deleted_by(database, policy) == {"runs": EXPIRED - newest}
 
@@ -189,9 +189,9 @@ def test_kills_during_a_sweep_leave_no_artefact_without_a_row(
     ):
         wait_until_swept(database, policy)
     left = stored_runs(database)
-    assert len(left) == KEEP_LAST
+    assert len(left) == STORE_LAST
     assert runs_with_artefacts(blobs) == left
-    assert deleted_by(database, policy) == {"runs": expired - KEEP_LAST}
+    assert deleted_by(database, policy) == {"runs": expired - STORE_LAST}
 
 
 def wait_for_fewer(blobs: Path, count: int) -> None:
@@ -217,4 +217,4 @@ def test_a_dry_run_of_the_service_removes_nothing(
         declare(database, policy)
         wait_until_swept(database, policy)
     assert stored_runs(database) == before == runs_with_artefacts(blobs)
-    assert deleted_by(database, policy) == {"runs": 500 - KEEP_LAST}
+    assert deleted_by(database, policy) == {"runs": 500 - STORE_LAST}

@@ -49,7 +49,7 @@ class World:
             tx.runs.add(run)
         return run
 
-    def hears(self, *ends: RunEnd) -> None:
+    def handle(self, *ends: RunEnd) -> None:
         for end in ends:
             encoded = encode(end, Stamp(event_id=EventId(an_id()), time=NOON, sequence=1))
             self.log.append(
@@ -71,14 +71,14 @@ class World:
 
     def finalised(self, run: Run) -> int:
         with self.unit.begin(A_TENANT) as tx:
-            told = tx.runs.history(run.run_id, after=0)
-        return sum(entry.type.endswith("run.finalised") for entry in told)
+            history = tx.runs.history(run.run_id, after=0)
+        return sum(entry.type.endswith("run.finalised") for entry in history)
 
     def status(self, run: Run) -> RunStatus:
         with self.unit.begin(A_TENANT) as tx:
-            found = tx.runs.for_update(run.run_id)
-        assert found is not None
-        return found.status
+            result = tx.runs.for_update(run.run_id)
+        assert result is not None
+        return result.status
 
 
 def ends_of(run: Run) -> dict[RunStatus, RunEnd]:
@@ -90,15 +90,17 @@ def ends_of(run: Run) -> dict[RunStatus, RunEnd]:
 
 @pytest.mark.case("L04")
 @pytest.mark.parametrize(("first", "second"), [(COMPLETED, ERRORED), (ERRORED, COMPLETED)])
-def test_the_first_end_is_kept_and_its_opposite_alerts(first: RunStatus, second: RunStatus) -> None:
+def test_the_first_end_is_retained_and_its_opposite_alerts(
+    first: RunStatus, second: RunStatus
+) -> None:
     world = World()
     run = world.running()
     ends = ends_of(run)
-    with structlog.testing.capture_logs() as told:
-        world.hears(ends[first], ends[second])
+    with structlog.testing.capture_logs() as entries:
+        world.handle(ends[first], ends[second])
     assert (world.status(run), world.finalised(run)) == (first, 1)
     assert world.metrics.total("run_facts_total", disposition=Disposition.CONFLICT) == 1
-    (alert,) = (line for line in told if line["event"] == "late_fact")
+    (alert,) = (line for line in entries if line["event"] == "late_fact")
     assert (alert["log_level"], alert["run_id"]) == ("error", str(run.run_id))
 
 
@@ -107,8 +109,8 @@ def test_the_same_end_in_other_words_is_late_and_raises_no_alert() -> None:
     world = World()
     run = world.running()
     end = ends_of(run)[COMPLETED]
-    with structlog.testing.capture_logs() as told:
-        world.hears(end, end)
+    with structlog.testing.capture_logs() as entries:
+        world.handle(end, end)
     assert world.finalised(run) == 1
     assert world.metrics.total("run_facts_total", disposition=Disposition.LATE) == 1
-    assert [line["log_level"] for line in told if line["event"] == "late_fact"] == ["info"]
+    assert [line["log_level"] for line in entries if line["event"] == "late_fact"] == ["info"]

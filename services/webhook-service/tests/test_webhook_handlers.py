@@ -120,7 +120,7 @@ def test_the_same_record_three_times_is_one_message_and_one_delivery() -> None:
 
 
 @pytest.mark.case("W02")
-def test_the_bytes_of_the_record_are_kept_as_they_came() -> None:
+def test_the_bytes_of_the_record_are_stored_as_they_came() -> None:
     world = World()
     endpoint = world.declare()
     encoded = world.finalised()
@@ -128,10 +128,10 @@ def test_the_bytes_of_the_record_are_kept_as_they_came() -> None:
     world.append(encoded, value=odd)
     world.consume()
     (delivery,) = world.deliveries(endpoint)
-    kept = world.store.committed(A_TENANT).delivery.messages[
+    message = world.store.committed(A_TENANT).delivery.messages[
         delivery.received_on, delivery.event_id
     ]
-    assert kept.data == odd
+    assert message.data == odd
 
 
 @pytest.mark.case("W39")
@@ -163,7 +163,7 @@ def test_65536_bytes_of_data_are_delivered_and_one_more_is_set_aside() -> None:
 
 
 @pytest.mark.case("X53")
-def test_an_event_about_an_endpoint_is_kept_from_it_and_carries_its_run() -> None:
+def test_an_event_about_an_endpoint_is_withheld_from_it_and_carries_its_run() -> None:
     world = World()
     endpoint = world.declare()
     failed = WebhookDeliveryFailed(

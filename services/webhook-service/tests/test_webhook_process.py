@@ -61,24 +61,24 @@ class House:
     receiver: Receiver
     api: PostgresUnitOfWork
     """As core-api, which declares endpoints and seals their secrets."""
-    own: PostgresUnitOfWork
+    unit_of_work: PostgresUnitOfWork
     """As the service itself, to read what it wrote."""
 
 
 @pytest.fixture
 def house(database: PreparedDatabase, kafka_broker: KafkaBroker) -> Iterator[House]:
     ids = UuidV7Ids()
-    api, own = Database(database.url(API)), Database(database.url(WEBHOOK))
+    api, webhook = Database(database.url(API)), Database(database.url(WEBHOOK))
     with webhook_receiver() as receiver:
         yield House(
             broker=kafka_broker,
             database=database,
             receiver=receiver,
             api=PostgresUnitOfWork(api, ids),
-            own=PostgresUnitOfWork(own, ids),
+            unit_of_work=PostgresUnitOfWork(webhook, ids),
         )
     api.close()
-    own.close()
+    webhook.close()
 
 
 @pytest.fixture
@@ -160,12 +160,12 @@ def publish(house: House) -> str:
 
 
 def deliveries(house: House, endpoint: Resource) -> list[Delivery]:
-    with house.own.begin(A_TENANT) as tx:
+    with house.unit_of_work.begin(A_TENANT) as tx:
         return tx.deliveries.of_endpoint(endpoint.uid, 100)
 
 
 def attempts(house: House, delivery: Delivery) -> list[WebhookAttempt]:
-    with house.own.begin(A_TENANT) as tx:
+    with house.unit_of_work.begin(A_TENANT) as tx:
         return tx.deliveries.attempts(DeliveryKey(delivery.received_on, delivery.delivery_id))
 
 

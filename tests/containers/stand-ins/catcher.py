@@ -26,7 +26,7 @@ class Catcher:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    files = os.environ["MP_SMTP_TLS_CERT"], os.environ["MP_SMTP_TLS_KEY"]  # noqa: TID251  a program of its own
+    files = os.environ["MP_SMTP_TLS_CERT"], os.environ["MP_SMTP_TLS_KEY"]  # noqa: TID251  a separate program
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*files)
     server = Controller(

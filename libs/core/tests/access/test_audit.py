@@ -1,4 +1,4 @@
-"""The audit chain: any change of any row is found, and named by its number."""
+"""The audit chain: any change of any row is detected, and named by its number."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -87,6 +87,6 @@ def test_a_row_hashed_anew_breaks_the_one_behind_it() -> None:
     assert first_broken(chain) == 2
 
 
-def test_two_rows_that_changed_places_are_found() -> None:
+def test_two_rows_that_changed_places_are_detected() -> None:
     one, two, three = a_chain(3)
     assert first_broken([two, one, three]) == 1

@@ -49,7 +49,7 @@ def test_the_table_names_every_permission() -> None:
     assert set(TABLE) == {permission.value for permission in Permission}
 
 
-def test_several_roles_grant_what_they_grant_one_by_one() -> None:
+def test_roles_together_grant_what_they_grant_one_by_one() -> None:
     both = permissions_of([Role.OPERATOR, Role.AUDITOR])
     assert both == GRANTS[Role.OPERATOR] | {Permission.AUDIT_READ}
     assert permissions_of([]) == frozenset()

@@ -24,7 +24,7 @@ RULES = ReferenceRules(env_prefix="DATARECS_CONN_ACME_", file_root="/secrets/acm
         ("file:/secrets/acme/a/b:c", ReferenceKind.FILE, "/secrets/acme/a/b:c"),
     ],
 )
-def test_a_reference_to_the_tenants_own_is_accepted(
+def test_a_reference_within_the_tenant_is_accepted(
     text: str, kind: ReferenceKind, place: str
 ) -> None:
     assert check_reference(text, RULES) == SecretReference(kind=kind, place=place)
@@ -58,7 +58,7 @@ def test_a_reference_to_the_tenants_own_is_accepted(
         "stored:1",
     ],
 )
-def test_a_reference_outside_the_tenants_own_is_refused(text: str) -> None:
+def test_a_reference_outside_the_tenant_is_refused(text: str) -> None:
     with pytest.raises(SecretRefusedError):
         check_reference(text, RULES)
 

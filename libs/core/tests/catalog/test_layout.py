@@ -36,7 +36,7 @@ def test_every_key_of_a_run_is_spelled_as_in_the_spec() -> None:
 
 @pytest.mark.case("S11")
 @given(st.text(min_size=1))
-def test_any_name_becomes_one_segment_that_gives_the_name_back(name: str) -> None:
+def test_any_name_becomes_one_segment_that_decodes_to_the_name(name: str) -> None:
     segment = layout.segment(name)
     if not segment.startswith("~"):
         assert unquote(segment) == name
@@ -75,7 +75,7 @@ def test_an_empty_name_has_no_segment() -> None:
 
 
 @given(stage=st.text(min_size=1), source=st.text(min_size=1), name=st.text(min_size=1))
-def test_keys_made_here_are_accepted_by_their_own_account_and_by_no_other(
+def test_keys_made_here_are_accepted_by_their_account_and_by_no_other(
     stage: str, source: str, name: str
 ) -> None:
     keys = [layout.differences_part(TENANT, RUN, stage, bucket=1)]

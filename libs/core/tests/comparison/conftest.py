@@ -1,4 +1,4 @@
-"""Every test here runs where arithmetic of the ambient context fails: core brings its own."""
+"""Every test here runs where arithmetic of the ambient context fails: core brings one."""
 
 from collections.abc import Iterator
 from decimal import (

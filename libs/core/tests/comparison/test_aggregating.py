@@ -70,13 +70,13 @@ def test_more_is_an_error_and_never_wrapped(values: list[str], kind: CanonicalTy
 @pytest.mark.case("P54")
 def test_float_sums_round_each_value_to_18_places_and_count_it() -> None:
     values = numbers("1e-19", "1e-18", "5e-19", "1.5e-18")
-    found = aggregate(Function.SUM, values, types.FLOAT64, None)
-    assert (canonical_text(found.value), found.rounded) == ("0.000000000000000003", 3)
+    result = aggregate(Function.SUM, values, types.FLOAT64, None)
+    assert (canonical_text(result.value), result.rounded) == ("0.000000000000000003", 3)
 
 
 def test_averages_of_floats_have_18_places() -> None:
-    found = aggregate(Function.AVG, numbers("1", "0", "0"), types.FLOAT64, None)
-    assert canonical_text(found.value) == "0.333333333333333333"
+    result = aggregate(Function.AVG, numbers("1", "0", "0"), types.FLOAT64, None)
+    assert canonical_text(result.value) == "0.333333333333333333"
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_an_invalid_value_makes_the_result_invalid() -> None:
 @pytest.mark.case("P17")
 @given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=9), st.integers(0, 9))
 def test_averages_are_the_nearest_and_on_a_tie_the_even(values: Sequence[int], places: int) -> None:
-    found = average(D(sum(values)), len(values), places)
+    result = average(D(sum(values)), len(values), places)
     exact = Fraction(sum(values), len(values))
-    assert abs(Fraction(found) - exact) <= Fraction(1, 2 * 10**places)
-    assert of(Function.AVG, *map(number, values), places=places) == canonical_text(number(found))
+    assert abs(Fraction(result) - exact) <= Fraction(1, 2 * 10**places)
+    assert of(Function.AVG, *map(number, values), places=places) == canonical_text(number(result))
 
 
 def test_a_tie_goes_to_the_even_digit() -> None:

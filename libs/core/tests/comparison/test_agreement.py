@@ -102,8 +102,8 @@ def test_nulls_agree_among_themselves_alone(way: CompareTo) -> None:
     loose = a_plan(AbsoluteTolerance(limit=D(1000)), compare_to=way)
     assert agreement(loose, [NULL, NULL, NULL], 0).within
     for mixed in ([NULL, number(0), NULL], [number(0), number(0), NULL], [NULL, NULL, number(0)]):
-        found = agreement(loose, mixed, 1)
-        assert (found.within, found.equal, found.alone_within) == (False, False, (False,))
+        result = agreement(loose, mixed, 1)
+        assert (result.within, result.equal, result.alone_within) == (False, False, (False,))
 
 
 @pytest.mark.case("P11")
@@ -122,8 +122,8 @@ def test_nan_and_infinities_agree_only_when_equal() -> None:
 
 def test_what_is_not_comparable_never_agrees() -> None:
     lost = a_plan(ONE, comparable=False)
-    found = agreement(lost, numbers(1, 1), 0)
-    assert (found.equal, found.within, found.alone_within) == (False, False, (False,))
+    result = agreement(lost, numbers(1, 1), 0)
+    assert (result.equal, result.within, result.alone_within) == (False, False, (False,))
     assert odd_one_out(lost, numbers(1, 1, 5), 0) is None
 
 

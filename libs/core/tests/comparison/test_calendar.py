@@ -47,7 +47,7 @@ def test_years_are_proleptic_and_signed_beyond_four_digits(days: int, written: s
         ("Infinity", "Inf"),
     ],
 )
-def test_moments_keep_every_digit(micros: str, written: str) -> None:
+def test_moments_preserve_every_digit(micros: str, written: str) -> None:
     assert moment_text(Decimal(micros)) == written
 
 

@@ -274,7 +274,7 @@ def test_a_number_beyond_every_double_does_not_fit(value: str, digits: int, *, f
         (Invalid(b"x"), types.INT, b"x"),
     ],
 )
-def test_an_invalid_value_keeps_its_source_and_bytes(
+def test_an_invalid_value_preserves_its_source_and_bytes(
     value: object, kind: CanonicalType, raw: bytes
 ) -> None:
     assert of(value, kind) == invalid("one", raw)
@@ -304,7 +304,7 @@ def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "told"),
+    ("value", "kind", "message"),
     [
         (True, types.INT, "a boolean is not a number"),
         ([], types.INT, "list is not a number"),
@@ -316,11 +316,11 @@ def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
     ],
 )
 def test_a_reader_that_delivers_another_type_is_refused(
-    value: object, kind: CanonicalType, told: str
+    value: object, kind: CanonicalType, message: str
 ) -> None:
     with pytest.raises(TypeError) as raised:
         of(value, kind)
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("days", ["-719529", "-719162", "0", "2932896", "2932897", "-Infinity"])

@@ -1,4 +1,4 @@
-"""Core's own encoding against the published vectors of c1: it covers all of them."""
+"""Core's encoding against the published vectors of c1: it covers all of them."""
 
 from collections.abc import Sequence
 

@@ -47,7 +47,7 @@ def cast_of(
         (D("Infinity"), types.LOCAL_TIMESTAMP, types.DATE, "Inf"),
     ],
 )
-def test_a_cast_keeps_the_whole_value(
+def test_a_cast_preserves_the_whole_value(
     value: object, kind: CanonicalType, target: CanonicalType, written: str
 ) -> None:
     assert canonical_text(cast_of(value, kind, target)) == written

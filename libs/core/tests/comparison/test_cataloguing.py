@@ -25,7 +25,7 @@ def stage_of(tables: list[Table], **fields: Any) -> StagePlan:  # noqa: ANN401 -
     return plan_of(a_job(tables, comparing_columns(), **fields), tables).stages[0]
 
 
-def found(tables: list[Table], **fields: Any) -> OracleStage:  # noqa: ANN401 - any field of the job
+def run_stage(tables: list[Table], **fields: Any) -> OracleStage:  # noqa: ANN401 - any field of the job
     return compare_stage(stage_of(tables, **fields), (), Outside(key=COMPARE_KEY))
 
 
@@ -47,8 +47,8 @@ def test_compatible_types_are_those_that_compare_without_a_cast(
     first: str, second: str, *, alike: bool
 ) -> None:
     tables = [a_table("one", f"v {first}"), a_table("two", f"v {second}")]
-    assert (found(tables, schema=COMPATIBLE).results.counts.rows_unmatched == 0) is alike
-    assert found(tables).results.counts.rows_unmatched == 1
+    assert (run_stage(tables, schema=COMPATIBLE).results.counts.rows_unmatched == 0) is alike
+    assert run_stage(tables).results.counts.rows_unmatched == 1
 
 
 def test_a_bare_decimal_in_an_equivalence_means_every_decimal() -> None:
@@ -59,10 +59,10 @@ def test_a_bare_decimal_in_an_equivalence_means_every_decimal() -> None:
         ((types.decimal(9, 3), types.INT), 1),
     ):
         policy = SchemaPolicy(equivalences=(group,))
-        assert found(tables, schema=policy).results.counts.rows_unmatched == unmatched
+        assert run_stage(tables, schema=policy).results.counts.rows_unmatched == unmatched
 
 
-def test_positions_are_the_sources_own_with_expressions_last() -> None:
+def test_positions_are_those_of_the_source_with_expressions_last() -> None:
     tables = [a_table("one", "b int, skip int, a int"), a_table("two", "b int, a int")]
     stage = stage_of(
         tables,

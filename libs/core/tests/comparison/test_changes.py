@@ -11,14 +11,14 @@ def between(before: list[Row], after: list[Row]) -> Changes[Row]:
 
 
 def test_breaks_are_new_gone_changed_or_as_they_were() -> None:
-    found = between([("a", 1), ("b", 2), ("c", 3)], [("b", 2), ("c", 4), ("d", 5)])
-    assert (found.new, found.gone, found.changed, found.same) == (1, 1, 1, 1)
-    assert [(each.change, each.before, each.after) for each in found.rows] == [
+    changes = between([("a", 1), ("b", 2), ("c", 3)], [("b", 2), ("c", 4), ("d", 5)])
+    assert (changes.new, changes.gone, changes.changed, changes.same) == (1, 1, 1, 1)
+    assert [(each.change, each.before, each.after) for each in changes.rows] == [
         (Change.NEW, None, ("d", 5)),
         (Change.CHANGED, ("c", 3), ("c", 4)),
         (Change.GONE, ("a", 1), None),
     ]
-    assert found.any
+    assert changes.any
 
 
 def test_equal_runs_have_no_change() -> None:
@@ -28,14 +28,14 @@ def test_equal_runs_have_no_change() -> None:
 
 
 breaks = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2)).map(
-    lambda found: list(found.items())
+    lambda changes: list(changes.items())
 )
 
 
 @given(before=breaks, after=breaks)
 def test_every_break_of_both_runs_is_reported_once(before: list[Row], after: list[Row]) -> None:
-    found = between(before, after)
-    assert found.new + found.changed + found.same == len(after)
-    assert found.gone + found.changed + found.same == len(before)
+    changes = between(before, after)
+    assert changes.new + changes.changed + changes.same == len(after)
+    assert changes.gone + changes.changed + changes.same == len(before)
     back = between(after, before)
-    assert (back.new, back.gone, back.changed) == (found.gone, found.new, found.changed)
+    assert (back.new, back.gone, back.changed) == (changes.gone, changes.new, changes.changed)

@@ -58,7 +58,7 @@ def test_a_condition_is_three_valued(sql: str, *, truth: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "keeps"),
+    ("sql", "is_selected"),
     [
         ("bad = 'x'", True),
         ("NOT (bad = 'x')", True),
@@ -72,10 +72,10 @@ def test_a_condition_is_three_valued(sql: str, *, truth: bool | None) -> None:
         ("n = 5", True),
     ],
 )
-def test_a_row_is_kept_where_an_invalid_value_makes_the_condition_unknown(
-    sql: str, *, keeps: bool
+def test_a_row_stays_where_an_invalid_value_makes_the_condition_unknown(
+    sql: str, *, is_selected: bool
 ) -> None:
-    assert parse_condition(sql).admits(ROW) is keeps
+    assert parse_condition(sql).admits(ROW) is is_selected
 
 
 def test_the_columns_of_a_condition_are_known() -> None:

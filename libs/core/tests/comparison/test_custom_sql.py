@@ -1,4 +1,4 @@
-"""Stages of own queries: every source answers its SELECT; the answers are compared as groups."""
+"""Stages of custom queries: every source answers its SELECT; the answers are compared as groups."""
 
 from dataclasses import replace
 from typing import Any
@@ -85,14 +85,14 @@ def compared(plan: ComparisonPlan, *rows: Rows) -> OracleStage:
     return compare_stage(plan.stages[0], rows, Outside(key=COMPARE_KEY))
 
 
-def test_each_source_is_read_by_its_own_query_and_other_stages_by_the_source() -> None:
+def test_each_source_is_read_by_its_query_and_other_stages_by_the_source() -> None:
     plan = planned(job_of(control(), counting()))
-    own, rows = plan.stages
-    assert [scan.query for scan in own.scans] == list(QUERIES.values())
-    assert [scan.relation for scan in own.scans] == [None, None]
-    assert [column.name for column in own.scans[0].columns] == ["k", "t"]
+    query_stage, rows = plan.stages
+    assert [scan.query for scan in query_stage.scans] == list(QUERIES.values())
+    assert [scan.relation for scan in query_stage.scans] == [None, None]
+    assert [column.name for column in query_stage.scans[0].columns] == ["k", "t"]
     assert [scan.relation for scan in rows.scans] == ["ledger", "lake"]
-    assert question_document(own)["queries"] == QUERIES
+    assert question_document(query_stage)["queries"] == QUERIES
     assert "queries" not in question_document(rows)
 
 
@@ -108,14 +108,14 @@ def test_the_plan_survives_its_document_and_its_hash_names_the_queries() -> None
 
 def test_answers_are_compared_group_by_group() -> None:
     plan = planned(job_of(control(a_measure("t", absolute("0.01")))))
-    found = compared(plan, [(1, "10.00"), (2, "5")], [(1, "10.01"), (3, "5")])
-    counts = found.results.counts
+    comparison = compared(plan, [(1, "10.00"), (2, "5")], [(1, "10.01"), (3, "5")])
+    counts = comparison.results.counts
     assert (counts.matched_groups, counts.unmatched_by_source) == (1, (1, 1))
-    assert found.results.measures[0].within_not_equal == 1
-    assert found.results.rows is None
-    outcome = judge_stage(plan.stages[0], found.results)
+    assert comparison.results.measures[0].within_not_equal == 1
+    assert comparison.results.rows is None
+    outcome = judge_stage(plan.stages[0], comparison.results)
     assert outcome.verdict is Verdict.UNMATCHED
-    kinds = sorted(row.difference_class for row in found.differences)
+    kinds = sorted(row.difference_class for row in comparison.differences)
     assert kinds == [DifferenceClass.MISSING, DifferenceClass.MISSING, DifferenceClass.WITHIN]
 
 
@@ -127,9 +127,9 @@ def test_two_rows_of_one_key_are_an_error() -> None:
 
 def test_a_query_without_dimensions_returns_one_row_or_none() -> None:
     plan = planned(job_of(control(keys="")))
-    found = compared(plan, [("1.00",)], [])
-    assert found.results.counts.unmatched_by_source == (1, 0)
-    assert judge_stage(plan.stages[0], found.results).verdict is Verdict.UNMATCHED
+    comparison = compared(plan, [("1.00",)], [])
+    assert comparison.results.counts.unmatched_by_source == (1, 0)
+    assert judge_stage(plan.stages[0], comparison.results).verdict is Verdict.UNMATCHED
     assert compared(plan, [], []).results.counts.rows_compared == 0
 
 
@@ -149,11 +149,11 @@ def test_files_answer_with_the_rows_behind_their_filter(kind: SourceKind) -> Non
         replace(each, filter="amt > 1", columns={"a": ColumnMapping(column="amt")})
         for each in job.sources
     )
-    (own,) = planned(replace(job, sources=filtered)).stages
-    assert [(scan.query, scan.filter) for scan in own.scans] == [
+    (query_stage,) = planned(replace(job, sources=filtered)).stages
+    assert [(scan.query, scan.filter) for scan in query_stage.scans] == [
         (query, "amt > 1") for query in QUERIES.values()
     ]
-    assert [column.physical for column in own.scans[0].columns] == ["k", "t"]
+    assert [column.physical for column in query_stage.scans[0].columns] == ["k", "t"]
 
 
 def test_a_source_without_queries_is_refused_and_the_plan_names_the_fix() -> None:
@@ -166,9 +166,9 @@ def test_a_source_without_queries_is_refused_and_the_plan_names_the_fix() -> Non
 
 
 def test_parameters_are_literals_in_queries() -> None:
-    asked = {"ledger": "select 1 k, :owner t", "lake": "select 1 k, 2 t"}
+    queries = {"ledger": "select 1 k, :owner t", "lake": "select 1 k, 2 t"}
     job = replace(
-        job_of(replace(control(), queries=asked)),
+        job_of(replace(control(), queries=queries)),
         parameters={"owner": Parameter(type=ParameterType.TEXT)},
     )
     for kind in (SourceKind.POSTGRES, SourceKind.CSV):

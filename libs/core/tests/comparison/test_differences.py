@@ -172,7 +172,7 @@ def test_of_equal_sizes_the_smallest_ranks_are_stored() -> None:
     assert [int(row.break_id) for row in stored] == [7, 8]
 
 
-def test_a_group_with_two_measures_keeps_them_in_the_order_of_their_names() -> None:
+def test_a_group_with_two_measures_lists_them_in_the_order_of_their_names() -> None:
     rows = [a_difference(1, measure="b"), a_difference(2, measure="a"), a_difference(3)]
     stored, _ = choose_rows([RankedDifference(5, row) for row in rows], Caps(max_rows=2))
     assert [row.measure for row in stored] == ["a", "amount"]
@@ -214,10 +214,10 @@ def test_samples_show_the_largest_and_the_smallest_ids_of_each_class() -> None:
     assert [int(row.break_id) for row in shown] == [10, 11, 9, 8, 1, 0]
 
 
-def test_within_rows_are_kept_only_while_deltas_are() -> None:
+def test_within_rows_are_stored_only_while_deltas_are() -> None:
     rows = [a_difference(1), a_difference(2, outcome=Outcome.WITHIN)]
-    kept, stored = difference_set(ranked(rows), Caps())
-    assert (kept.rows, len(stored)) == (2, 2)
+    entries, stored = difference_set(ranked(rows), Caps())
+    assert (entries.rows, len(stored)) == (2, 2)
     fewer, stored = difference_set(ranked(rows), Caps(deltas=False))
     assert (fewer.rows, fewer.truncated) == (1, False)
     assert stored == (rows[0],)

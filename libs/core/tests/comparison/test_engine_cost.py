@@ -89,7 +89,7 @@ def test_what_the_oracle_cannot_do_goes_to_spark_with_its_reason(
     assert decision.reason.startswith(reason)
 
 
-def test_rows_that_several_stages_read_are_in_memory_once() -> None:
+def test_rows_that_many_stages_read_are_in_memory_once() -> None:
     plans = (a_plan(), a_plan(counting(), rows_by("k", *map(a_measure, MEASURES))))
     one, two = (memory_of(plan, lambda _: 1_000) for plan in plans)
     assert one == two > 0

@@ -25,12 +25,12 @@ def test_what_dialects_read_otherwise_is_not_translated(condition: str, reason: 
         exact_condition(condition, TYPES)
 
 
-def test_brackets_keep_three_valued_logic_as_it_was_written() -> None:
+def test_brackets_preserve_three_valued_logic_as_it_was_written() -> None:
     def operand(one: Operand, digits: Digits | None) -> str:
         scale = "" if digits is None else f":{digits.scale}"
         return f"{one.name if isinstance(one, Column) else '?'}{scale}"
 
-    found = exact_condition("NOT (n == 1 OR m != 2.5) AND t IS NULL OR b", TYPES)
-    assert found.sql(operand) == (
+    condition = exact_condition("NOT (n == 1 OR m != 2.5) AND t IS NULL OR b", TYPES)
+    assert condition.sql(operand) == (
         "((NOT ((NOT (NOT ((n:0 = ?:0) OR (m:2 <> ?:2)))) OR (NOT (t IS NULL)))) OR b)"
     )

@@ -164,7 +164,7 @@ def test_precedence_is_that_of_sql() -> None:
     assert text("+5 = n") == text("5 = n")
 
 
-def test_names_are_bare_or_quoted_and_keep_their_case() -> None:
+def test_names_are_bare_or_quoted_and_preserve_their_case() -> None:
     assert named_columns('"Booked ""on""" = `a``b` AND Straße = month') == {
         'Booked "on"',
         "a`b",
@@ -201,7 +201,7 @@ def _grown(expression: str) -> ExpressionError:
     return caught.value
 
 
-def test_every_function_is_found_by_its_names() -> None:
+def test_every_function_is_known_by_its_names() -> None:
     assert FUNCTIONS["substr"] == FUNCTIONS["substring"] == "substring"
     assert "cast" in FUNCTIONS
     assert {"+", "and", "like", "case"} <= ENTRIES.keys() - set(FUNCTIONS.values())

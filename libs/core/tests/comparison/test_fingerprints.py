@@ -24,7 +24,7 @@ KEY = b"key of a tenant"
 ROWS = [(k, f"v{k}") for k in range(20)]
 
 
-def found(tables: list[Table], key: bytes = COMPARE_KEY) -> OracleStage:
+def run_stage(tables: list[Table], key: bytes = COMPARE_KEY) -> OracleStage:
     stage = stage_of(tables)
     rows = [table.delivered(scan) for table, scan in zip(tables, stage.scans, strict=True)]
     return compare_stage(stage, rows, Outside(key=key))
@@ -57,7 +57,7 @@ def test_sums_are_modulo_2_to_128_and_do_not_depend_on_how_rows_are_split() -> N
 def test_another_key_makes_other_buckets_and_other_sums() -> None:
     tables = pair("k int, v text", ROWS, [])
     first, second = (
-        {row.key: row.values for row in found(tables, key).differences}
+        {row.key: row.values for row in run_stage(tables, key).differences}
         for key in (COMPARE_KEY, KEY)
     )
     assert first.keys() != second.keys()
@@ -66,10 +66,10 @@ def test_another_key_makes_other_buckets_and_other_sums() -> None:
 def test_the_order_of_columns_and_rows_changes_nothing() -> None:
     one = a_table("one", "k int, b text, a int", *((k, v, k) for k, v in ROWS))
     two = a_table("two", "a int, k int, b text", *((k, k, v) for k, v in ROWS[::-1]))
-    assert found([one, two]).differences == ()
+    assert run_stage([one, two]).differences == ()
 
 
-def test_the_plan_keeps_what_is_hashed_and_the_proof_contains_it() -> None:
+def test_the_plan_records_what_is_hashed_and_the_proof_contains_it() -> None:
     tables = [a_table("one", "k int, b text, x int"), a_table("two", "k int, b text")]
     stage = stage_of(tables)
     assert [each.name for each in stage.dimensions] == ["bucket"]
@@ -101,4 +101,4 @@ def test_decimals_of_any_scale_are_one_number() -> None:
         a_table("one", "k int, v decimal(9,2)", (1, Decimal("0.50"))),
         a_table("two", "k int, v float64", (1, 0.5)),
     ]
-    assert found(tables).results.counts.rows_unmatched == 0
+    assert run_stage(tables).results.counts.rows_unmatched == 0

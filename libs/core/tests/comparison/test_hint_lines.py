@@ -215,10 +215,10 @@ def hint_of(case: Case, kind: SourceKind, tables: Sequence[Table]) -> list[Hint]
     job, _ = decoded(job_of(case, SourceKind.PARQUET))
     assert job is not None
     sources = tuple(replace(source, kind=kind) for source in job.sources)
-    found = compare(MemoryBench(), replace(job, sources=sources), tables)
-    run = sealed_run(document_of(found))
-    told = hints(found.differences(), hint_stage(run, run.stages[0]))
-    return [hint for hint in told if hint.rule is case.rule]
+    comparison = compare(MemoryBench(), replace(job, sources=sources), tables)
+    run = sealed_run(document_of(comparison))
+    hints_shown = hints(comparison.differences(), hint_stage(run, run.stages[0]))
+    return [hint for hint in hints_shown if hint.rule is case.rule]
 
 
 def tables_of(case: Case) -> list[Table]:
@@ -230,12 +230,12 @@ def tables_of(case: Case) -> list[Table]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.columns[-14:]}")
 def test_a_recommended_line_is_accepted_and_changes_the_plan(case: Case, kind: SourceKind) -> None:
     tables = tables_of(case)
-    found = hint_of(case, kind, tables)
-    assert found, "the data follows the rule"
-    assert all(not hint.declare for hint in found) or case.has_line
+    hint_list = hint_of(case, kind, tables)
+    assert hint_list, "the data follows the rule"
+    assert all(not hint.declare for hint in hint_list) or case.has_line
     plain = job_of(case, kind)
     before, refused = decoded(plain)
-    for hint in found:
+    for hint in hint_list:
         if not hint.declare:
             continue
         after, faults = decoded(with_line(plain, hint.declare))
@@ -252,9 +252,9 @@ def test_a_recommended_line_is_accepted_and_changes_the_plan(case: Case, kind: S
 def test_every_rule_has_a_case_and_a_line_that_some_kind_accepts() -> None:
     lines: dict[HintRule, bool] = {}
     for case in CASES:
-        told = hint_of(case, SourceKind.POSTGRES, tables_of(case))
-        lines[case.rule] = lines.get(case.rule, False) or any(hint.declare for hint in told)
-        assert any(hint.declare for hint in told) is case.has_line, case.rule
+        hints_shown = hint_of(case, SourceKind.POSTGRES, tables_of(case))
+        lines[case.rule] = lines.get(case.rule, False) or any(hint.declare for hint in hints_shown)
+        assert any(hint.declare for hint in hints_shown) is case.has_line, case.rule
     assert lines == dict.fromkeys(HintRule, True)
 
 

@@ -1,4 +1,4 @@
-"""Each pattern is found in data that has it, with its constant, and not in data without it."""
+"""Each pattern is detected in data that has it, with its constant, and not in data without it."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from datarecs_testing.tables import NOON, a_job, a_table
 D = Decimal
 
 
-def told(
+def hints_for(
     columns: str, pairs: Sequence[tuple[Any, Any]], *, mask: MaskRule | None = None
 ) -> tuple[Hint, ...]:
     """The hints of values `v` side by side in ledger and lake, one group each."""
@@ -36,18 +36,18 @@ def told(
     ]
     breaks = Breaks(mask={} if mask is None else {"v": mask})
     job = a_job(tables, rows_by("k", a_measure("v")), results=Results(breaks=breaks))
-    found = compare(MemoryBench(), job, tables)
-    return hints_of(found)
+    comparison = compare(MemoryBench(), job, tables)
+    return hints_of(comparison)
 
 
-def hints_of(found: Compared) -> tuple[Hint, ...]:
+def hints_of(comparison: Compared) -> tuple[Hint, ...]:
     """The hints of a comparison's one stage."""
-    run = sealed_run(document_of(found))
-    return hints(found.differences(), hint_stage(run, run.stages[0]))
+    run = sealed_run(document_of(comparison))
+    return hints(comparison.differences(), hint_stage(run, run.stages[0]))
 
 
-def rules(found: Sequence[Hint]) -> list[HintRule]:
-    return [hint.rule for hint in found]
+def rules(hint_list: Sequence[Hint]) -> list[HintRule]:
+    return [hint.rule for hint in hint_list]
 
 
 NUMBERS = [D(at) + D("0.37") * at for at in range(1, 11)]
@@ -170,8 +170,8 @@ NUMBERS = [D(at) + D("0.37") * at for at in range(1, 11)]
 def test_a_pattern_is_named_with_its_constant(
     columns: str, pairs: Sequence[tuple[Any, Any]], rule: HintRule, what: str
 ) -> None:
-    found = told(columns, pairs)
-    hint = next(each for each in found if each.rule is rule)
+    hint_list = hints_for(columns, pairs)
+    hint = next(each for each in hint_list if each.rule is rule)
     assert hint.what == what
     for expression in re.findall(r'expr: "([^"]*)"', hint.declare):
         typed_expression(parse_expression(expression), {"v": parse_type(columns)})
@@ -200,7 +200,7 @@ def test_a_factor_is_declared_by_products_that_are_exact(
 ) -> None:
     (hint,) = [
         each
-        for each in told(
+        for each in hints_for(
             "decimal(12,4)",
             [(EXACT.multiply(each, D(base)), EXACT.multiply(each, D(value))) for each in NUMBERS],
         )
@@ -209,21 +209,21 @@ def test_a_factor_is_declared_by_products_that_are_exact(
     assert hint.declare == "; ".join(declared)
 
 
-def test_less_than_half_or_less_than_five_give_no_hint() -> None:
+def test_less_than_half_or_less_than_five_lead_to_no_hint() -> None:
     doubled = [(value, EXACT.add(value, value)) for value in NUMBERS]
     wild = [(D(at), D(at * at * 10_000 + at * 123).scaleb(-4, EXACT)) for at in range(3, 14)]
-    assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled[:4]))
-    assert HintRule.CONSTANT_FACTOR in rules(told("decimal(12,4)", doubled + wild[:10]))
-    assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled + wild))
+    assert HintRule.CONSTANT_FACTOR not in rules(hints_for("decimal(12,4)", doubled[:4]))
+    assert HintRule.CONSTANT_FACTOR in rules(hints_for("decimal(12,4)", doubled + wild[:10]))
+    assert HintRule.CONSTANT_FACTOR not in rules(hints_for("decimal(12,4)", doubled + wild))
 
 
 def test_one_value_alone_is_no_pattern() -> None:
-    assert rules(told("decimal(12,4)", [(D(5), D("7.5"))] * 8)) == []
+    assert rules(hints_for("decimal(12,4)", [(D(5), D("7.5"))] * 8)) == []
 
 
 def test_numbers_written_as_text_have_no_factor() -> None:
     pairs = [(str(at), str(2 * at)) for at in range(1, 9)]
-    assert rules(told("text", pairs)) == []
+    assert rules(hints_for("text", pairs)) == []
 
 
 @pytest.mark.parametrize(
@@ -242,32 +242,34 @@ def test_keys_that_would_meet_are_named_with_their_rule(
         a_table("ledger", "k text", *((ledger.format(at),) for at in range(1, 7))),
         a_table("lake", "k text", *((lake.format(at),) for at in range(1, 7))),
     ]
-    found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
-    (hint,) = hints_of(found)
+    comparison = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
+    (hint,) = hints_of(comparison)
     assert hint.rule is HintRule.KEYS_MEET
     assert declare in hint.declare
     assert (hint.explained, hint.of) == (12, 12)
 
 
-def test_swapped_measures_are_found_in_both() -> None:
+def test_swapped_measures_are_detected_in_both() -> None:
     tables = [
         a_table("ledger", "k int, net int, tax int", *((at, at, 7 * at) for at in range(1, 8))),
         a_table("lake", "k int, net int, tax int", *((at, 7 * at, at) for at in range(1, 8))),
     ]
     job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
-    found = hints_of(compare(MemoryBench(), job, tables))
-    hint = next(each for each in found if each.rule is HintRule.SWAPPED_MEASURES)
+    hint_list = hints_of(compare(MemoryBench(), job, tables))
+    hint = next(each for each in hint_list if each.rule is HintRule.SWAPPED_MEASURES)
     assert hint.declare == "sources[lake].columns: {net: {column: tax}, tax: {column: net}}"
 
 
-def test_a_load_that_came_twice_is_found() -> None:
+def test_a_load_that_came_twice_is_detected() -> None:
     rows = [(at, at) for at in range(6)]
     tables = [
         a_table("ledger", "k int, v int", *rows),
         a_table("lake", "k int, v int", *rows, *rows),
     ]
-    found = hints_of(compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables))
-    (hint,) = found
+    hint_list = hints_of(
+        compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables)
+    )
+    (hint,) = hint_list
     assert hint.what == "lake has every row of these keys 2 times"
 
 
@@ -277,22 +279,24 @@ def test_differences_within_tolerance_are_no_breaks() -> None:
         a_table("lake", "k int, v int", *((at, at + 1) for at in range(9))),
     ]
     job = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
-    found = compare(MemoryBench(), job, tables)
-    assert found.differences()
-    assert not hints_of(found)
+    comparison = compare(MemoryBench(), job, tables)
+    assert comparison.differences()
+    assert not hints_of(comparison)
 
 
 @pytest.mark.case("P64")
 @pytest.mark.parametrize("mask", list(MaskRule))
-def test_masked_values_give_no_hint(mask: MaskRule) -> None:
+def test_masked_values_lead_to_no_hint(mask: MaskRule) -> None:
     assert (
-        told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS], mask=mask)
+        hints_for(
+            "decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS], mask=mask
+        )
         == ()
     )
-    assert told("text", [(f"secret {at}", "secr") for at in range(9)], mask=mask) == ()
+    assert hints_for("text", [(f"secret {at}", "secr") for at in range(9)], mask=mask) == ()
 
 
-def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
+def test_the_same_rows_in_any_order_lead_to_the_same_hints() -> None:
     pairs = [(value, value.scaleb(2, EXACT)) for value in NUMBERS]
     tables = [
         a_table(
@@ -302,13 +306,13 @@ def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
             "lake", "k int, v decimal(12,4)", *((at, two) for at, (_, two) in enumerate(pairs))
         ),
     ]
-    found = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables)
-    run = sealed_run(document_of(found))
+    comparison = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables)
+    run = sealed_run(document_of(comparison))
     stage = hint_stage(run, run.stages[0])
-    assert hints(found.differences()[::-1], stage) == hints(found.differences(), stage)
+    assert hints(comparison.differences()[::-1], stage) == hints(comparison.differences(), stage)
 
 
-def test_measures_that_are_not_swapped_and_copies_without_a_factor_give_no_hint() -> None:
+def test_measures_that_are_not_swapped_and_copies_without_a_factor_lead_to_no_hint() -> None:
     rows = [(at, at, 7 * at) for at in range(1, 8)]
     copies = [row for row in rows for _ in range(2)]
     tables = [
@@ -320,22 +324,24 @@ def test_measures_that_are_not_swapped_and_copies_without_a_factor_give_no_hint(
     ]
     job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
     names = ["ledger", "lake", "edge"]
-    found = hints_of(compare(MemoryBench(), job, tables))
-    assert HintRule.SWAPPED_MEASURES not in rules(found)
-    assert HintRule.DUPLICATED_LOAD not in rules(found)
+    hint_list = hints_of(compare(MemoryBench(), job, tables))
+    assert HintRule.SWAPPED_MEASURES not in rules(hint_list)
+    assert HintRule.DUPLICATED_LOAD not in rules(hint_list)
     pair = [replace(table, name=name) for table, name in zip(tables[::2], names, strict=False)]
     one_each = [replace(each, rows=each.rows[:: 2 if each is pair[0] else 1]) for each in pair]
     job = a_job(one_each, rows_by("k", a_measure("net"), a_measure("tax")))
-    found = hints_of(compare(MemoryBench(), job, one_each))
-    assert HintRule.SWAPPED_MEASURES not in rules(found)
+    hint_list = hints_of(compare(MemoryBench(), job, one_each))
+    assert HintRule.SWAPPED_MEASURES not in rules(hint_list)
 
 
 def test_of_very_many_breaks_the_smallest_ids_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datarecs_core.comparison.insight.hints.MAX_BREAKS", 6)
-    found = told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS] * 3)
-    hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
+    hint_list = hints_for(
+        "decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS] * 3
+    )
+    hint = next(each for each in hint_list if each.rule is HintRule.CONSTANT_FACTOR)
     assert (hint.explained, hint.of) == (6, 6)
 
 
@@ -345,8 +351,8 @@ def windowed(columns: str, keys: Sequence[Any], *, lacked: int) -> tuple[Hint, .
         a_table("ledger", f"k {columns}", *((key,) for key in keys[2:])),
         a_table("lake", f"k {columns}", *((key,) for key in keys[: len(keys) - lacked])),
     ]
-    found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
-    return hints_of(found)
+    comparison = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
+    return hints_of(comparison)
 
 
 def test_what_is_lacking_at_the_newest_day_or_hour_may_be_late() -> None:

@@ -61,6 +61,6 @@ def test_equal_rows_agree_and_a_nan_that_equals_nothing_does_not() -> None:
 def test_groups_of_delivered_rows_agree() -> None:
     tables = [a_table(name, "k int, a text, b int", (1, "x", 2)) for name in ("one", "two")]
     plan = a_stage(*tables)
-    given = [table.delivered(scan) for table, scan in zip(tables, plan.scans, strict=True)]
-    (group,) = group_rows(plan, given, Outside(key=COMPARE_KEY)).groups.values()
+    delivered = [table.delivered(scan) for table, scan in zip(tables, plan.scans, strict=True)]
+    (group,) = group_rows(plan, delivered, Outside(key=COMPARE_KEY)).groups.values()
     assert agrees(plan, group)

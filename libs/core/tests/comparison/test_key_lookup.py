@@ -39,7 +39,7 @@ def test_a_cast_key_is_read_as_its_source_casts_it(typed: str, stored: str) -> N
     assert (stored,) in KeyReading(run=run, stage=run.stages[0], zones={}).meant([typed])
 
 
-def test_a_column_under_another_name_is_found_by_its_rules() -> None:
+def test_a_column_under_another_name_is_read_by_its_rules() -> None:
     tables = pair("k text, v int", [("A", 1)], [("a", 2)])
     stage = Stage(
         name="rows",

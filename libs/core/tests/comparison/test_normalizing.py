@@ -64,7 +64,7 @@ def test_rounding_moves_a_number_by_half_a_unit_at_most(value: Decimal) -> None:
 
 @pytest.mark.case("P29")
 def test_only_white_space_of_unicode_is_trimmed() -> None:
-    """Python's own strip would take the separators U+001C to U+001F, too."""
+    """Python's strip would take the separators U+001C to U+001F, too."""
     padded = text("\x1c\u00a0a\u00a0\x1c")
     assert on_input(padded, Rules(trim=Trim.BOTH)) == padded
     inside = text("\u00a0\x1ca\x1c\u00a0")

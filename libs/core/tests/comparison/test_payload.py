@@ -59,7 +59,7 @@ def test_every_source_has_its_place_in_the_maps() -> None:
 
 @pytest.mark.case("P10")
 @pytest.mark.parametrize(("combine", "within"), [(Combine.ANY, 1), (Combine.ALL, 0)])
-def test_several_tolerances_show_the_result_of_each_alone(combine: Combine, within: int) -> None:
+def test_tolerances_show_the_result_of_each_alone(combine: Combine, within: int) -> None:
     measure = a_measure("v", absolute("0.01"), percentage("1"), combine=combine)
     outcome = judged(rows_by("k", measure), [(1, D(100))], [(1, D("100.50"))])
     entries = [ToleranceCount(**entry) for entry in payload_of(outcome)["tolerances"]]

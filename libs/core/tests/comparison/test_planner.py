@@ -80,9 +80,9 @@ def planned(tables: Sequence[Table], *stages: Stage, **fields: Any) -> Compariso
 
 
 def refused(tables: Sequence[Table], *stages: Stage, **fields: Any) -> PlanRefusedError:  # noqa: ANN401 - any field of the job
-    with pytest.raises(PlanRefusedError) as found:
+    with pytest.raises(PlanRefusedError) as refusal:
         planned(tables, *stages, **fields)
-    return found.value
+    return refusal.value
 
 
 def measure_of(plan: ComparisonPlan) -> MeasurePlan:
@@ -225,7 +225,7 @@ def test_star_takes_every_column_and_marks_what_cannot_be_compared() -> None:
     assert [column.name for column in plan.scans[0].columns] == ["a", "k"]  # b is not compared
 
 
-def test_defaults_of_star_are_found_by_the_bare_type_too() -> None:
+def test_defaults_of_star_apply_to_the_bare_type_too() -> None:
     stage = Stage(
         name="rows",
         type=StageType.ROW,
@@ -263,7 +263,7 @@ def test_the_coarsest_declaration_separates_precision_from_outside(
     ("one", "other", "places"),
     [("int", "decimal(4,1)", 7), ("decimal(38,15)", "int", 18), ("float64", "int", 18)],
 )
-def test_averages_keep_six_digits_more_than_their_columns(
+def test_averages_have_six_digits_more_than_their_columns(
     one: str, other: str, places: int
 ) -> None:
     stage = aggregate_by("k", a_measure("v", function=Function.AVG))
@@ -287,8 +287,8 @@ def test_exact_numbers_have_totals(
     kind: str, function: Function, total: tuple[bool, int | None]
 ) -> None:
     stage = aggregate_by("k", a_measure("v", function=function))
-    found = measure_of(planned(two(f"k int, v {kind}"), stage))
-    assert (found.has_total, found.total_scale) == total
+    measure = measure_of(planned(two(f"k int, v {kind}"), stage))
+    assert (measure.has_total, measure.total_scale) == total
 
 
 def test_counting_needs_no_types_that_compare() -> None:
@@ -348,7 +348,7 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
     assert bool(plan.warnings) is warned
 
 
-def test_a_rechecked_stage_keeps_the_keys_of_differing_groups() -> None:
+def test_a_rechecked_stage_stores_the_keys_of_differing_groups() -> None:
     again = Confirm(after=DAY)
     stage = planned(two("k int"), rows_by("k", confirm=again)).stages[0]
     assert (stage.confirm, stage.stores_scope, stage.rechecks) == (again, True, ())
@@ -356,14 +356,14 @@ def test_a_rechecked_stage_keeps_the_keys_of_differing_groups() -> None:
 
 def test_a_proof_of_rows_needs_the_digests_of_every_stage() -> None:
     tables = two("k int")
-    asked = a_job(tables, rows_by("k"), counting(), execution=Execution(proof=ProofMode.ROWS))
-    assert [stage.seal_rows for stage in plan_of(asked, tables).stages] == [True, True]
+    job = a_job(tables, rows_by("k"), counting(), execution=Execution(proof=ProofMode.ROWS))
+    assert [stage.seal_rows for stage in plan_of(job, tables).stages] == [True, True]
     assert not any(stage.seal_rows for stage in plan_of(a_job(tables, counting()), tables).stages)
 
 
-@pytest.mark.parametrize(("asked", "cut"), [("auto", None), (7, 7)])
-def test_every_stage_has_the_execution_settings_of_the_job(asked: Any, cut: int | None) -> None:  # noqa: ANN401  as a job has it
-    plan = planned(two("k int"), rows_by("k"), execution=Execution(partitions=asked, spill=5))
+@pytest.mark.parametrize(("strategy", "cut"), [("auto", None), (7, 7)])
+def test_every_stage_has_the_execution_settings_of_the_job(strategy: Any, cut: int | None) -> None:  # noqa: ANN401  as a job has it
+    plan = planned(two("k int"), rows_by("k"), execution=Execution(partitions=strategy, spill=5))
     assert plan.stages[0].effort == Effort(partitions=cut, spill=5)
 
 
@@ -471,7 +471,7 @@ def test_no_plan_holds_what_is_not_on_the_allow_list(text: str) -> None:
         assert "(character " in fault.message
 
 
-def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None:
+def test_a_source_delivers_what_its_stages_need_together_and_nothing_else() -> None:
     """Measured columns that are missing in a source are not compared, so they are not read."""
     tables = [
         a_table("one", "k int, v int, w int, z text"),
@@ -531,7 +531,7 @@ def test_a_column_that_is_not_delivered_matters_only_if_it_is_named(where: str) 
 
 @pytest.mark.parametrize("column", ["tags", "wide"])
 @pytest.mark.parametrize(
-    "asked",
+    "stage",
     [
         lambda name: {"stage": rows_by(name)},
         lambda name: {"stage": rows_by("k", a_measure(name))},
@@ -544,25 +544,25 @@ def test_a_column_that_is_not_delivered_matters_only_if_it_is_named(where: str) 
         lambda name: {"stage": rows_by("x"), "columns": {"x": ColumnMapping(column=name)}},
     ],
 )
-def test_a_column_that_no_row_brings_is_refused_where_it_is_named(asked: Any, column: str) -> None:  # noqa: ANN401  as a job has it
-    fields = asked(column)
-    with pytest.raises(PlanRefusedError, match="of source one has the type") as found:
+def test_a_column_that_no_row_brings_is_refused_where_it_is_named(stage: Any, column: str) -> None:  # noqa: ANN401  as a job has it
+    fields = stage(column)
+    with pytest.raises(PlanRefusedError, match="of source one has the type") as refusal:
         with_undelivered(TAGGED, fields.pop("stage"), sources={"one": fields})
-    assert found.value.faults[0].code is SpecCode.TYPE_NOT_SUPPORTED
-    assert "installed" not in found.value.faults[0].code.entry.meaning
+    assert refusal.value.faults[0].code is SpecCode.TYPE_NOT_SUPPORTED
+    assert "installed" not in refusal.value.faults[0].code.entry.meaning
 
 
 def test_a_column_that_no_row_brings_is_not_comparable_under_star() -> None:
     plan = with_undelivered(TAGGED, STAR)
-    told = [(each.name, each.comparable) for each in plan.stages[0].measures]
-    assert told == [("tags", False), ("v", True), ("wide", False)]
+    comparable_names = [(each.name, each.comparable) for each in plan.stages[0].measures]
+    assert comparable_names == [("tags", False), ("v", True), ("wide", False)]
 
 
 def test_schemas_contain_columns_that_are_not_delivered_where_they_have_a_type() -> None:
     shape = Stage(name="shape", type=StageType.SCHEMA)
-    with pytest.raises(PlanRefusedError, match="'wide' of source one") as found:
+    with pytest.raises(PlanRefusedError, match="'wide' of source one") as refusal:
         with_undelivered(TAGGED, shape)
-    assert len(found.value.faults) == 1
+    assert len(refusal.value.faults) == 1
     plan = with_undelivered(TAGGED, shape, schema=SchemaPolicy(ignore=("wide",)))
     catalogue = plan.stages[0].catalogue
     assert catalogue is not None
@@ -645,7 +645,7 @@ def test_counts_of_rows_are_compared_as_the_stage_declares(stage: Any) -> None: 
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "reason"),
     [
         ("k int, v int, v int", "column v stands more than once in a source"),
         (
@@ -655,11 +655,13 @@ def test_counts_of_rows_are_compared_as_the_stage_declares(stage: Any) -> None: 
         ("k int, v text", "column v has types that do not compare: v is text in one, int in two"),
     ],
 )
-def test_a_column_under_star_has_the_reason_why_it_is_not_compared(columns: str, told: str) -> None:
+def test_a_column_under_star_has_the_reason_why_it_is_not_compared(
+    columns: str, reason: str
+) -> None:
     tables = [a_table("one", columns), a_table("two", "k int, v int, w int")]
     warnings = plan_of(a_job(tables, STAR), tables).warnings
     messages = [each.message for each in warnings if each.column == "v"]
-    assert any(told in message for message in messages), messages
+    assert any(reason in message for message in messages), messages
 
 
 def test_equal_nested_types_are_not_reported_as_different() -> None:

@@ -124,8 +124,8 @@ def planned(  # noqa: PLR0913  every one is about the plan
     )
 
 
-def told(stage: StagePlan) -> str:
-    """Why not every source gives groups."""
+def reason_of(stage: StagePlan) -> str:
+    """Why not every source sends groups."""
     return dict(stage.strategy.rejected)[Strategy.PUSHDOWN]
 
 
@@ -140,21 +140,21 @@ def test_groups_are_read_with_the_inputs_of_their_measures() -> None:
     )
     where = "currency <> 'XXX'"
     stage = groups_by("account", "day", "uid", "flag", measures=measures, where=where)
-    (found,) = planned(stage).stages
-    assert found.strategy.chosen is Strategy.PUSHDOWN
-    assert found.groups[0] == found.groups[1]
-    asked = found.groups[0]
-    assert asked is not None
-    assert asked.where == where
-    assert asked.dimensions == ("account", "day", "uid", "flag")
-    assert [each.name for each in asked.partials] == [
+    (stage_plan,) = planned(stage).stages
+    assert stage_plan.strategy.chosen is Strategy.PUSHDOWN
+    assert stage_plan.groups[0] == stage_plan.groups[1]
+    groups_scan = stage_plan.groups[0]
+    assert groups_scan is not None
+    assert groups_scan.where == where
+    assert groups_scan.dimensions == ("account", "day", "uid", "flag")
+    assert [each.name for each in groups_scan.partials] == [
         "$count.account",
         "$sum.amount",
         "$count.amount",
         "$min.day",
         "$max.account",
     ]
-    assert not any(reads_rows(found, index) for index in (0, 1))
+    assert not any(reads_rows(stage_plan, index) for index in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_groups_are_read_with_the_inputs_of_their_measures() -> None:
     ],
 )
 def test_what_a_database_would_answer_otherwise_is_read_as_rows(stage: Stage, reason: str) -> None:
-    (found,) = planned(stage).stages
-    assert found.strategy.chosen is Strategy.FULL
-    assert found.groups == ()
+    (stage_plan,) = planned(stage).stages
+    assert stage_plan.strategy.chosen is Strategy.FULL
+    assert stage_plan.groups == ()
     with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(told(found))
+        raise AssertionError(reason_of(stage_plan))
 
 
 @pytest.mark.parametrize(
@@ -193,52 +193,52 @@ def test_what_a_database_would_answer_otherwise_is_read_as_rows(stage: Stage, re
 def test_rules_on_values_stay_here_and_rules_on_results_do_not_matter(
     normalize: Normalize, reason: str | None
 ) -> None:
-    (found,) = planned(groups_by("account"), normalize=normalize).stages
-    assert (found.strategy.chosen is Strategy.PUSHDOWN) == (reason is None)
-    assert reason is None or told(found) == reason
+    (stage,) = planned(groups_by("account"), normalize=normalize).stages
+    assert (stage.strategy.chosen is Strategy.PUSHDOWN) == (reason is None)
+    assert reason is None or reason_of(stage) == reason
     counted = (Measure(name="m", function=Function.COUNT, column="account"),)
-    (found,) = planned(groups_by("id", measures=counted), normalize=normalize).stages
-    assert reason is None or told(found) == "rules on the values of m"
+    (stage,) = planned(groups_by("id", measures=counted), normalize=normalize).stages
+    assert reason is None or reason_of(stage) == "rules on the values of m"
 
 
 def test_casts_maps_and_wide_sums_stay_here() -> None:
     cast = {"cast": {"amount": parse_type("decimal(14,4)")}}
-    (found,) = planned(groups_by("account"), source=cast).stages
-    assert told(found) == "s0 sends rows: total is mapped or cast"
-    assert found.groups[0] is None
+    (stage,) = planned(groups_by("account"), source=cast).stages
+    assert reason_of(stage) == "s0 sends rows: total is mapped or cast"
+    assert stage.groups[0] is None
     wide = "id int, account text, amount decimal(38,0)"
-    (found,) = planned(groups_by("account"), columns=(wide, COLUMNS)).stages
-    assert found.groups == ()
-    assert "total is sum of decimal(38,0)" in told(found)
+    (stage,) = planned(groups_by("account"), columns=(wide, COLUMNS)).stages
+    assert stage.groups == ()
+    assert "total is sum of decimal(38,0)" in reason_of(stage)
     floats = "id int, account text, amount float64"
-    (found,) = planned(groups_by("account"), columns=(COLUMNS, floats)).stages
-    assert told(found) == "total is sum of decimal(12,2)"
+    (stage,) = planned(groups_by("account"), columns=(COLUMNS, floats)).stages
+    assert reason_of(stage) == "total is sum of decimal(12,2)"
 
 
 def test_expressions_are_grouped_by_the_database_that_has_them() -> None:
     mapped = {"columns": {"account": ColumnMapping(expr="id * 3")}}
     stage = groups_by("account", measures=(Measure(name="n", function=Function.COUNT),))
     columns = (COLUMNS, "id int, account int")
-    (found,) = planned(stage, source=mapped, columns=columns).stages
-    assert all(found.groups)
+    (stage_plan,) = planned(stage, source=mapped, columns=columns).stages
+    assert all(stage_plan.groups)
 
 
 def test_a_condition_beyond_comparisons_is_pushed_as_a_column() -> None:
-    (found,) = planned(groups_by("account", where="currency LIKE 'E%'")).stages
-    assert all(found.groups)
+    (stage,) = planned(groups_by("account", where="currency LIKE 'E%'")).stages
+    assert all(stage.groups)
     where = "currency LIKE 'E%'"
     alone = planned(rows_by("id", where=where), strategy=Strategy.AUTO)
     assert [scan.only and scan.only.where for scan in alone.scans] == ['"$where.rows"'] * 2
 
 
-def test_files_beside_a_database_give_rows() -> None:
+def test_files_beside_a_database_deliver_rows() -> None:
     kinds = (SourceKind.POSTGRES, SourceKind.PARQUET)
-    (found,) = planned(groups_by("account"), kinds=kinds).stages
-    assert found.strategy.chosen is Strategy.PUSHDOWN
-    assert told(found) == "s1 sends rows: parquet sources do not group"
-    assert [reads_rows(found, index) for index in (0, 1)] == [False, True]
-    (found,) = planned(groups_by("account"), kinds=(SourceKind.PARQUET,) * 2).stages
-    assert told(found) == "no source is a database"
+    (stage,) = planned(groups_by("account"), kinds=kinds).stages
+    assert stage.strategy.chosen is Strategy.PUSHDOWN
+    assert reason_of(stage) == "s1 sends rows: parquet sources do not group"
+    assert [reads_rows(stage, index) for index in (0, 1)] == [False, True]
+    (stage,) = planned(groups_by("account"), kinds=(SourceKind.PARQUET,) * 2).stages
+    assert reason_of(stage) == "no source is a database"
 
 
 @pytest.mark.parametrize(
@@ -257,20 +257,20 @@ def test_auto_reads_groups_where_they_are_few(
     rows: int | None, distinct: int | None, reason: str | None
 ) -> None:
     plan = planned(groups_by("account"), strategy=Strategy.AUTO, rows=rows, distinct=distinct)
-    (found,) = plan.stages
-    assert (found.strategy.chosen is Strategy.PUSHDOWN) == (reason is None)
-    assert reason is None or told(found) == reason
+    (stage,) = plan.stages
+    assert (stage.strategy.chosen is Strategy.PUSHDOWN) == (reason is None)
+    assert reason is None or reason_of(stage) == reason
 
 
 def test_auto_reads_rows_once_where_another_stage_needs_them_anyway() -> None:
     plan = planned(COUNTS, groups_by("account"), rows_by("id"), strategy=Strategy.AUTO)
     assert [bool(stage.groups) for stage in plan.stages] == [False, False, False]
-    assert told(plan.stages[0]) == "stage rows reads every row of s0 anyway"
+    assert reason_of(plan.stages[0]) == "stage rows reads every row of s0 anyway"
     plan = planned(COUNTS, groups_by("account"), rows_by("id"), strategy=Strategy.PUSHDOWN)
     assert [bool(stage.groups) for stage in plan.stages] == [True, True, False]
 
 
-def test_rows_of_differing_groups_are_found_by_the_database() -> None:
+def test_rows_of_differing_groups_are_selected_by_the_database() -> None:
     groups = groups_by("account", on_unmatched=OnUnmatched.ESCALATE)
     plan = planned(COUNTS, groups, rows_by("id"), strategy=Strategy.AUTO)
     assert [bool(stage.groups) for stage in plan.stages] == [True, True, False]
@@ -282,13 +282,13 @@ def test_rows_of_differing_groups_are_found_by_the_database() -> None:
     assert plan.stages[1].by_keys == ()
 
 
-def test_scoped_stages_give_no_groups_and_a_schema_reads_no_rows() -> None:
+def test_scoped_stages_have_no_groups_and_a_schema_reads_no_rows() -> None:
     groups = groups_by("account", on_unmatched=OnUnmatched.ESCALATE)
     again = groups_by("currency", name="again", scope=Scope(from_stage="groups"))
     shape = Stage(name="shape", type=StageType.SCHEMA)
     plan = planned(groups, shape, again)
     assert [stage.by_keys for stage in plan.stages] == [(), (), (0, 1)]
-    assert told(plan.stages[2]) == "a scoped stage reads few rows anyway"
+    assert reason_of(plan.stages[2]) == "a scoped stage reads few rows anyway"
     assert not reads_rows(plan.stages[1], 0)
 
 
@@ -296,11 +296,11 @@ def test_an_extract_of_groups_has_the_number_of_its_rows() -> None:
     (stage,) = planned(groups_by("account")).stages
     extract = Extract(root="/", files=(), rows=3, decoded_bytes=9)
     assert (extract.all_rows, replace(extract, source_rows=7).all_rows) == (3, 7)
-    given = tuple(
+    extracts = tuple(
         replace(scan, groups=groups) for scan, groups in zip(stage.scans, stage.groups, strict=True)
     )
     assert not stage.has_groups
-    assert replace(stage, scans=given).has_groups
+    assert replace(stage, scans=extracts).has_groups
 
 
 def test_a_condition_of_every_stage_leaves_rows_where_they_are() -> None:
@@ -319,9 +319,9 @@ def test_a_condition_of_every_stage_leaves_rows_where_they_are() -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW, Strategy.FINGERPRINT])
 def test_another_strategy_reads_rows(strategy: Strategy) -> None:
-    (found,) = planned(groups_by("account"), strategy=strategy).stages
-    assert (found.groups, found.by_keys) == ((), ())
-    assert told(found) == f"`execution.strategy` is {strategy}"
+    (stage,) = planned(groups_by("account"), strategy=strategy).stages
+    assert (stage.groups, stage.by_keys) == ((), ())
+    assert reason_of(stage) == f"`execution.strategy` is {strategy}"
 
 
 def test_guesses_of_statistics_do_not_change_the_hash() -> None:

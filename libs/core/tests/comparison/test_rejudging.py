@@ -87,8 +87,8 @@ Later = Sequence[Sequence[Table]]
 def finished(
     job: ReconciliationJob, tables: Sequence[Table], later: Later = ()
 ) -> tuple[SealedRun, Compared]:
-    found = compare(MemoryBench(), job, tables, later=later)
-    return sealed_run(document(job, tables, later=later)), found
+    comparison = compare(MemoryBench(), job, tables, later=later)
+    return sealed_run(document(job, tables, later=later)), comparison
 
 
 def again(
@@ -99,49 +99,49 @@ def again(
     later: Later = (),
 ) -> RunAgain:
     """The first stage's measure `v` judged again."""
-    run, found = finished(job, tables, later)
+    run, result = finished(job, tables, later)
     if isinstance(change, MeasureChange):
         change = StageChange(measures={"v": change})
 
     def rows(stage: SealedStage) -> list[StoredRow]:
-        return stored(found.stored[stage.name])
+        return stored(result.stored[stage.name])
 
     return rejudge(run, {run.stages[0].name: change}, rows)
 
 
 def numbers(run: SealedRun | RunAgain) -> list[Any]:
     """All that a verdict rests on, comparable between a real run and one judged again."""
-    found: list[Any] = [run.verdict, run.acceptance]
+    values: list[Any] = [run.verdict, run.acceptance]
     for stage in run.stages:
         results = stage.results
         assert results is not None
-        found += [stage.verdict, stage.acceptance, results.counts.rows_matched]
-        found += [
+        values += [stage.verdict, stage.acceptance, results.counts.rows_matched]
+        values += [
             (
                 each.name,
                 each.within,
                 each.outside,
                 each.equal,
                 each.within_not_equal,
-                [own.alone_within for own in each.tolerances],
+                [measure.alone_within for measure in each.tolerances],
             )
             for each in results.all_measures
         ]
-    return found
+    return values
 
 
-def asked(*tolerances: Tolerance, **fields: Any) -> MeasureChange:  # noqa: ANN401  any field of the change
+def change_of(*tolerances: Tolerance, **fields: Any) -> MeasureChange:  # noqa: ANN401  any field of the change
     return MeasureChange(tolerances=tuple(map(tolerance_of, tolerances)), **fields)
 
 
 @pytest.mark.case("P62")
 @pytest.mark.case("F10")
 @pytest.mark.parametrize("limit", ["0.05", "0.001", "0", "0.01", "1000"])
-def test_another_limit_gives_the_numbers_of_a_real_run(limit: str) -> None:
+def test_another_limit_leads_to_the_numbers_of_a_real_run(limit: str) -> None:
     tables = [LEDGER, LAKE]
     was = a_job(tables, rows_by("k", a_measure("v", absolute("0.01"))))
     would = a_job(tables, rows_by("k", a_measure("v", absolute(limit))))
-    judged = again(was, tables, asked(absolute(limit)))
+    judged = again(was, tables, change_of(absolute(limit)))
     assert numbers(judged) == numbers(finished(would, tables)[0])
 
 
@@ -194,7 +194,9 @@ def test_any_question_judged_again_equals_the_real_run(
         for shape, compared in zip((was, would), compared_to, strict=True)
     )
     change = StageChange(
-        measures={"v": asked(*would["tolerances"], combine=would["combine"], bound=would["bound"])},
+        measures={
+            "v": change_of(*would["tolerances"], combine=would["combine"], bound=would["bound"])
+        },
         compare_to=compared_to[1],
     )
     assert numbers(again(first, tables, change)) == numbers(finished(other, tables)[0])
@@ -213,10 +215,10 @@ def test_times_are_judged_again_by_duration() -> None:
     was = a_job(tables, rows_by("k", a_measure("v")))
     one_second = lasting(timedelta(seconds=1))
     would = a_job(tables, rows_by("k", a_measure("v", one_second)))
-    judged = again(was, tables, asked(one_second))
+    judged = again(was, tables, change_of(one_second))
     assert numbers(judged) == numbers(finished(would, tables)[0])
     with pytest.raises(NotRejudgeableError, match="v holds times, which take DURATION or EXACT"):
-        again(was, tables, asked(absolute("1")))
+        again(was, tables, change_of(absolute("1")))
 
 
 def test_limits_of_acceptance_are_judged_again() -> None:
@@ -251,7 +253,7 @@ def test_rows_that_are_not_all_there_in_clear_are_not_judged_again(
     tables = [LEDGER, LAKE]
     stage = rows_by("k", a_measure("v", absolute("0.01")))
     job = a_job(tables, stage, results=Results(breaks=breaks))
-    assert reason in refusal(lambda: again(job, tables, asked(absolute("1"))))
+    assert reason in refusal(lambda: again(job, tables, change_of(absolute("1"))))
 
 
 def sixths(*values: str, more: int = 0) -> Table:
@@ -274,18 +276,18 @@ def confirming(limit: str, **fields: Any) -> ReconciliationJob:  # noqa: ANN401 
 def test_a_stage_whose_differing_groups_were_read_again_is_not_judged_again() -> None:
     """Its first values are not stored: under `1` key 1 would never have been read again."""
     moved = [[SETTLED, sixths("0.01", "3", "0.02", more=1)]]
-    told = refusal(
-        lambda: again(confirming("0.1"), [SETTLED, CENTS], asked(absolute("1")), later=moved)
+    message = refusal(
+        lambda: again(confirming("0.1"), [SETTLED, CENTS], change_of(absolute("1")), later=moved)
     )
-    assert told.startswith("`confirm` read 1 differing groups again at newer pins")
-    assert told.endswith("run the job with these tolerances, or judge a stage without `confirm`")
+    assert message.startswith("`confirm` read 1 differing groups again at newer pins")
+    assert message.endswith("run the job with these tolerances, or judge a stage without `confirm`")
 
 
 @pytest.mark.case("P62")
 @pytest.mark.parametrize("limit", ["1", "0.01", "0"])
 def test_a_recheck_of_unchanged_files_changes_no_answer(limit: str) -> None:
     tables = [SETTLED, CENTS]
-    judged = again(confirming("0.1"), tables, asked(absolute(limit)), later=[tables])
+    judged = again(confirming("0.1"), tables, change_of(absolute(limit)), later=[tables])
     would, _ = finished(confirming(limit), tables, [tables])
     assert numbers(judged) == numbers(would)
 
@@ -307,7 +309,7 @@ def test_a_table_is_as_it_was_by_its_snapshot_and_a_database_never(
     first: dict[str, object], then: dict[str, object], *, same: bool
 ) -> None:
     tables = [SETTLED, CENTS]
-    run, found = finished(confirming("0.1"), tables, [tables])
+    run, result = finished(confirming("0.1"), tables, [tables])
     (stage,) = run.stages
     assert stage.confirmed is not None
     rechecks = tuple(replace(each, pins=(then, then)) for each in stage.confirmed.rechecks)
@@ -317,14 +319,14 @@ def test_a_table_is_as_it_was_by_its_snapshot_and_a_database_never(
         stages=(replace(stage, confirmed=replace(stage.confirmed, rechecks=rechecks)),),
     )
 
-    def ask() -> RunAgain:
-        change = StageChange(measures={"v": asked(absolute("1"))})
-        return rejudge(moved, {"rows": change}, lambda _: stored(found.stored["rows"]))
+    def judge_again() -> RunAgain:
+        change = StageChange(measures={"v": change_of(absolute("1"))})
+        return rejudge(moved, {"rows": change}, lambda _: stored(result.stored["rows"]))
 
     if same:
-        assert ask().verdict == "MATCHED"
+        assert judge_again().verdict == "MATCHED"
     else:
-        assert "newer pins" in refusal(ask)
+        assert "newer pins" in refusal(judge_again)
 
 
 @pytest.mark.case("P62")
@@ -337,7 +339,7 @@ def test_groups_without_a_recheck_are_judged_again() -> None:
         (confirming("0.01", max_keys=1), confirming("1", max_keys=1)),
     ):
         (tolerance,) = would.stages[0].measures[0].tolerances  # type: ignore[union-attr]  # listed
-        judged = again(job, tables, asked(tolerance))
+        judged = again(job, tables, change_of(tolerance))
         assert numbers(judged) == numbers(finished(would, tables)[0])
 
 
@@ -348,25 +350,25 @@ def test_groups_without_a_recheck_are_judged_again() -> None:
 def test_groups_that_would_have_been_read_again_are_not_guessed(
     job: ReconciliationJob, limit: str
 ) -> None:
-    told = refusal(lambda: again(job, [SETTLED, CENTS], asked(absolute(limit))))
-    assert told.startswith("1 groups differ under these tolerances, and `confirm` would")
+    message = refusal(lambda: again(job, [SETTLED, CENTS], change_of(absolute(limit))))
+    assert message.startswith("1 groups differ under these tolerances, and `confirm` would")
 
 
 def test_limits_of_acceptance_and_the_same_job_need_no_recheck() -> None:
     tables, moved = [SETTLED, CENTS], [[SETTLED, sixths("0.01", "3", "0.02", more=1)]]
     job = confirming("0.1")
-    for change in (StageChange(accept=Accept(max_outside=9)), asked(absolute("0.1"))):
+    for change in (StageChange(accept=Accept(max_outside=9)), change_of(absolute("0.1"))):
         assert again(job, tables, change, later=moved).verdict == "UNMATCHED"
 
 
-def test_a_key_with_several_rows_everywhere_hides_rows() -> None:
+def test_a_key_with_many_rows_everywhere_hides_rows() -> None:
     tables = [
         a_table("ledger", "k int, v int", (1, 1), (1, 5), (2, 1)),
         a_table("lake", "k int, v int", (1, 2), (1, 9), (2, 2)),
     ]
     job = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
-    told = refusal(lambda: again(job, tables, asked(absolute("2"))))
-    assert "1 keys have several rows in every source" in told
+    message = refusal(lambda: again(job, tables, change_of(absolute("2"))))
+    assert "1 keys have several rows in every source" in message
 
 
 def test_copies_that_cannot_be_paired_stay_outside_and_hide_nothing() -> None:
@@ -376,7 +378,7 @@ def test_copies_that_cannot_be_paired_stay_outside_and_hide_nothing() -> None:
     ]
     job = a_job(tables, rows_by("k", a_measure("v")))
     would = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
-    judged = again(job, tables, asked(absolute("1")))
+    judged = again(job, tables, change_of(absolute("1")))
     assert numbers(judged) == numbers(finished(would, tables)[0])
 
 
@@ -386,28 +388,28 @@ def test_texts_have_no_distance() -> None:
         a_table("lake", "k int, v text", (1, "b")),
     ]
     job = a_job(tables, rows_by("k", a_measure("v")))
-    assert "cannot be subtracted" in refusal(lambda: again(job, tables, asked(absolute("1"))))
+    assert "cannot be subtracted" in refusal(lambda: again(job, tables, change_of(absolute("1"))))
 
 
 def test_a_number_takes_no_duration() -> None:
     tables = [LEDGER, LAKE]
     job = a_job(tables, rows_by("k", a_measure("v")))
-    told = refusal(lambda: again(job, tables, asked(lasting(timedelta(seconds=1)))))
-    assert told == "v holds numbers, which take ABSOLUTE, PERCENTAGE or EXACT"
+    message = refusal(lambda: again(job, tables, change_of(lasting(timedelta(seconds=1)))))
+    assert message == "v holds numbers, which take ABSOLUTE, PERCENTAGE or EXACT"
 
 
-def test_what_a_later_stage_was_given_is_not_guessed() -> None:
+def test_the_input_of_a_later_stage_is_not_guessed() -> None:
     tables = [
         LEDGER.__class__(name=t.name, columns=t.columns, rows=t.rows[:7]) for t in (LEDGER, LAKE)
     ]
     stopping = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.STOP)
     job = a_job(tables, stopping, rows_by("k", a_measure("v", absolute("1"))))
-    told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
-    assert told == "`on_unmatched: stop` decides here whether rows is executed"
+    message = refusal(lambda: again(job, tables, change_of(absolute("0.001"))))
+    assert message == "`on_unmatched: stop` decides here whether rows is executed"
     widening = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.ESCALATE)
     job = a_job(tables, widening, rows_by("k", a_measure("v")))
-    told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
-    assert told == "the rows that rows reads depend on which groups differ here"
+    message = refusal(lambda: again(job, tables, change_of(absolute("0.001"))))
+    assert message == "the rows that rows reads depend on which groups differ here"
 
 
 def test_as_many_other_groups_are_other_rows_for_a_later_stage() -> None:
@@ -423,12 +425,12 @@ def test_as_many_other_groups_are_other_rows_for_a_later_stage() -> None:
         on_unmatched=OnUnmatched.ESCALATE,
     )
     job = a_job(tables, widening, rows_by("k", a_measure("v")))
-    swapped = {"v": asked(absolute("9")), "w": asked(absolute("0"))}
-    told = refusal(lambda: again(job, tables, StageChange(measures=swapped)))
-    assert told == "the rows that rows reads depend on which groups differ here"
+    swapped = {"v": change_of(absolute("9")), "w": change_of(absolute("0"))}
+    message = refusal(lambda: again(job, tables, StageChange(measures=swapped)))
+    assert message == "the rows that rows reads depend on which groups differ here"
 
 
-def test_stages_without_changes_keep_their_numbers() -> None:
+def test_stages_without_changes_preserve_their_numbers() -> None:
     tables = [LEDGER, LAKE]
     stopped = rows_by("k", a_measure("v"), name="last")
     job = a_job(
@@ -437,7 +439,7 @@ def test_stages_without_changes_keep_their_numbers() -> None:
         rows_by("k", a_measure("v", absolute("1")), name="again", on_unmatched=OnUnmatched.STOP),
         stopped,
     )
-    judged = again(job, tables, asked(absolute("0.001")))
+    judged = again(job, tables, change_of(absolute("0.001")))
     first, second = judged.stages
     assert first.results.measures[0].outside > second.results.measures[0].outside
     assert second.results is second.was.results
@@ -452,7 +454,7 @@ def test_one_measure_judged_again_leaves_the_other_as_it_was() -> None:
     ]
     measures = (a_measure("v"), a_measure("w"), a_measure("n"))
     would = (a_measure("v", absolute("1")), *measures[1:])
-    judged = again(a_job(tables, rows_by("k", *measures)), tables, asked(absolute("1")))
+    judged = again(a_job(tables, rows_by("k", *measures)), tables, change_of(absolute("1")))
     assert numbers(judged) == numbers(finished(a_job(tables, rows_by("k", *would)), tables)[0])
 
 
@@ -462,7 +464,7 @@ def test_infinite_values_have_no_distance_and_stay_outside() -> None:
         a_table("lake", "k int, v float64", (1, float("inf")), (2, 3.5)),
     ]
     would = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
-    judged = again(a_job(tables, rows_by("k", a_measure("v"))), tables, asked(absolute("1")))
+    judged = again(a_job(tables, rows_by("k", a_measure("v"))), tables, change_of(absolute("1")))
     assert numbers(judged) == numbers(finished(would, tables)[0])
 
 

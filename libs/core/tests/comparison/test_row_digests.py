@@ -49,8 +49,8 @@ STAGES = [
 
 def sealed(stage: Stage, tables: Sequence[Table] = TABLES, **job: Any) -> StagePlan:  # noqa: ANN401  any field of the job
     execution = Execution(proof=ProofMode.ROWS)
-    asked = a_job(list(tables), stage, execution=execution, **job)
-    return plan_of(asked, list(tables)).stages[0]
+    job_declared = a_job(list(tables), stage, execution=execution, **job)
+    return plan_of(job_declared, list(tables)).stages[0]
 
 
 def sums(plan: StagePlan, tables: Sequence[Table] = TABLES) -> tuple[BucketSum, ...]:
@@ -86,9 +86,9 @@ def test_the_root_is_the_tree_of_rfc_6962(leaves: int) -> None:
 @pytest.mark.case("F17")
 def test_a_leaf_is_hashed_as_in_the_specification() -> None:
     leaf = Leaf(stage="rows", source="lake", bucket=0x123, rows=2, total=2**127 + 1)
-    told = b"\x00" + encode(text("rows")) + encode(text("lake")) + b"\x01\x23"
-    told += (2).to_bytes(8) + b"\x80" + bytes(14) + b"\x01"
-    assert leaf.hashed() == hashlib.sha256(told).digest()
+    prefix = b"\x00" + encode(text("rows")) + encode(text("lake")) + b"\x01\x23"
+    prefix += (2).to_bytes(8) + b"\x80" + bytes(14) + b"\x01"
+    assert leaf.hashed() == hashlib.sha256(prefix).digest()
 
 
 @pytest.mark.case("F17")
@@ -96,26 +96,26 @@ def test_a_row_stage_seals_source_rows_with_their_columns_by_name() -> None:
     plan = sealed(STAGES[0])
     group = encode_tuple((number(1),))
     values = encode_tuple((text("x"), number(10)))
-    (own,) = (
+    (part,) = (
         each
         for each in sums(plan)
         if (each.source, each.bucket) == (0, bucket_of(COMPARE_KEY, group))
     )
-    assert own.rows == 2
-    assert own.total == 2 * fingerprint_of(COMPARE_KEY, group, values) % 2**128
+    assert part.rows == 2
+    assert part.total == 2 * fingerprint_of(COMPARE_KEY, group, values) % 2**128
 
 
 @pytest.mark.case("F17")
 def test_other_stages_seal_the_results_of_their_groups() -> None:
     plan = sealed(STAGES[1])
     group = encode_tuple((number(1),))
-    (own,) = (
+    (part,) = (
         each
         for each in sums(plan)
         if (each.source, each.bucket) == (0, bucket_of(COMPARE_KEY, group))
     )
-    assert own.rows == 1
-    assert own.total == fingerprint_of(COMPARE_KEY, group, encode_tuple((number(20),)))
+    assert part.rows == 1
+    assert part.total == fingerprint_of(COMPARE_KEY, group, encode_tuple((number(20),)))
 
 
 @pytest.mark.case("F17")
@@ -161,19 +161,19 @@ def test_sums_are_additive_over_any_split_of_rows(cut: int) -> None:
     parts = [*sums_of_source(plan, 0, rows[:cut], outside)]
     parts += sums_of_source(plan, 0, rows[cut:], outside)
     for each in whole:
-        own = [part for part in parts if part.bucket == each.bucket]
-        assert sum(part.rows for part in own) == each.rows
-        assert sum(part.total for part in own) % 2**128 == each.total
+        same_bucket = [part for part in parts if part.bucket == each.bucket]
+        assert sum(part.rows for part in same_bucket) == each.rows
+        assert sum(part.total for part in same_bucket) % 2**128 == each.total
 
 
-def test_the_rows_of_one_source_give_its_part_of_any_stage() -> None:
+def test_the_rows_of_one_source_determine_its_part_of_any_stage() -> None:
     for stage in STAGES[:4]:
         plan = sealed(stage)
         for index, table in enumerate(TABLES):
             rows = iter(table.delivered(plan.scans[index]))
             alone = sums_of_source(plan, index, rows, Outside(key=COMPARE_KEY))
-            own = [each for each in sums(plan) if each.source == index]
-            assert alone == tuple(sorted(own, key=lambda each: each.bucket))
+            part = [each for each in sums(plan) if each.source == index]
+            assert alone == tuple(sorted(part, key=lambda each: each.bucket))
 
 
 def test_another_value_is_no_bucket() -> None:

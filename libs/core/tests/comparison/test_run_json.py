@@ -73,8 +73,8 @@ def a_run(
     done = []
     for stage in plan.stages[:2]:
         rows = [table.delivered(scan) for table, scan in zip(tables, plan.scans, strict=True)]
-        found = compare_stage(stage, rows, Outside(key=COMPARE_KEY))
-        done.append(judge_stage(stage, found.results))
+        comparison = compare_stage(stage, rows, Outside(key=COMPARE_KEY))
+        done.append(judge_stage(stage, comparison.results))
     skipped = StageOutcome(plan=plan.stages[2], skipped=SkipReason.STOPPED_BY, stopped_by="rows")
     return plan, judge_run([*done, skipped], plan.warnings)
 
@@ -128,7 +128,7 @@ def test_a_skipped_stage_is_an_entry_with_its_reason() -> None:
 
 
 @pytest.mark.case("F12")
-def test_equal_inputs_give_an_equal_proof_in_any_place() -> None:
+def test_equal_inputs_have_an_equal_proof_in_any_place() -> None:
     reversed_rows = [replace(table, rows=table.rows[::-1]) for table in TABLES]
     first = proof_document(*a_run(), SEALING)
     second = proof_document(*a_run(reversed_rows, root="/elsewhere"), SEALING)
@@ -141,16 +141,16 @@ def test_the_document_seals_its_proof_and_nothing_else() -> None:
     document = run_document(plan, outcome, sealing=SEALING, run={"run_id": "r"})
     other = run_document(plan, outcome, sealing=SEALING, run={"run_id": "s"})
     assert document["proof_hash"] == other["proof_hash"] == proof_hash(document["proof"])
-    told = read(document)
-    assert told["schema"] == "datarecs.run/1"
-    assert told["run"]["run_id"] == "r"
-    assert told["run"]["sources"][0] == {
+    written_document = read(document)
+    assert written_document["schema"] == "datarecs.run/1"
+    assert written_document["run"]["run_id"] == "r"
+    assert written_document["run"]["sources"][0] == {
         "name": "ledger",
         "kind": "parquet",
         "path": "ledger.parquet",
     }
-    assert {row["measure"] for row in told["samples"]["rows"]} == {"v", "$presence"}
-    assert "memory:" not in json.dumps(told)
+    assert {row["measure"] for row in written_document["samples"]["rows"]} == {"v", "$presence"}
+    assert "memory:" not in json.dumps(written_document)
 
 
 def test_samples_shrink_until_the_document_fits() -> None:
@@ -163,9 +163,9 @@ def test_samples_shrink_until_the_document_fits() -> None:
     swollen = replace(outcome, stages=(replace(judged, results=results),))
     document = run_document(plan, swollen, sealing=SEALING, run={})
     assert len(canonical_json(document)) <= MAX_BYTES
-    told = read(document)
-    assert told["samples_cut"] is True
-    assert len(told["samples"]["rows"]) == 125
+    written_document = read(document)
+    assert written_document["samples_cut"] is True
+    assert len(written_document["samples"]["rows"]) == 125
 
 
 def test_one_sample_that_is_too_large_is_left_out() -> None:
@@ -188,13 +188,13 @@ def test_a_database_pin_contains_no_session() -> None:
         lsn="0/1",
         taken_at=NOON,
     )
-    told = pin_document(pin)
-    assert told["kind"] == "exported_snapshot"
-    assert told["taken_at"] == "2026-01-31T12:00:00.000000Z"
-    assert "00000003-1" not in told.values()
+    pin_fields = pin_document(pin)
+    assert pin_fields["kind"] == "exported_snapshot"
+    assert pin_fields["taken_at"] == "2026-01-31T12:00:00.000000Z"
+    assert "00000003-1" not in pin_fields.values()
 
 
-def test_a_table_pin_keeps_every_digit_of_its_snapshot() -> None:
+def test_a_table_pin_preserves_every_digit_of_its_snapshot() -> None:
     pin = TableSnapshot(
         catalog="sql lake",
         table="books.entries",
@@ -203,20 +203,27 @@ def test_a_table_pin_keeps_every_digit_of_its_snapshot() -> None:
         schema_id=3,
         taken_at=NOON,
     )
-    told = pin_document(pin)
-    assert (told["kind"], told["snapshot_id"]) == ("table_snapshot", "9223372036854775807")
-    assert (told["table"], told["schema_id"]) == ("books.entries", 3)
+    pin_fields = pin_document(pin)
+    assert (pin_fields["kind"], pin_fields["snapshot_id"]) == (
+        "table_snapshot",
+        "9223372036854775807",
+    )
+    assert (pin_fields["table"], pin_fields["schema_id"]) == ("books.entries", 3)
     assert pin_document(replace(pin, snapshot_id=None))["snapshot_id"] is None
     assert from_document(TableSnapshot, to_document(pin)) == pin
 
 
 def test_a_long_file_list_is_replaced_by_its_digest() -> None:
     files = tuple(PinnedFile(path=f"{n}.csv", size_bytes=n) for n in range(1001))
-    told = pin_document(FileList(root="/data", files=files, taken_at=NOON))
-    assert (told["count"], told["size_bytes"], "files" in told) == (1001, "500500", False)
+    pin_fields = pin_document(FileList(root="/data", files=files, taken_at=NOON))
+    assert (pin_fields["count"], pin_fields["size_bytes"], "files" in pin_fields) == (
+        1001,
+        "500500",
+        False,
+    )
     changed = (*files[:-1], replace(files[-1], size_bytes=1))
     other = pin_document(FileList(root="/data", files=changed, taken_at=NOON))
-    assert other["digest"] != told["digest"]
+    assert other["digest"] != pin_fields["digest"]
 
 
 def test_results_come_back_from_their_documents() -> None:

@@ -116,7 +116,7 @@ def files_of(rows: int | None) -> tuple[PinnedFile, ...]:
         ),
     ],
 )
-def test_no_type_rule_policy_or_condition_keeps_rows_from_being_narrowed(
+def test_no_type_rule_policy_or_condition_prevents_rows_from_being_narrowed(
     columns: str, other: str | None, fields: Mapping[str, Any]
 ) -> None:
     plan = stage_of(columns, other, **{"execution": NARROW, **fields})

@@ -93,7 +93,7 @@ def test_the_gap_of_a_set_is_that_of_its_ends(values: Sequence[Decimal]) -> None
 
 
 @pytest.mark.parametrize(
-    ("declared", "made", "told"),
+    ("declared", "made", "wording"),
     [
         (Declared(type=ToleranceType.EXACT), ExactTolerance(), "0"),
         (
@@ -116,11 +116,11 @@ def test_the_gap_of_a_set_is_that_of_its_ends(values: Sequence[Decimal]) -> None
     ],
 )
 def test_a_declared_tolerance_becomes_its_judge(
-    declared: Declared, made: Tolerance, told: str
+    declared: Declared, made: Tolerance, wording: str
 ) -> None:
     assert tolerance_of(declared) == made
     assert tolerance_type(made) is declared.type
-    assert tolerance_value(made) == D(told)
+    assert tolerance_value(made) == D(wording)
 
 
 def test_a_value_of_another_kind_is_refused() -> None:

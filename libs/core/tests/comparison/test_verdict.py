@@ -251,9 +251,9 @@ def test_only_a_grand_total_may_have_more_groups_than_rows() -> None:
 
 
 def test_one_measure_outside_is_enough() -> None:
-    several = (WITHIN, a_result(name="w"))
+    measures = (WITHIN, a_result(name="w"))
     counts = replace(ALL_IN_BOTH, rows_matched=975, rows_unmatched=5)
-    assert judge_stage(a_stage(), results(counts, measures=several)).verdict is UNMATCHED
+    assert judge_stage(a_stage(), results(counts, measures=measures)).verdict is UNMATCHED
     broken = (WITHIN, a_result(name="w", outside=4))
     assert broken_rule(a_stage(), results(counts, measures=broken)) == "F04"
 
@@ -325,11 +325,11 @@ def test_a_source_without_rows_beside_others_is_named_in_a_warning(
     )
     stage = a_stage()
     stage = replace(stage, scans=(stage.scans[0], replace(stage.scans[1], filter=condition)))
-    found = results(counts, NOTHING, closure=closure)
-    outcome = judge_stage(stage, found)
+    warnings = results(counts, NOTHING, closure=closure)
+    outcome = judge_stage(stage, warnings)
     assert outcome.verdict is UNMATCHED
     assert outcome.warnings == (warned("EMPTY_SOURCES", message, source="two"),)
-    quiet = judge_stage(replace(stage, empty=EmptyPolicy.OK), found)
+    quiet = judge_stage(replace(stage, empty=EmptyPolicy.OK), warnings)
     assert quiet.warnings == ()
 
 
@@ -363,10 +363,10 @@ def warned(code: str, message: str, source: str | None = None) -> Warn:
 
 def test_groups_that_agreed_at_a_recheck_are_reported() -> None:
     before = replace(SAMPLE, rows_matched=970, rows_unmatched=35)
-    looked = Confirmed(first=before, rechecks=(Recheck(pins=(), counts=SAMPLE),))
+    confirmed = Confirmed(first=before, rechecks=(Recheck(pins=(), counts=SAMPLE),))
     resolved = "5 groups agreed when they were read again"
-    found = judge_stage(a_stage(), results(confirmed=looked)).warnings
-    assert found == (warned("IN_FLIGHT_RESOLVED", resolved),)
+    warnings = judge_stage(a_stage(), results(confirmed=confirmed)).warnings
+    assert warnings == (warned("IN_FLIGHT_RESOLVED", resolved),)
     same = Confirmed(first=SAMPLE, rechecks=(Recheck(pins=(), counts=SAMPLE),))
     assert judge_stage(a_stage(), results(confirmed=same)).warnings == ()
 
@@ -419,7 +419,7 @@ def test_closure_is_checked_for_every_source() -> None:
         (Accept(max_outside=5, max_unmatched=0), Acceptance.REJECTED),
     ],
 )
-def test_every_given_limit_must_hold_and_the_verdict_stays(
+def test_every_declared_limit_must_hold_and_the_verdict_stays(
     accept: Accept | None, acceptance: Acceptance
 ) -> None:
     outcome = judge_stage(a_stage(accept=accept), results())
@@ -443,11 +443,11 @@ def test_a_percentage_of_acceptance_includes_its_edge() -> None:
 
 def test_only_declared_limits_warn() -> None:
     gap = a_stage(warn_at=WarnAt(gap={"v": D(1)}))
-    told = (warned("WARN_AT", "gap of v is above its limit"),)
-    assert judge_stage(gap, results()).warnings == told
+    expected = (warned("WARN_AT", "gap of v is above its limit"),)
+    assert judge_stage(gap, results()).warnings == expected
     unmatched = a_stage(warn_at=WarnAt(unmatched_percent=D("2.487")))
-    told = (warned("WARN_AT", "unmatched_percent is above its limit"),)
-    assert judge_stage(unmatched, results()).warnings == told
+    expected = (warned("WARN_AT", "unmatched_percent is above its limit"),)
+    assert judge_stage(unmatched, results()).warnings == expected
 
 
 def test_a_gap_that_is_unknown_is_not_accepted() -> None:

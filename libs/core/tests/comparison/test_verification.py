@@ -87,9 +87,9 @@ def resealed(made: Json, change: Callable[[Json], object]) -> Json:
 
 
 def test_an_untouched_document_has_no_finding() -> None:
-    made, found = a_run()
+    made, verification = a_run()
     assert checks_of(made) == []
-    assert list(verify_differences(sealed(made), found.differences())) == []
+    assert list(verify_differences(sealed(made), verification.differences())) == []
 
 
 @pytest.mark.case("P63")
@@ -142,7 +142,7 @@ def test_counts_that_contradict_each_other_are_named_by_their_rule(
 
 
 @pytest.mark.case("F06")
-def test_a_verdict_against_the_counts_is_found_in_stage_and_run() -> None:
+def test_a_verdict_against_the_counts_is_detected_in_stage_and_run() -> None:
     made, _ = a_run()
     kinder = resealed(made, lambda proof: proof["stages"][0].update(result="MATCHED"))
     assert checks_of(kinder) == ["F06", "verdict"]
@@ -150,7 +150,7 @@ def test_a_verdict_against_the_counts_is_found_in_stage_and_run() -> None:
     assert checks_of(passed) == ["structure"]
 
 
-def test_an_acceptance_against_the_limits_is_found() -> None:
+def test_an_acceptance_against_the_limits_is_detected() -> None:
     made, _ = a_run()
     stricter = resealed(
         made, lambda proof: proof["stages"][0]["question"]["accept"].update(max_outside=1)
@@ -159,7 +159,7 @@ def test_an_acceptance_against_the_limits_is_found() -> None:
 
 
 @pytest.mark.case("F14")
-def test_rows_that_were_lost_on_the_way_are_found() -> None:
+def test_rows_that_were_lost_on_the_way_are_detected() -> None:
     made, _ = a_run()
     lost = resealed(made, lambda proof: proof["stages"][0]["closure"][1].update(extracted=10))
     (finding,) = verify_document(lost).findings
@@ -168,7 +168,7 @@ def test_rows_that_were_lost_on_the_way_are_found() -> None:
     assert checks_of(fewer) == ["F14"]
 
 
-def test_a_digest_over_fewer_rows_than_counted_is_found() -> None:
+def test_a_digest_over_fewer_rows_than_counted_is_detected() -> None:
     made, _ = a_run()
     fewer = resealed(made, lambda proof: proof["stages"][0]["differences"].update(rows=1))
     assert checks_of(fewer) == ["differences"]
@@ -195,15 +195,15 @@ def test_what_is_no_run_json_is_a_finding_and_no_crash(broken: object) -> None:
 def test_a_member_of_another_shape_is_named(member: str, value: object) -> None:
     made, _ = a_run()
     odd = resealed(made, lambda proof: proof.update({member: value}))
-    found = verify_document(odd)
-    assert found.run is None
-    assert any(member in finding.message for finding in found.findings)
+    verification = verify_document(odd)
+    assert verification.run is None
+    assert any(member in finding.message for finding in verification.findings)
 
 
 @pytest.mark.case("P63")
-def test_a_stored_row_that_changed_is_found_by_the_digest() -> None:
-    made, found = a_run()
-    rows = found.differences()
+def test_a_stored_row_that_changed_is_detected_by_the_digest() -> None:
+    made, verification = a_run()
+    rows = verification.differences()
     stage = sealed(made)
     touched = [replace(rows[0], presence=1, odd_one_out="lake"), *rows[1:]]
     assert [each.check for each in verify_differences(stage, touched)] == ["differences"]
@@ -298,9 +298,9 @@ def test_a_field_of_another_form_is_named(place: str, member: str, value: object
             "question": stage["question"],
         }[place][member] = value
 
-    found = verify_document(resealed(made, change))
-    assert found.run is None
-    assert any(member in finding.message for finding in found.findings)
+    verification = verify_document(resealed(made, change))
+    assert verification.run is None
+    assert any(member in finding.message for finding in verification.findings)
 
 
 def test_a_large_count_is_written_as_text() -> None:

@@ -13,16 +13,16 @@ D = Decimal
 
 def the_measure(tables: list[Table], *, rows: bool = False) -> MeasureResult:
     stage = rows_by("k", a_measure("v")) if rows else aggregate_by("k", a_measure("v"))
-    found = compare(MemoryBench(), a_job(tables, stage), tables)
-    return found.results(stage.name).measures[0]
+    comparison = compare(MemoryBench(), a_job(tables, stage), tables)
+    return comparison.results(stage.name).measures[0]
 
 
 @pytest.mark.case("F15")
 def test_the_gap_of_the_sample_is_made_of_its_steps() -> None:
     with localcontext(EXACT):
         tables = books()
-    found = compare(MemoryBench(), balance_check(tables), tables)
-    results = found.results("balance-check").measures[0]
+    comparison = compare(MemoryBench(), balance_check(tables), tables)
+    results = comparison.results("balance-check").measures[0]
     steps = results.waterfall_by_source[1]
     assert steps == Waterfall(
         missing_here=D(500), missing_in_reference=D(500), changed=D("-1234.56")
@@ -35,18 +35,18 @@ def test_the_gap_of_the_sample_is_made_of_its_steps() -> None:
 
 @pytest.mark.case("F15")
 @pytest.mark.parametrize("rows", [True, False])
-def test_each_source_has_steps_of_its_own(*, rows: bool) -> None:
+def test_each_source_has_separate_steps(*, rows: bool) -> None:
     tables = [
         a_table("a", "k int, v int", (1, 10), (2, 20), (3, 30)),
         a_table("b", "k int, v int", (1, 11), (4, 40), (4, 5)),
         a_table("c", "k int, v int", (2, None), (4, 7), (None, 9)),
     ]
-    found = the_measure(tables, rows=rows)
-    assert found.waterfall_by_source[1:] == (
+    measure = the_measure(tables, rows=rows)
+    assert measure.waterfall_by_source[1:] == (
         Waterfall(missing_here=D(50), missing_in_reference=D(45), changed=D(1)),
         Waterfall(missing_here=D(40), missing_in_reference=D(16), changed=D(-20)),
     )
-    pairs = zip(found.waterfall_by_source, found.gap_by_source, strict=True)
+    pairs = zip(measure.waterfall_by_source, measure.gap_by_source, strict=True)
     assert all(steps is not None and steps.gap == gap for steps, gap in pairs)
 
 
@@ -62,9 +62,9 @@ def test_a_step_of_more_digits_than_a_total_may_have_is_unknown() -> None:
         a_table("b", "k int, v decimal(38,0)", (1, most.copy_negate()), (2, most)),
         a_table("c", "k int, v decimal(38,0)", (3, most), (4, most.copy_negate())),
     ]
-    found = the_measure(tables, rows=True)
-    assert found.gap_by_source == (D(0), D(0), D(0))
-    assert [steps is None for steps in found.waterfall_by_source] == [False, False, False]
+    measure = the_measure(tables, rows=True)
+    assert measure.gap_by_source == (D(0), D(0), D(0))
+    assert [steps is None for steps in measure.waterfall_by_source] == [False, False, False]
 
 
 def test_copies_of_a_key_are_steps_of_the_number_of_rows() -> None:

@@ -175,7 +175,7 @@ def test_the_operator_opens_private_shared_and_benchmarking_networks_by_cidr() -
     ]
 
 
-def test_the_platforms_own_addresses_win_over_what_is_allowed() -> None:
+def test_the_platforms_addresses_win_over_what_is_allowed() -> None:
     policy = a_policy(Purpose.CONNECTION, allowed="10.0.0.0/8", denied="10.9.0.0/16 8.8.8.8/32")
     assert judge(ip_address("10.9.0.1"), policy).address_class is AddressClass.PLATFORM
     assert judge(ip_address("8.8.8.8"), policy).allowed is False
@@ -183,11 +183,14 @@ def test_the_platforms_own_addresses_win_over_what_is_allowed() -> None:
 
 
 @pytest.mark.case("X50")
-def test_a_connection_reaches_the_platforms_own_addresses_in_profile_local_alone() -> None:
-    own = ip_network("127.0.0.1/32"), ip_network("10.0.0.5/32")
+def test_a_connection_reaches_the_platforms_addresses_in_profile_local_alone() -> None:
+    platform_networks = ip_network("127.0.0.1/32"), ip_network("10.0.0.5/32")
     for text in ("127.0.0.1", "10.0.0.5"):
         verdicts = [
-            judge(ip_address(text), Policy(purpose=purpose, profile=profile, denied_cidrs=own))
+            judge(
+                ip_address(text),
+                Policy(purpose=purpose, profile=profile, denied_cidrs=platform_networks),
+            )
             for profile in Profile
             for purpose in (Purpose.CONNECTION, Purpose.WEBHOOK)
         ]
@@ -226,7 +229,7 @@ def test_one_closed_answer_among_open_ones_refuses_the_name() -> None:
     assert "10.0.0.1" not in str(refusal.value)
 
 
-def test_answers_keep_their_order_and_are_given_once() -> None:
+def test_answers_preserve_their_order_and_are_returned_once() -> None:
     answers = ["2606:4700::1111", "1.1.1.1", "2606:4700::1111"]
     assert [str(address) for address in admit(answers, a_policy())] == answers[:2]
 

@@ -66,7 +66,7 @@ def test_a_missing_key_is_reported_at_its_mapping() -> None:
     assert fault.shown_path == ("spec",)
 
 
-def test_gaps_are_passed_over_and_keep_the_count() -> None:
+def test_gaps_are_passed_over_and_preserve_the_count() -> None:
     assert (list(usable(["a", Gap(), "b"])), name_of(Gap(name="x"))) == ([(0, "a"), (2, "b")], "x")
 
 

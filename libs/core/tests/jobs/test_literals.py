@@ -23,7 +23,7 @@ def test_nul_is_refused() -> None:
         literal("a\0b")
 
 
-def test_each_type_is_written_in_its_own_form() -> None:
+def test_each_type_is_written_in_its_form() -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     written = [literal(one) for one in (7, Decimal("1.50"), True, date(2026, 1, 31), noon)]
     assert written == [

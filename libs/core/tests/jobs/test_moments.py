@@ -47,7 +47,7 @@ def test_a_time_is_an_instant(text: str, instant: datetime) -> None:
     assert value(text) == instant
 
 
-def test_days_keep_the_wall_clock_and_hours_do_not() -> None:
+def test_days_preserve_the_wall_clock_and_hours_do_not() -> None:
     """New York, 2026-03-08 is 23 hours long."""
     before = datetime(2026, 3, 7, 17, tzinfo=UTC)
     assert [

@@ -25,13 +25,13 @@ NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 CURRENCIES = Parameter(type=ParameterType.TEXT, many=True, default=("EUR",), allowed=("EUR", "USD"))
 
 
-def codes(declared: Parameter, given_value: OptionValue) -> list[SpecCode]:
-    _, faults = resolve_parameters({"p": declared}, {"p": given_value}, moment=NOON, zone=UTC)
+def codes(declared: Parameter, option_value: OptionValue) -> list[SpecCode]:
+    _, faults = resolve_parameters({"p": declared}, {"p": option_value}, moment=NOON, zone=UTC)
     return [fault.code for fault in faults]
 
 
-def one(declared: Parameter, given_value: OptionValue) -> Value | tuple[Value, ...]:
-    values, faults = resolve_parameters({"p": declared}, {"p": given_value}, moment=NOON, zone=UTC)
+def one(declared: Parameter, option_value: OptionValue) -> Value | tuple[Value, ...]:
+    values, faults = resolve_parameters({"p": declared}, {"p": option_value}, moment=NOON, zone=UTC)
     assert not faults
     return values["p"]
 
@@ -131,13 +131,13 @@ def test_what_is_no_scalar_of_the_type_is_refused(value: OptionValue) -> None:
 
 
 def resolve(
-    declared: Mapping[str, Parameter], given_values: Mapping[str, OptionValue]
+    declared: Mapping[str, Parameter], option_values: Mapping[str, OptionValue]
 ) -> tuple[Mapping[str, Value | tuple[Value, ...]], list[SpecCode]]:
-    values, faults = resolve_parameters(declared, given_values, moment=NOON, zone=UTC)
+    values, faults = resolve_parameters(declared, option_values, moment=NOON, zone=UTC)
     return values, [fault.code for fault in faults]
 
 
-def test_a_default_is_used_where_nothing_is_given() -> None:
+def test_a_default_is_used_where_nothing_is_set() -> None:
     declared = {
         "day": Parameter(type=ParameterType.DATE, default="{{ run.date - 1d }}"),
         "start": Parameter(type=ParameterType.TIMESTAMP, default="{{ run.date }}"),

@@ -62,7 +62,7 @@ DURATION = Tolerance(type=ToleranceType.DURATION, value=timedelta(seconds=1))
 EXACT = Tolerance(type=ToleranceType.EXACT)
 
 
-def told(job: ReconciliationJob) -> list[tuple[str, str]]:
+def faults_of(job: ReconciliationJob) -> list[tuple[str, str]]:
     return [(fault.code.docs_id, dotted(fault.path)) for fault in job_faults(job)]
 
 
@@ -76,7 +76,7 @@ def with_measure(stage: Stage, **changes: Any) -> ReconciliationJob:  # noqa: AN
 
 
 def test_a_good_job_has_no_fault() -> None:
-    assert told(JOB) == []
+    assert faults_of(JOB) == []
 
 
 NAMES: Mapping[str, tuple[ReconciliationJob, list[tuple[str, str]]]] = {
@@ -130,7 +130,7 @@ NAMES: Mapping[str, tuple[ReconciliationJob, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", NAMES)
 def test_names_and_references(case: str) -> None:
     job, expected = NAMES[case]
-    assert told(job) == expected
+    assert faults_of(job) == expected
 
 
 QUERIES = Stage(
@@ -254,7 +254,7 @@ STAGES: Mapping[str, tuple[ReconciliationJob, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", STAGES)
 def test_rules_of_stages(case: str) -> None:
     job, expected = STAGES[case]
-    assert told(job) == expected
+    assert faults_of(job) == expected
 
 
 GOOD: Mapping[str, ReconciliationJob] = {
@@ -301,7 +301,7 @@ GOOD: Mapping[str, ReconciliationJob] = {
 
 @pytest.mark.parametrize("case", GOOD)
 def test_what_is_allowed(case: str) -> None:
-    assert told(GOOD[case]) == []
+    assert faults_of(GOOD[case]) == []
 
 
 FIXED = Source(
@@ -324,14 +324,14 @@ CONFIRMED = replace(ROWS, confirm=Confirm(after=timedelta(minutes=1)))
 def test_a_recheck_needs_a_source_that_can_change(
     sources: tuple[Source, ...], expected: list[tuple[str, str]]
 ) -> None:
-    assert told(replace(JOB, sources=sources, stages=(CONFIRMED,))) == expected
+    assert faults_of(replace(JOB, sources=sources, stages=(CONFIRMED,))) == expected
 
 
 def test_databases_alone_are_cut_into_ranges() -> None:
     by_id = Partition(by="id", count=8)
     cut = [replace(each, partition=by_id) for each in (LEDGER, EXPORTS)]
-    assert told(replace(JOB, sources=tuple(cut))) == [("DR1006", "spec.sources[1].partition")]
-    assert told(replace(JOB, sources=(cut[0], EXPORTS))) == []
+    assert faults_of(replace(JOB, sources=tuple(cut))) == [("DR1006", "spec.sources[1].partition")]
+    assert faults_of(replace(JOB, sources=(cut[0], EXPORTS))) == []
 
 
 def test_broken_parts_are_passed_over_and_their_names_count() -> None:
@@ -349,12 +349,12 @@ def test_broken_parts_are_passed_over_and_their_names_count() -> None:
             replace(ROWS, scope=Scope(from_stage="middle")),
         ),
     )
-    assert told(job) == []
+    assert faults_of(job) == []
 
 
 def test_a_duplicate_names_a_broken_part_too() -> None:
     gap: Any = Gap(name="ledger")
-    assert told(replace(JOB, sources=(gap, LEDGER))) == [("DR1020", "spec.sources[1].name")]
+    assert faults_of(replace(JOB, sources=(gap, LEDGER))) == [("DR1020", "spec.sources[1].name")]
 
 
 @pytest.mark.case("X30")
@@ -362,4 +362,4 @@ def test_a_job_of_the_largest_size_is_judged_at_once() -> None:
     sources = tuple(replace(LEDGER, name=f"s{index}") for index in range(32))
     measures = tuple(replace(AMOUNT, name=f"m{index}") for index in range(500))
     stages = tuple(replace(BALANCES, name=f"t{index}", measures=measures) for index in range(10))
-    assert told(replace(JOB, sources=sources, stages=stages)) == []
+    assert faults_of(replace(JOB, sources=sources, stages=stages)) == []

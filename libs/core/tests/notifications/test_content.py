@@ -92,11 +92,11 @@ def test_only_the_last_attempt_counts() -> None:
 
 
 def test_the_source_that_could_not_be_read_is_named() -> None:
-    told = content(
+    mail_content = content(
         ("extraction.started", {"attempt": 2, "extraction_index": 0}),
         ("extraction.errored", {"attempt": 2, "extraction_index": 1}),
     )
-    assert told.failed_source == "bank"
+    assert mail_content.failed_source == "bank"
 
 
 def test_the_stage_that_was_under_way_is_named() -> None:
@@ -107,9 +107,13 @@ def test_the_stage_that_was_under_way_is_named() -> None:
 
 
 def test_a_run_without_history_or_sources_still_has_a_content() -> None:
-    told = content(run=replace(RUN, spec={}, status=RunStatus.QUEUE_ERRORED))
-    assert (told.stages, told.source_count, told.failed_source) == ((), 0, None)
-    assert told.never_started
+    mail_content = content(run=replace(RUN, spec={}, status=RunStatus.QUEUE_ERRORED))
+    assert (mail_content.stages, mail_content.source_count, mail_content.failed_source) == (
+        (),
+        0,
+        None,
+    )
+    assert mail_content.never_started
 
 
 def test_payloads_of_another_form_are_read_as_far_as_they_go() -> None:

@@ -143,12 +143,12 @@ def test_a_run_of_the_day_before_yesterday_sends_no_mail() -> None:
         now=NOON + timedelta(hours=24, seconds=1),
     )
     assert (late.intents, late.states) == ((), ())
-    (told,) = skipped_events(late, run)
-    assert (told.skip_reason, told.recipient_count) == ("stale", 0)
+    (event,) = skipped_events(late, run)
+    assert (event.skip_reason, event.recipient_count) == ("stale", 0)
 
 
 @pytest.mark.case("M10")
-def test_one_person_by_several_rules_and_spellings_is_one_recipient() -> None:
+def test_one_person_by_many_rules_and_spellings_is_one_recipient() -> None:
     rules = [
         a_rule("A@example.com", name="one", detail=Detail.MINIMAL),
         a_rule("a@EXAMPLE.com", name="two", detail=Detail.FULL),
@@ -168,8 +168,8 @@ def test_beyond_200_recipients_the_rest_is_skipped_and_reported() -> None:
     run = a_run("UNMATCHED")
     result = judge(rules, run)
     assert sum(intent.skipped is None for intent in result.intents) == 200
-    told = skipped_events(result, run)
-    assert [event.skip_reason for event in told] == ["recipient_cap"] * 300
+    events = skipped_events(result, run)
+    assert [event.skip_reason for event in events] == ["recipient_cap"] * 300
 
 
 @pytest.mark.case("X83")
@@ -177,9 +177,9 @@ def test_a_foreign_domain_is_skipped_and_reported_without_the_address() -> None:
     run = a_run("UNMATCHED")
     result = judge([a_rule("a@elsewhere.example")], run)
     assert [intent.skipped for intent in result.intents] == [SkipReason.UNVERIFIED]
-    (told,) = skipped_events(result, run)
-    assert told.skip_reason == "unverified"
-    assert "elsewhere" not in repr(told)
+    (event,) = skipped_events(result, run)
+    assert event.skip_reason == "unverified"
+    assert "elsewhere" not in repr(event)
 
 
 def test_an_address_that_is_none_is_skipped_as_unresolved() -> None:
@@ -198,8 +198,8 @@ def test_an_address_that_is_none_is_skipped_as_unresolved() -> None:
 )
 def test_a_run_no_rule_matches_leaves_one_trace(rule: StoredRule) -> None:
     run = a_run("UNMATCHED")
-    (told,) = skipped_events(judge([rule], run), run)
-    assert told.skip_reason == "no_matching_rule"
+    (event,) = skipped_events(judge([rule], run), run)
+    assert event.skip_reason == "no_matching_rule"
 
 
 def test_a_repeated_outcome_is_held_and_reported_with_the_rule() -> None:
@@ -207,8 +207,8 @@ def test_a_repeated_outcome_is_held_and_reported_with_the_rule() -> None:
     first = judge([rule], a_run("UNMATCHED", 1))
     states = {state.rule_uid: state for state in first.states}
     run = a_run("UNMATCHED", 2)
-    (told,) = skipped_events(judge([rule], run, states), run)
-    assert (told.skip_reason, told.rule_names) == ("not_changed", ("r",))
+    (event,) = skipped_events(judge([rule], run, states), run)
+    assert (event.skip_reason, event.rule_names) == ("not_changed", ("r",))
 
 
 @pytest.mark.case("M29")
@@ -259,7 +259,7 @@ def test_an_outcome_that_goes_on_is_repeated_when_the_last_mail_is_old_enough() 
 
 
 @pytest.mark.case("M08")
-def test_the_first_mail_may_wait_for_several_runs_in_a_row() -> None:
+def test_the_first_mail_may_wait_for_many_runs_in_a_row() -> None:
     rule = a_rule(after_consecutive=3)
     sequence = ["UNMATCHED", "MATCHED", "UNMATCHED", "UNMATCHED", "UNMATCHED", "UNMATCHED"]
     assert mailed(rule, sequence)[0] == [5]

@@ -76,10 +76,10 @@ def test_an_accepted_mail_is_sent_and_reported() -> None:
     )
     assert decision.state.state is MailState.SENT
     assert decision.state.is_terminal
-    (told,) = decision.events
-    assert isinstance(told, NotificationEmailSent)
-    assert (told.status, told.attempts, told.recipient_count) == ("sent", 1, 1)
-    assert "a@example.com" not in told.recipient_hash
+    (event,) = decision.events
+    assert isinstance(event, NotificationEmailSent)
+    assert (event.status, event.attempts, event.recipient_count) == ("sent", 1, 1)
+    assert "a@example.com" not in event.recipient_hash
 
 
 @pytest.mark.case("M16")
@@ -111,9 +111,9 @@ def test_a_permanent_refusal_fails_the_mail_and_is_reported() -> None:
         sending(), replied(Stage.RCPT, 550, "5.1.1 no such user"), policy=ONCE, now=NOON
     )
     assert decision.state.reason is MailReason.PERMANENT
-    (told,) = decision.events
-    assert isinstance(told, NotificationEmailFailed)
-    assert (told.status, told.error_message) == ("failed", "550 5.1.1 no such user")
+    (event,) = decision.events
+    assert isinstance(event, NotificationEmailFailed)
+    assert (event.status, event.error_message) == ("failed", "550 5.1.1 no such user")
 
 
 @pytest.mark.case("M20")
@@ -148,9 +148,9 @@ def test_a_lost_answer_to_the_data_is_sent_once_more_and_then_unknown_for_good()
     assert again.message_id == unknown.message_id
     decision = decide_email(again, lost, policy=ONCE, now=NOON)
     assert (decision.state.state, decision.state.is_terminal) == (MailState.UNKNOWN, True)
-    (told,) = decision.events
-    assert isinstance(told, NotificationEmailFailed)
-    assert told.status == "unknown"
+    (event,) = decision.events
+    assert isinstance(event, NotificationEmailFailed)
+    assert event.status == "unknown"
 
 
 @pytest.mark.case("M17")
@@ -228,11 +228,11 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
 def test_for_any_facts_a_mail_ends_once_and_reports_it_once(
     facts: list[Fact], policy: OnUnknown
 ) -> None:
-    mail, told = a_mail(), 0
+    mail, event_count = a_mail(), 0
     for fact in facts:
         if mail.state in {MailState.PENDING, MailState.UNKNOWN} and not mail.is_terminal:
             mail = lease(mail, owner="w", now=NOON)
         decision = decide_email(mail, fact, policy=policy, now=NOON)
-        mail, told = decision.state, told + len(decision.events)
-    assert told == mail.is_terminal
+        mail, event_count = decision.state, event_count + len(decision.events)
+    assert event_count == mail.is_terminal
     assert mail.unknowns <= 2

@@ -72,7 +72,7 @@ def test_another_spec_raises_the_generation_and_leaves_the_status() -> None:
 
 
 @pytest.mark.case("R04")
-def test_a_status_write_keeps_the_generation() -> None:
+def test_a_status_write_preserves_the_generation() -> None:
     write = wrote(observe(stored(), {"phase": "Ready"}, observed_generation=1, rv=2, now=LATER))
     assert (write.op, write.changed, write.resource.generation) == (
         Op.STATUS_UPDATED,
@@ -101,7 +101,7 @@ def test_a_status_of_a_generation_to_come_is_refused() -> None:
         (replace(DECLARED, finalizers=(KEEP,)), "finalizers"),
     ],
 )
-def test_a_change_of_metadata_is_named_and_keeps_the_generation(
+def test_a_change_of_metadata_is_named_and_preserves_the_generation(
     declared: Declared, part: str
 ) -> None:
     write = wrote(again(declared))

@@ -100,6 +100,6 @@ def test_a_connection_must_exist_and_serve_the_source(
     ]
 
 
-def test_a_source_without_a_connection_is_not_looked_up() -> None:
+def test_a_source_without_a_connection_is_not_resolved() -> None:
     local = replace(EXPORTS, connection=None)
     assert connection_faults(replace(JOB, sources=(local,)), {}) == ()

@@ -153,9 +153,9 @@ def test_row_1_a_trigger_makes_a_run_that_wishes_to_run() -> None:
     assert decision.caused_by is None
 
 
-def test_a_trigger_of_a_schedule_keeps_its_slot() -> None:
-    asked = command(mode=RunMode.SCHEDULED, triggered_by="scheduled", fire_time=NOON)
-    run = trigger(asked, now=NOON).state
+def test_a_trigger_of_a_schedule_preserves_its_slot() -> None:
+    request = command(mode=RunMode.SCHEDULED, triggered_by="scheduled", fire_time=NOON)
+    run = trigger(request, now=NOON).state
     assert (run.mode, run.triggered_by, run.fire_time) == (RunMode.SCHEDULED, "scheduled", NOON)
 
 
@@ -403,7 +403,7 @@ def test_row_10_an_error_finalises_with_its_code(status: RunStatus, code: RunErr
 @pytest.mark.case("L23")
 @pytest.mark.case("L08")
 @pytest.mark.parametrize("status", [RunStatus.TRIGGERED, RunStatus.QUEUED, RunStatus.RUNNING])
-def test_row_11_an_error_under_the_flag_cancels_and_keeps_its_cause(status: RunStatus) -> None:
+def test_row_11_an_error_under_the_flag_cancels_and_preserves_its_cause(status: RunStatus) -> None:
     run = the_flagged_run(status=status)
     end = an_errored(run)
     decision = after(run, reported(end))
@@ -458,7 +458,7 @@ def test_a_drain_uses_up_no_attempt_five_times() -> None:
     assert after(run, sixth).state.status is RunStatus.ERRORED
 
 
-def test_an_attempt_given_back_by_a_drain_starts_again_under_its_number() -> None:
+def test_an_attempt_returned_by_a_drain_starts_again_under_its_number() -> None:
     run = the_run(status=RunStatus.RUNNING)
     assert after(run, STARTED) == RunDecision(run)
 
@@ -528,7 +528,7 @@ def test_row_16_without_flag_nothing_is_forced() -> None:
 @pytest.mark.case("L26")
 @pytest.mark.case("L08")
 @pytest.mark.parametrize("status", [RunStatus.TRIGGERED, RunStatus.QUEUED, RunStatus.RUNNING])
-def test_row_17_the_first_cancel_is_kept(status: RunStatus) -> None:
+def test_row_17_the_first_cancel_is_retained(status: RunStatus) -> None:
     run = the_flagged_run(status=status)
     decision = after(run, a_cancel(78, by="u-8"))
     assert (decision.state, decision.events, decision.refusal) == (run, (), None)

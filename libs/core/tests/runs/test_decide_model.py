@@ -81,7 +81,7 @@ class LifeOfARun(RuleBasedStateMachine):
     ) -> None:
         """A life begins anywhere before its end: else most would be over after two facts."""
         self.number, self.now = 100, NOON
-        self.told: list[object] = []
+        self.emitted: list[object] = []
         self.known: set[EventId] = set()
         self.timers: dict[TimerReason, datetime] = {}
         self.inbox: set[EventId] = set()
@@ -127,7 +127,7 @@ class LifeOfARun(RuleBasedStateMachine):
     def carry_out(self, decision: RunDecision) -> None:
         if decision.record is not None:
             self.known.add(decision.record.fact_id)
-        self.told += decision.events
+        self.emitted += decision.events
         ids = decision.event_ids or [self.new_id() for _ in decision.events]
         assert len(ids) == len(decision.events)
         self.known.update(ids)
@@ -257,13 +257,13 @@ class LifeOfARun(RuleBasedStateMachine):
 
     @invariant()
     def a_run_ends_once_and_says_so_once(self) -> None:
-        ends = [event for event in self.told if isinstance(event, TERMINAL_EVENTS)]
+        ends = [event for event in self.emitted if isinstance(event, TERMINAL_EVENTS)]
         assert len(ends) == int(self.run.status.is_terminal)
         if not ends:
             return
         (end,) = ends
         assert isinstance(end, RunCancelled) is (self.run.status is RunStatus.CANCELLED)
-        assert self.told[-1] is end
+        assert self.emitted[-1] is end
         assert self.timers == {}
         assert not self.leased
         if isinstance(end, RunFinalised):
@@ -272,7 +272,7 @@ class LifeOfARun(RuleBasedStateMachine):
 
     @invariant()
     def each_word_is_said_once_at_most(self) -> None:
-        kinds = [type(event) for event in self.told]
+        kinds = [type(event) for event in self.emitted]
         for once in (RunQueued, RunQueueErrored, RunCancelRequested):
             assert kinds.count(once) <= 1
         assert not (RunQueued in kinds and RunQueueErrored in kinds)

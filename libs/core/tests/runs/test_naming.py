@@ -18,7 +18,7 @@ def test_an_execution_name_is_a_dns_label_of_59_characters(job: UUID, run: UUID)
 
 
 @given(st.uuids(), st.uuids())
-def test_base_32_keeps_order_and_identity(one: UUID, other: UUID) -> None:
+def test_base_32_preserves_order_and_identity(one: UUID, other: UUID) -> None:
     assert (base32(one) < base32(other)) is (one < other)
     assert (base32(one) == base32(other)) is (one == other)
 

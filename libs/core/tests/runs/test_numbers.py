@@ -115,7 +115,7 @@ def test_with_three_sources_the_sum_may_exceed_the_unmatched_groups_but_never_fa
     assert any("is not between" in one for one in inconsistencies(broken))
 
 
-def test_several_tolerances_of_a_measure_count_its_outside_groups_once() -> None:
+def test_many_tolerances_of_a_measure_count_its_outside_groups_once() -> None:
     twice = replace(SAMPLE, tolerances=(*SAMPLE.tolerances, *SAMPLE.tolerances))
     assert inconsistencies(twice) == ()
 

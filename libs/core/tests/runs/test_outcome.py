@@ -113,7 +113,7 @@ def test_the_evidence_table(evidence: Evidence, code: str, detail: str) -> None:
 
 
 @pytest.mark.case("L38")
-def test_a_comparator_failure_has_no_code_of_its_own_on_the_run() -> None:
+def test_a_comparator_failure_has_no_separate_code_on_the_run() -> None:
     assert the_code(Evidence(file=failed(a_node(code="COMPARISON_FAILED")), exit_code=70)) == (
         "UNKNOWN",
         "COMPARISON_FAILED",

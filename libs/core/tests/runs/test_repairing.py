@@ -40,9 +40,9 @@ def test_a_recorded_completion_is_read_back() -> None:
     end = recorded_end(RUN, wire_type="any.prefix.run.completed", data=data)
     assert end == a_completion(RUN, RunResult.UNMATCHED)
     bare = {"workflow_name": "w", "result": "MATCHED"}
-    found = recorded_end(RUN, wire_type="any.prefix.run.completed", data=bare)
-    assert isinstance(found, RunCompleted)
-    assert (found.summary, found.attempt) == (None, None)
+    result = recorded_end(RUN, wire_type="any.prefix.run.completed", data=bare)
+    assert isinstance(result, RunCompleted)
+    assert (result.summary, result.attempt) == (None, None)
     assert a_summary().rows_compared == 1005
 
 

@@ -98,9 +98,9 @@ def test_without_a_file_the_result_is_missing() -> None:
     ids=["empty", "cut", "binary", "list", "null", "deep", "two MiB"],
 )
 def test_bytes_that_are_no_file_are_invalid(data: bytes) -> None:
-    found = read_result(data, of=OF)
-    assert isinstance(found, NoResult)
-    assert found.detail is RunDetail.RESULT_INVALID
+    result = read_result(data, of=OF)
+    assert isinstance(result, NoResult)
+    assert result.detail is RunDetail.RESULT_INVALID
 
 
 @pytest.mark.case("L34")
@@ -133,9 +133,9 @@ def test_bytes_that_are_no_file_are_invalid(data: bytes) -> None:
     ],
 )
 def test_a_file_that_fits_not_wholly_is_not_believed(changes: dict[str, Any]) -> None:
-    found = read(COMPLETED | changes)
-    assert isinstance(found, NoResult)
-    assert found.detail is RunDetail.RESULT_INVALID
+    result = read(COMPLETED | changes)
+    assert isinstance(result, NoResult)
+    assert result.detail is RunDetail.RESULT_INVALID
 
 
 JSON = st.recursive(

@@ -74,7 +74,7 @@ def test_a_lost_attempt_ends_what_it_began_and_the_run_waits_again() -> None:
 
 
 def test_an_error_is_recorded_at_its_step_and_with_the_run() -> None:
-    found = timeline_of(
+    timeline = timeline_of(
         [
             at(1, "run.triggered"),
             at(2, "run.extraction.started", **LEDGER),
@@ -83,8 +83,8 @@ def test_an_error_is_recorded_at_its_step_and_with_the_run() -> None:
             at(5, "run.finalised", error=KILLED),
         ]
     )
-    assert [shown(lane)[3] for lane in found.lanes] == [DONE, ERRORED, ERRORED]
-    assert [lane.error for lane in found.lanes] == [None, KILLED, KILLED]
+    assert [shown(lane)[3] for lane in timeline.lanes] == [DONE, ERRORED, ERRORED]
+    assert [lane.error for lane in timeline.lanes] == [None, KILLED, KILLED]
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ def test_a_run_that_never_started_has_one_lane(
 
 def test_gaps_late_and_synthesised_facts_are_marked_and_make_no_lane() -> None:
     late = at(6, "run.extraction.started", **LEDGER)
-    told = [
+    events = [
         at(1, "run.triggered"),
         at(4, "run.cancelled"),
         replace(at(5, "run.completed", attempt=1), disposition=Disposition.LATE),
         replace(late, disposition=Disposition.STALE_ATTEMPT),
         replace(at(7, "cancel_forced"), disposition=Disposition.SYNTHESISED),
     ]
-    found = timeline_of(told)
-    assert [lane.name for lane in found.lanes] == ["queue"]
-    assert (found.gaps, found.late, found.synthesised) == ((2, 3), (5, 6), (7,))
+    timeline = timeline_of(events)
+    assert [lane.name for lane in timeline.lanes] == ["queue"]
+    assert (timeline.gaps, timeline.late, timeline.synthesised) == ((2, 3), (5, 6), (7,))
 
 
 def test_an_empty_history_has_no_lane() -> None:
-    found = timeline_of([])
-    assert (found.lanes, found.gaps) == ((), ())
+    timeline = timeline_of([])
+    assert (timeline.lanes, timeline.gaps) == ((), ())

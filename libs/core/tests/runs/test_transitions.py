@@ -49,14 +49,14 @@ FACTS: list[Fact] = [
 
 @pytest.mark.case("ARC-15")
 def test_the_picture_shows_exactly_the_changes_that_facts_make() -> None:
-    found = set()
+    transitions = set()
     for status, make, fact in product(RunStatus, (the_run, the_flagged_run), FACTS):
         run = make(status=status, submit_intent_at=NOON, max_attempts=1)
         after = decide(run, fact, now=NOON + timedelta(seconds=1)).state.status
         if after is not status:
-            found.add((status, after))
-    assert found == {(one.before, one.after) for one in TRANSITIONS}
-    assert len(TRANSITIONS) == len(found)
+            transitions.add((status, after))
+    assert transitions == {(one.before, one.after) for one in TRANSITIONS}
+    assert len(TRANSITIONS) == len(transitions)
 
 
 def test_the_diagram_names_every_state() -> None:

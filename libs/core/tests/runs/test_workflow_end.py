@@ -114,8 +114,8 @@ def test_a_timeout_of_a_call_is_no_deadline_of_the_run(message: str) -> None:
     ],
 )
 def test_argos_words_for_a_crash(message: str, detail: str) -> None:
-    found = suspect_of(a_node(message))
-    assert (found.code, found.detail_code) == (RunErrorCode.CRASHED, detail)
+    suspect = suspect_of(a_node(message))
+    assert (suspect.code, suspect.detail_code) == (RunErrorCode.CRASHED, detail)
     assert code_of("Error (exit code 1370)") == "UNKNOWN"
 
 
@@ -136,15 +136,15 @@ def test_a_reported_error_of_a_source_is_never_searched_for_words() -> None:
         message='relation "memory_usage" does not exist',
     )
     file = replace(GOOD, outcome=ChildOutcome.ERRORED, result=None, nodes=(node,))
-    found = the_error(a_node("Error (exit code 70)", "extract-0"), file=file)
-    assert found[0] == "QUERY_FAILED"
-    assert "memory_usage" in found[2]
+    suspect = the_error(a_node("Error (exit code 70)", "extract-0"), file=file)
+    assert suspect[0] == "QUERY_FAILED"
+    assert "memory_usage" in suspect[2]
 
 
 def test_a_workflow_stopped_from_outside_is_recognised_at_any_step() -> None:
     for message in ("Stopped with strategy 'Stop'", "workflow shutdown with strategy:  Terminate"):
-        found = the_error(a_node(message, "extract-0"))
-        assert found[:2] == ("UNKNOWN", "STOPPED_EXTERNALLY")
+        suspect = the_error(a_node(message, "extract-0"))
+        assert suspect[:2] == ("UNKNOWN", "STOPPED_EXTERNALLY")
 
 
 def test_a_succeeded_workflow_has_the_outcome_of_its_file() -> None:
@@ -240,7 +240,7 @@ def test_what_cannot_be_read_is_no_node(text: str) -> None:
     assert the_error(status="Failed")[:2] == ("UNKNOWN", None)
 
 
-def test_text_quoted_without_end_is_given_up() -> None:
+def test_text_quoted_without_end_is_skipped() -> None:
     text = raw(QUERY)
     for _ in range(6):
         text = json.dumps(text)

@@ -103,7 +103,7 @@ def test_a_deadline_below_a_minute_holds_for_times_on_time() -> None:
     assert started(decide(due, at(10, 0, 20))) == [at(10)]
 
 
-def test_the_newest_late_time_gives_way_to_one_on_time() -> None:
+def test_the_newest_late_time_yields_to_one_on_time() -> None:
     firing = decide(a_due(at(9)), at(12, 0, 5))
     assert started(firing) == [at(12)]
     assert outcomes(firing) == [(LATE, at(11), 2), (FIRED, at(12), 0)]
@@ -296,7 +296,7 @@ def test_each_time_is_decided_exactly_once(
     jitter: timedelta,
     active_runs: int,
 ) -> None:
-    """Whenever a process looks, ticks cover every time without a gap or a repetition."""
+    """Whenever a process checks, ticks cover every time without a gap or a repetition."""
     spec: dict[str, Any] = {"cron": "*/5 * * * *", "catchup": catchup, "jitter": jitter}
     due = replace(a_due(at(0), concurrency_policy=policy, **spec), active_runs=active_runs)
     now, first = at(0), at(0, 5)

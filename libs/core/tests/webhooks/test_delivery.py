@@ -236,8 +236,8 @@ def test_a_receiver_can_end_a_delivery(end: AttemptEnd, reason: DeliveryReason) 
     delivery = leased()
     decision = decide_delivery(delivery, ended(delivery, end), retry=RETRY, now=NOON)
     assert (decision.state.state, decision.state.reason) == (DeliveryState.DEAD_LETTERED, reason)
-    (told,) = decision.events
-    assert isinstance(told, WebhookDeliveryDeadLettered)
+    (event,) = decision.events
+    assert isinstance(event, WebhookDeliveryDeadLettered)
 
 
 def test_success_stays_success_whatever_the_receiver_wishes() -> None:

@@ -73,7 +73,7 @@ def test_without_a_rate_header_the_requested_rate_applies() -> None:
     assert rate_granted(grant(begun(), "*", now=NOON), 6_000) == 6_000
 
 
-def test_a_repeated_consent_keeps_the_first_rate() -> None:
+def test_a_repeated_consent_preserves_the_first_rate() -> None:
     granted = grant(begun(), "60", now=NOON)
     assert grant(granted, "*", now=NOON + HOUR) == granted
     late = decide_answer(
@@ -91,7 +91,7 @@ def test_a_day_without_consent_is_a_refusal() -> None:
     assert not request.is_due(NOON + DAY)
 
 
-def test_a_request_without_an_answer_is_repeated_and_keeps_its_start() -> None:
+def test_a_request_without_an_answer_is_repeated_and_preserves_its_start() -> None:
     request = begun()
     later = NOON + timedelta(minutes=5)
     assert not request.is_due(later - timedelta(seconds=1))

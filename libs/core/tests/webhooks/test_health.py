@@ -73,8 +73,8 @@ def test_a_receiver_that_requests_it_gets_a_pause(end: AttemptEnd, seconds: int)
     assert paused.paused_until == NOON + seconds * SECOND
     allowed = Allowance(rate_per_minute=600, max_concurrent=4)
     assert sendable_now(paused, allowed, leased=0, now=NOON) == 0
-    look = next_claim_time(paused, waiting(NOON), allowed, now=NOON)
-    assert look == NOON + seconds * SECOND
+    next_claim = next_claim_time(paused, waiting(NOON), allowed, now=NOON)
+    assert next_claim == NOON + seconds * SECOND
 
 
 def test_an_endpoint_that_has_rested_queues_behind_the_others() -> None:
@@ -103,9 +103,9 @@ def test_gone_and_a_requested_disable_act_at_once_and_are_reported_once(
     decision = decide_endpoint(STATE, end, receiver=RECEIVER, now=NOON, u=0.5)
     assert decision.state.disabled is not None
     assert decision.state.disabled.by is by
-    (told,) = decision.events
-    assert isinstance(told, WebhookEndpointAutoDisabled)
-    assert told.reason == by.upper()
+    (event,) = decision.events
+    assert isinstance(event, WebhookEndpointAutoDisabled)
+    assert event.reason == by.upper()
     again = decide_endpoint(decision.state, end, receiver=RECEIVER, now=NOON, u=0.5)
     assert again.events == ()
 
@@ -150,9 +150,9 @@ def test_an_endpoint_without_tokens_is_checked_when_one_is_available() -> None:
     allowed = Allowance(rate_per_minute=60, max_concurrent=32)
     spent = paid(STATE, allowed, started=6, now=NOON)
     assert sendable_now(spent, allowed, leased=0, now=NOON) == 0
-    look = next_claim_time(spent, waiting(NOON), allowed, now=NOON)
-    assert look == NOON + SECOND
-    assert sendable_now(spent, allowed, leased=0, now=look) == 1
+    next_claim = next_claim_time(spent, waiting(NOON), allowed, now=NOON)
+    assert next_claim == NOON + SECOND
+    assert sendable_now(spent, allowed, leased=0, now=next_claim) == 1
 
 
 def test_nothing_waiting_means_no_check_and_a_disabled_one_is_checked_again() -> None:
@@ -215,7 +215,7 @@ def test_seven_failures_of_ten_within_five_minutes_open_the_circuit() -> None:
     assert ended(first, FAILED, at=NOON + timedelta(minutes=5)).circuit_openings == 0
 
 
-def test_our_own_faults_and_rate_limits_do_not_open_the_circuit() -> None:
+def test_our_faults_and_rate_limits_do_not_open_the_circuit() -> None:
     ends = [AttemptEnd(outcome=one) for one in (Outcome.SECRET_UNAVAILABLE, Outcome.WORKER_LOST)]
     state = ended(STATE, *ends * 20, *[AttemptEnd(outcome=Outcome.HTTP_429, status=429)] * 20)
     assert state.circuit_openings == 0
@@ -238,7 +238,7 @@ def test_an_endpoint_that_fails_for_too_long_is_disabled_once() -> None:
     assert again.events == ()
 
 
-def test_few_failures_a_success_or_the_wish_of_its_spec_keep_an_endpoint_enabled() -> None:
+def test_few_failures_a_success_or_the_wish_of_its_spec_leave_an_endpoint_enabled() -> None:
     limit, late = timedelta(hours=120), NOON + timedelta(days=9)
     few = ended(ended(STATE, *[FAILED] * 3, limit=limit), FAILED, at=late, limit=limit)
     assert few.disabled is None

@@ -12,14 +12,14 @@ BASE = "https://recs.example.com"
 
 
 def a_message(data: bytes, **attributes: str) -> Message:
-    given_ones = {
+    defaults = {
         "specversion": "1.0",
         "id": "e-1",
         "source": "/datarecs/core-api",
         "type": "io.datarecs.reconciliation.run.finalised",
         "time": "2026-01-15T09:30:00.123456Z",
     }
-    return Message(attributes=given_ones | attributes, data=data)
+    return Message(attributes=defaults | attributes, data=data)
 
 
 @pytest.mark.case("W02")
@@ -86,7 +86,7 @@ def test_an_event_without_data_is_sent_structured(form: Format) -> None:
 
 
 @given(st.text(max_size=50), st.sampled_from(list(Format)))
-def test_any_attribute_text_gives_headers_and_bodies_that_can_be_sent(
+def test_any_attribute_text_becomes_headers_and_bodies_that_can_be_sent(
     text: str, form: Format
 ) -> None:
     sent = payload(a_message(b"{}", subject=text.encode(errors="ignore").decode()), form)

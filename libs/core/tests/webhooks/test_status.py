@@ -29,9 +29,9 @@ def shown(
 
 
 def conditions(status: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    found = status["conditions"]
-    assert isinstance(found, list)
-    return [(one["type"], one["status"], one["last_transition_time"]) for one in found]
+    current = status["conditions"]
+    assert isinstance(current, list)
+    return [(one["type"], one["status"], one["last_transition_time"]) for one in current]
 
 
 def test_a_well_endpoint_is_healthy_and_ready() -> None:
@@ -41,7 +41,7 @@ def test_a_well_endpoint_is_healthy_and_ready() -> None:
     ]
 
 
-def test_the_same_state_gives_the_same_status_whatever_the_time() -> None:
+def test_the_same_state_has_the_same_status_whatever_the_time() -> None:
     for state in (WELL, FAILING, GONE):
         before = shown(state)
         assert shown(state, before=before, now=LATER) == before
@@ -49,9 +49,9 @@ def test_the_same_state_gives_the_same_status_whatever_the_time() -> None:
 
 def test_only_the_condition_that_flips_gets_a_new_time() -> None:
     failing = shown(FAILING, before=shown(WELL), now=LATER)
-    (_, healthy, moved), (_, ready, kept) = conditions(failing)
+    (_, healthy, moved), (_, ready, unchanged) = conditions(failing)
     assert (healthy, ready) == ("False", "True")
-    assert moved > kept
+    assert moved > unchanged
     assert failing["failing_since"] == "2026-11-20T12:00:00.000000Z"
 
 

@@ -31,12 +31,12 @@ def captured() -> Iterator[list[EventDict]]:
     """Lines with what is bound."""
     with structlog.testing.capture_logs(
         processors=[structlog.contextvars.merge_contextvars]
-    ) as told:
-        yield told
+    ) as entries:
+        yield entries
 
 
-def of(told: list[EventDict], event: str) -> EventDict:
-    (line,) = (one for one in told if one["event"] == event)
+def of(entries: list[EventDict], event: str) -> EventDict:
+    (line,) = (one for one in entries if one["event"] == event)
     return line
 
 
@@ -57,14 +57,14 @@ def test_ids_are_bound_once_for_all_that_a_handler_says(world: World) -> None:
         log.info("handler_speaks")
 
     encoded = traced(world)
-    with captured() as told:
+    with captured() as entries:
         world.consume(handler)
-    line = of(told, "handler_speaks")
+    line = of(entries, "handler_speaks")
     assert (line["group"], line["event_id"]) == (GROUP, encoded.attributes["id"])
     assert (line["tenant_id"], line["trace_id"]) == (str(world.tenant), TRACE)
 
 
-def test_a_refused_record_is_told_by_reason_and_place_without_its_content(world: World) -> None:
+def test_a_refused_record_is_reported_by_reason_and_place_without_its_content(world: World) -> None:
     encoded = world.encoded()
     world.log.append(
         INFRA,
@@ -73,23 +73,23 @@ def test_a_refused_record_is_told_by_reason_and_place_without_its_content(world:
         headers=encoded.headers,
         partition=0,
     )
-    with captured() as told:
+    with captured() as entries:
         world.consume()
-    line = of(told, "event_refused")
+    line = of(entries, "event_refused")
     assert (line["group"], line["reason"], line["topic"]) == (GROUP, "BAD_JSON", INFRA)
     assert (line["partition"], line["offset"], line["alarm"]) == (0, 0, False)
-    assert "4711" not in str(told)
+    assert "4711" not in str(entries)
     assert world.metrics.total("codec_refused_total", group=GROUP, reason="BAD_JSON") == 1
 
 
-def test_a_partition_that_waits_is_told_with_its_cause_and_pause(world: World) -> None:
+def test_a_partition_that_waits_is_reported_with_its_cause_and_pause(world: World) -> None:
     def away(_tx: Transaction, _received: Received) -> None:
         raise StoreUnavailableError(cause="the server is gone")
 
     world.publish()
-    with captured() as told:
+    with captured() as entries:
         world.consume(away, seconds=0.1)
-    line = next(one for one in told if one["event"] == "partition_paused")
+    line = next(one for one in entries if one["event"] == "partition_paused")
     assert (line["group"], line["topic"], line["code"]) == (GROUP, INFRA, "STORE_UNAVAILABLE")
     assert line["pause_s"] > 0
     # Without a database no partition can do better, so all three wait.
@@ -97,13 +97,13 @@ def test_a_partition_that_waits_is_told_with_its_cause_and_pause(world: World) -
 
 
 @pytest.mark.parametrize("together", [1, 5])
-def test_an_event_is_handled_in_its_own_trace_alone_or_with_others(
+def test_an_event_is_handled_in_its_trace_alone_or_with_others(
     world: World, *, together: int
 ) -> None:
     encoded = [traced(world), traced(world)]
     consumer = world.consumer(lambda _tx, _received: log.info("speaks"), together=together)
     spans = RecordedTracing()
-    consumer._handling.tracing = spans  # noqa: SLF001  as given at construction
+    consumer._handling.tracing = spans  # noqa: SLF001  as passed at construction
     with captured() as lines:
         consumer.run(world.after(5))
     assert [span.name for span in spans.spans] == ["event.handle"] * 2

@@ -62,8 +62,8 @@ load_all_checks()
 ACCEPTANCE = CHECKS.get_one("positive_data_acceptance")
 
 
-GRAMMAR = {"/grace_period", "/secret", "/address", "/query/label_selector"}
-"""Texts with a grammar that no schema has: bounded durations, base64, addresses, selectors."""
+GRAMMAR = {"/grace_period", "/secret", "/address", "/reason", "/query/label_selector"}
+"""Texts that no schema describes: durations, base64, addresses, printable characters, selectors."""
 
 
 def is_beyond_a_schema(response: Any) -> bool:  # noqa: ANN401  the tool's answer

@@ -16,6 +16,7 @@ import pytest
 
 import datarecs_core
 from datarecs_cli.commands.errors import catalogue
+from datarecs_core.access.permissions import Permission
 from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
@@ -121,7 +122,7 @@ def unknown_events(text: str) -> Iterator[str]:
     """Words spelt like an event type in code spans; a trailing glob means the family."""
     for word in re.findall(r"`([^`\s]+)`", text):
         name = word.removesuffix(".").removesuffix(".*").removesuffix(".**")
-        if EVENT_WORD.fullmatch(name) and name not in event_names() | FILE_NAMES:
+        if EVENT_WORD.fullmatch(name) and name not in event_names() | FILE_NAMES | set(Permission):
             yield word
 
 

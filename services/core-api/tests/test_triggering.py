@@ -102,6 +102,18 @@ class TestATrigger:
         (run,) = runs_of(house)
         assert (line["run_id"], line["tenant_id"]) == (str(run.run_id), str(A_TENANT))
 
+    @pytest.mark.usefixtures("ana")
+    def test_has_the_mode_scheduled_only_with_its_permission(self, house: MemoryApiHouse) -> None:
+        people = house.bearing(house.key(permissions=["run.trigger"]))
+        refused = people.post(RUNS, json={"mode": "SCHEDULED"})
+        assert refused.status_code == 403
+        assert "run.schedule" in refused.json()["detail"]
+        assert runs_of(house) == []
+        scheduler = house.bearing(house.key(permissions=["run.trigger", "run.schedule"]))
+        assert scheduler.post(RUNS, json={"mode": "SCHEDULED"}).json()["mode"] == "SCHEDULED"
+        assert people.post(RUNS).json()["mode"] == "IMMEDIATE"
+        assert [run.mode.value for run in runs_of(house)] == ["SCHEDULED", "IMMEDIATE"]
+
     def test_returns_the_current_row(self, ana: TestClient) -> None:
         answer = ana.post(RUNS)
         assert ana.get(answer.headers["Location"]).json() == answer.json()
@@ -145,6 +157,7 @@ class TestATrigger:
             "parameters": {"day": "2026-01-31"},
             "deadline": "PT90S",
             "priority": 9,
+            "mode": "SCHEDULED",
             "reason": "the books were corrected",
         }
         runs = with_parameter(ana)

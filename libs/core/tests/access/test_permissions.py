@@ -17,6 +17,7 @@ TABLE = {
     **dict.fromkeys(
         [
             "run.trigger",
+            "run.schedule",
             "run.cancel",
             "run.retry",
             "capture.trigger",

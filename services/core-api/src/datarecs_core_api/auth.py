@@ -154,11 +154,16 @@ class Needs:
         """None: any principal."""
 
     def __call__(self, request: Request) -> Principal:
-        keys = authenticator(request)
-        caller = keys.principal(request)
-        if self.permission is not None and not caller.may(self.permission):
-            raise keys.refused(request, caller, self.permission)
+        caller = authenticator(request).principal(request)
+        if self.permission is not None:
+            check_permission(request, caller, self.permission)
         return caller
+
+
+def check_permission(request: Request, caller: Principal, permission: Permission) -> None:
+    """Raises ProblemError (403), audited, for a caller without the permission."""
+    if not caller.may(permission):
+        raise authenticator(request).refused(request, caller, permission)
 
 
 def needs(permission: Permission | None) -> Any:  # noqa: ANN401  what Annotated takes

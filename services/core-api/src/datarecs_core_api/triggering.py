@@ -6,7 +6,7 @@ trigger, the deadline within bounds, the current spec stored with the run.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field
@@ -20,6 +20,7 @@ from datarecs_core.jobs.parameters import parameters_document, resolve_parameter
 from datarecs_core.notation import parse_duration
 from datarecs_core.resources.refusals import JobNotReadyError
 from datarecs_core.resources.resource import Resource
+from datarecs_core.runs.model import RunMode
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
 from datarecs_core_api.dependencies import Ports
@@ -52,6 +53,8 @@ class TriggerIn(In):
     """ISO 8601, PT1M to PT24H, over all attempts."""
     priority: Annotated[int, Field(ge=0, le=9), WHOLE] | None = None
     """0 to 9; 0 goes first."""
+    mode: Literal["IMMEDIATE", "SCHEDULED"] = "IMMEDIATE"
+    """SCHEDULED for a run that another scheduler starts; needs the permission `run.schedule`."""
     reason: ShortText | None = None
     """Stored on the run, in `run.triggered` and in the audit."""
 
@@ -78,6 +81,7 @@ def command_of(
         job_generation=job.generation,
         spec_hash=job.spec_hash,
         spec=job.spec,
+        mode=RunMode(wanted.mode),
         triggered_by=caller.subject,
         reason=wanted.reason,
         parameters=_parameters(tx, definition, wanted.parameters),

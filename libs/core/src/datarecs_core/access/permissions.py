@@ -26,6 +26,8 @@ class Permission(StrEnum):
     SAMPLE_UNMASK = "sample.unmask"
     """Columns masked by policy; granted to an admin by name, never by the role."""
     RUN_TRIGGER = "run.trigger"
+    RUN_SCHEDULE = "run.schedule"
+    """Trigger runs with mode SCHEDULED, for schedulers outside of the platform."""
     RUN_CANCEL = "run.cancel"
     RUN_RETRY = "run.retry"
     CAPTURE_TRIGGER = "capture.trigger"
@@ -52,6 +54,7 @@ _VIEWER = frozenset({Permission.READ})
 _OPERATOR = _VIEWER | {
     Permission.SAMPLE_READ,
     Permission.RUN_TRIGGER,
+    Permission.RUN_SCHEDULE,
     Permission.RUN_CANCEL,
     Permission.RUN_RETRY,
     Permission.CAPTURE_TRIGGER,

@@ -25,7 +25,7 @@ from datarecs_core.runs.timeline import Moment, timeline_of
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
-from datarecs_core_api.auth import Reader, authenticator, needs
+from datarecs_core_api.auth import Reader, authenticator, check_permission, needs
 from datarecs_core_api.conditional import json_answer, unless_known
 from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.exact_json import exact_json
@@ -131,6 +131,8 @@ async def trigger(
 ) -> Response:
     """Trigger a run of the job. 202 with the run; `Prefer: wait=N` waits for its end."""
     wanted = body.value
+    if wanted.mode == RunMode.SCHEDULED:
+        await run_in_threadpool(check_permission, request, caller, Permission.RUN_SCHEDULE)
 
     def act(tx: Transaction, key: str | None) -> Answer:
         job = _job_to_run(tx, name, namespace)

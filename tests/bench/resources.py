@@ -134,6 +134,7 @@ class House:
         settings = {
             "DATARECS_PROFILE": "local",
             "DATARECS_DATABASE__URL": self.database.url(RESOURCES),
+            "DATARECS_BLOB__URL": (folder / "blobs").as_uri(),
             "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "1000000",
             "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "1000000",
             "PYTHONPATH": str(Path(__file__).parents[2]),

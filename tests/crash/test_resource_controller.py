@@ -80,6 +80,7 @@ class Pair:
         settings = {
             "DATARECS_PROFILE": "local",
             "DATARECS_DATABASE__URL": self.database.url(RESOURCES),
+            "DATARECS_BLOB__URL": (self.folders[0].parent / "blobs").as_uri(),
             "DATARECS_LIMITS__WAITING_RUNS_PER_JOB": "100000",
             "DATARECS_LIMITS__WAITING_RUNS_PER_TENANT": "100000",
         }

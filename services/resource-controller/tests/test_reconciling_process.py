@@ -80,6 +80,7 @@ def started(
     settings = {
         "DATARECS_PROFILE": "local",
         "DATARECS_DATABASE__URL": database.url(RESOURCES),
+        "DATARECS_BLOB__URL": (folder / "blobs").as_uri(),
     }
     return [
         stack.enter_context(

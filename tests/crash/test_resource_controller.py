@@ -211,7 +211,7 @@ def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: in
     assert counted(
         database,
         "SELECT count(*) FROM datarecs.resource WHERE observed_generation = 1"
-        " AND status -> 'conditions' IS NOT NULL",
+        " AND kind = 'ReconciliationJob' AND status -> 'conditions' IS NOT NULL",
     ) == (OBJECTS)
 
 

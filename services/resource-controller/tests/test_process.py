@@ -54,6 +54,7 @@ def declare(database: PreparedDatabase) -> list[ResourceUid]:
     }
     for tenant in (A_TENANT, B_TENANT):
         with unit.begin(tenant) as tx:
+            tx.resources.add(a_resource(name="here", tenant_id=tenant))
             tx.resources.add(
                 a_resource(kind=Kind.RECONCILIATION_JOB, name="books", tenant_id=tenant, spec=JOB)
             )

@@ -22,7 +22,7 @@ from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
-from datarecs_kernel.agreeing import Agreement, has_invalid, has_nulls
+from datarecs_kernel.agreeing import Agreement, has_invalid, has_nulls, is_nan
 from datarecs_kernel.columns import Values
 from datarecs_kernel.decoding import cell, native
 from datarecs_kernel.differing import NOBODY
@@ -147,3 +147,23 @@ def test_whole_units_and_decimals_agree_on_everything(
             assert [*first, DifferenceClass.OUTSIDE][0] == oracle.difference_class
             assert judged.odd[at] == (NOBODY if oracle.odd_one_out is None else oracle.odd_one_out)
     assert judged.largest == max(largest, default=None)
+
+
+@pytest.mark.case("P11")
+@pytest.mark.parametrize(
+    ("form", "kind", "plain"),
+    [
+        (Form(kind=FormKind.DOUBLE), pa.float64(), [float("nan"), 0.5, None]),
+        (Form(kind=FormKind.NUMBER), pa.string(), ["NaN", "0.5", None]),
+    ],
+)
+def test_nan_is_marked_in_each_form_that_can_have_it(
+    form: Form, kind: pa.DataType, plain: list[object]
+) -> None:
+    flags = is_nan(form, pa.array(plain, kind))
+    assert (flags.tolist(), flags.dtype.kind) == ([True, False, False], "b")
+
+
+def test_whole_numbers_are_never_nan() -> None:
+    flags = is_nan(INTEGER, pa.array([1, None], pa.int64()))
+    assert (flags.tolist(), flags.dtype.kind) == ([False, False], "b")

@@ -101,9 +101,23 @@ def native_of(layout: Layout, label: str) -> pa.DataType:
     return forms.get(label, pa.binary())
 
 
+_READ = frozenset(
+    (
+        *("break_id", "stage", "measure", "outcome", "class", "presence", "odd_one_out"),
+        *("key_text", "key_encoded", "key_hash", "values", "raw_values", "deltas"),
+        *("delta_percent", "locator", "raw_keys"),
+    )
+)
+
+
 def differences_of(table: pa.Table | pa.RecordBatch) -> Iterator[Difference]:
-    """The differences of stored rows, exactly."""
-    for row in table.to_pylist():
+    """The differences of stored rows, exactly.
+
+    Only columns of texts are read: Python has no dates outside of the years 1 to 9999, which the
+    typed columns of keys may have.
+    """
+    read = [name for name in table.schema.names if name in _READ]
+    for row in table.select(read).to_pylist():
         yield Difference(
             break_id=row["break_id"],
             stage=row["stage"],

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_application.checking import Checking
+from datarecs_application.checking import STEP, CheckAssignment, Checking, ReportedSteps
 from datarecs_application.loops.checking import SourceChecks
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.checks import CHECK_LEASE, ResourceCheck
@@ -191,6 +191,25 @@ def test_a_secret_is_masked_in_every_text(worker: Worker) -> None:
     worker.script = reporting(a_step(ok=False, detail=f"got {SECRET}!", name=SECRET))
     (step,) = worker.checked(worker.ledger)
     assert (step.seen, step.name) == ("got ***!", "***")
+
+
+@pytest.mark.parametrize("secrets", [("hunter", "hunter2-long"), ("hunter2-long", "hunter")])
+def test_a_secret_that_begins_another_leaves_no_part_of_it(secrets: tuple[str, ...]) -> None:
+    reported = ReportedSteps(CheckAssignment(frame={}, sources=("ledger",), secrets=secrets))
+    reported.take(
+        {
+            "type": STEP,
+            "source": "ledger",
+            "ok": False,
+            "code": None,
+            "login_refused": True,
+            "name": "login",
+            "ms": 1,
+            "detail": "refused hunter2-long and hunter",
+        }
+    )
+    (step,) = reported.steps
+    assert step.seen == "refused *** and ***"
 
 
 def test_a_secret_that_is_not_available_fails_each_source_and_starts_no_child(

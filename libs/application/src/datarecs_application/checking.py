@@ -14,9 +14,10 @@ from datarecs_application.assignments import Decode, stored_json
 from datarecs_application.child_frames import FINISHED, BadFrameError, Reader
 from datarecs_application.ports.outside import SecretStore
 from datarecs_application.ports.state import Transaction
+from datarecs_application.source_checks import fault_text
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
-from datarecs_core.errors.faults import Fault, dotted
+from datarecs_core.errors.faults import Fault
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import Parameter, ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
@@ -162,8 +163,7 @@ def _refused(source: str, name: str, error: DatarecsError) -> CheckStep:
 
 def _fault_step(job: ReconciliationJob, fault: Fault) -> CheckStep:
     index = next((part for part in fault.path if isinstance(part, int)), 0)
-    seen = f"{dotted(fault.path)}: {fault.message}; {fault.hint}"
-    return failed_step(job.sources[index].name, "connection", fault.code, seen)
+    return failed_step(job.sources[index].name, "connection", fault.code, fault_text(fault))
 
 
 def sample_parameters(job: ReconciliationJob, now: datetime) -> Mapping[str, object]:
@@ -231,8 +231,11 @@ class ReportedSteps:
         )
 
     def _masked(self, text: str) -> str:
-        """A server may repeat in its error what it was sent."""
-        for secret in self.assignment.secrets:
+        """A server may repeat in its error what it was sent.
+
+        Longest first: a secret that begins another one would leave the rest of that one.
+        """
+        for secret in sorted(self.assignment.secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_MASKED:
                 text = text.replace(secret, MASK)
         return text

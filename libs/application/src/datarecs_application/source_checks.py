@@ -54,7 +54,7 @@ def check_job(question: Question, means: Means, reporter: CheckReporter) -> None
             plan = plan_only(question, means, whole=False)
         except PlanRefusedError as refused:
             for fault in refused.faults[:MOST_FAULTS]:
-                reporter.step("", _failed(PLAN, _fault_text(fault), code=fault.code.name))
+                reporter.step("", _failed(PLAN, fault_text(fault), code=fault.code.name))
             return
         except ExtractionFailedError as failed:
             cause = failed.__cause__
@@ -114,6 +114,7 @@ def _failed(
     )
 
 
-def _fault_text(fault: Fault) -> str:
+def fault_text(fault: Fault) -> str:
+    """Where it is, what is wrong, and the fix if there is one."""
     hint = f"; {fault.hint}" if fault.hint else ""
     return f"{dotted(fault.path)}: {fault.message}{hint}"

@@ -4,6 +4,7 @@ Each line reaches the client once, in commit order, with a place from which it c
 from `tenant_live` and `watching`, which decide how a stream begins and what its silence looks like.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -22,7 +23,7 @@ FOLLOWERS = "feed"
 """The key of followers of a feed in `Following`; no run has such an id."""
 
 
-class FeedStream(Generic[LineT, WhereT]):
+class FeedStream(ABC, Generic[LineT, WhereT]):
     """One client that follows its tenant; use it once, on an event loop."""
 
     def __init__(
@@ -63,13 +64,13 @@ class FeedStream(Generic[LineT, WhereT]):
             finally:
                 self._feed.leave(buffer)
 
+    @abstractmethod
     async def _opening(self, since: int, after: str | None) -> FrameBatch:
         """Set the place of the client, and return what tells it, if it differs from `after`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _silence(self) -> FrameBatch:
         """What is sent when a ping is due."""
-        raise NotImplementedError
 
     def _place(self, number: int) -> str:
         return self._feed.form.place(self._tenant, number)

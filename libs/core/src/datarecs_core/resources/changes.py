@@ -207,27 +207,13 @@ def observe(
     return _write(after, Op.STATUS_UPDATED, ("status",), now=now, before=stored)
 
 
-def reconciled(
-    before: Resource, after: Resource, *, error: str, now: datetime
-) -> ResourceReconciled | ResourceReconcileFailed:
+def reconciled(before: Resource, after: Resource, *, error: str, now: datetime) -> ResourceEvent:
     """The event of a reconcile that changed the status; `error` is empty after a success."""
-    event_class = ResourceReconcileFailed if error else ResourceReconciled
-    return event_class(
-        tenant_id=after.tenant_id,
-        api_version=after.api_version,
-        kind=after.kind,
-        namespace=after.namespace,
-        name=after.name,
-        uid=after.uid,
-        generation=after.generation,
-        resource_version=str(after.version),
-        changed=("status",),
-        change_type=str(Op.STATUS_UPDATED),
-        observed_generation=after.observed_generation,
-        old_generation=before.generation,
+    kind: type[ResourceEvent] = ResourceReconcileFailed if error else ResourceReconciled
+    return replace(
+        _event(kind, after, before, Op.STATUS_UPDATED, ("status",), now=now),
         old_phase=phase_of(before),
         new_phase=phase_of(after),
-        timestamp=now,
         error=error or None,
     )
 
@@ -240,21 +226,7 @@ def _write(
     now: datetime,
     before: Resource | None = None,
 ) -> Write:
-    event = _EVENTS[op](
-        tenant_id=resource.tenant_id,
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=resource.namespace,
-        name=resource.name,
-        uid=resource.uid,
-        generation=resource.generation,
-        resource_version=str(resource.version),
-        changed=changed,
-        change_type=str(op),
-        observed_generation=resource.observed_generation,
-        old_generation=before.generation if before else None,
-        timestamp=now,
-    )
+    event = _event(_EVENTS[op], resource, before, op, changed, now=now)
     had_others = before is not None and before.labels != resource.labels
     return Write(
         resource=resource,
@@ -262,4 +234,31 @@ def _write(
         changed=changed,
         event=event,
         old_labels=before.labels if before and had_others else None,
+    )
+
+
+def _event(  # noqa: PLR0913  the write, part by part
+    kind: type[ResourceEvent],
+    after: Resource,
+    before: Resource | None,
+    op: Op,
+    changed: tuple[str, ...],
+    *,
+    now: datetime,
+) -> ResourceEvent:
+    """An event of this kind about a write."""
+    return kind(
+        tenant_id=after.tenant_id,
+        api_version=after.api_version,
+        kind=after.kind,
+        namespace=after.namespace,
+        name=after.name,
+        uid=after.uid,
+        generation=after.generation,
+        resource_version=str(after.version),
+        changed=changed,
+        change_type=str(op),
+        observed_generation=after.observed_generation,
+        old_generation=before.generation if before else None,
+        timestamp=now,
     )

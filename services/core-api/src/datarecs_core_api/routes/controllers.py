@@ -1,5 +1,8 @@
 """Actions of controllers: reconcile an object now, leave it alone, act on it again."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -27,15 +30,57 @@ Writer = Annotated[Principal, needs(Permission.RESOURCE_WRITE)]
 NoFields = Annotated[Sent[NoFieldsIn], Depends(JsonBody(NoFieldsIn))]
 
 
-def _reconciling_route(entry: KindEntry) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Action:
+    """One action: an annotation that it sets, or removes with the value None."""
+
+    name: str
+    summary: str
+    description: str
+    annotation: str
+    value: Callable[[datetime], str | None]
+    """From the database's time."""
+    status: int = 200
+
+
+_ACTIONS = (
+    _Action(
+        name="reconcile",
+        summary="Reconcile one of the {path} now",
+        description="Also after an error that its controller does not repeat. The status follows.",
+        annotation=RECONCILE_AT,
+        value=instant_text,
+        status=202,
+    ),
+    _Action(
+        name="pause",
+        summary="Let the controller leave one of the {path} alone",
+        description="Its status stays as it is, with the condition Paused. Runs start as before.",
+        annotation=PAUSED,
+        value=lambda _: "true",
+    ),
+    _Action(
+        name="resume",
+        summary="Let the controller act on one of the {path} again",
+        description="Undo a pause; the controller acts at once.",
+        annotation=PAUSED,
+        value=lambda _: None,
+    ),
+)
+
+
+def _action_route(entry: KindEntry, action: _Action) -> None:
+    noun = entry.path.replace("-", "_").removesuffix("s")
+
     @router.post(
-        f"{_path(entry)}/reconcile",
-        operation_id=f"reconcile_{_noun(entry)}",
-        summary=f"Reconcile one of the {entry.path} now",
-        status_code=202,
-        responses={202: {"model": ResourceOut}},
+        f"/{entry.path}/{{name}}/actions/{action.name}",
+        operation_id=f"{action.name}_{noun}",
+        summary=action.summary.format(path=entry.path),
+        description=action.description,
+        status_code=action.status,
+        responses={action.status: {"model": ResourceOut}},
     )
-    def reconcile(
+    def act_on(
         name: ObjectName,
         caller: Writer,
         request: Request,
@@ -43,82 +88,19 @@ def _reconciling_route(entry: KindEntry) -> None:
         use: Using,
         namespace: Namespace = DEFAULT_NAMESPACE,
     ) -> Response:
-        """Also after an error that its controller does not repeat. The status follows."""
-
         def act(tx: Transaction, _key: str | None) -> Answer:
-            key = key_of(tx, entry, name, namespace=namespace)
-            set_to = {RECONCILE_AT: instant_text(tx.now)}
             resource = annotate_resource(
-                tx, caller, key, set_to=set_to, action="resource.reconcile"
+                tx,
+                caller,
+                key_of(tx, entry, name, namespace=namespace),
+                set_to={action.annotation: action.value(tx.now)},
+                action=f"resource.{action.name}",
             )
-            return Answer(status=202, body=resource_view(resource))
+            return Answer(status=action.status, body=resource_view(resource))
 
         return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
-
-
-def _pausing_route(entry: KindEntry) -> None:
-    @router.post(
-        f"{_path(entry)}/pause",
-        operation_id=f"pause_{_noun(entry)}",
-        summary=f"Let the controller leave one of the {entry.path} alone",
-        responses={200: {"model": ResourceOut}},
-    )
-    def pause(
-        name: ObjectName,
-        caller: Writer,
-        request: Request,
-        body: NoFields,
-        use: Using,
-        namespace: Namespace = DEFAULT_NAMESPACE,
-    ) -> Response:
-        """Its status stays as it is, with the condition Paused. Runs start as before."""
-
-        def act(tx: Transaction, _key: str | None) -> Answer:
-            key = key_of(tx, entry, name, namespace=namespace)
-            resource = annotate_resource(
-                tx, caller, key, set_to={PAUSED: "true"}, action="resource.pause"
-            )
-            return Answer(status=200, body=resource_view(resource))
-
-        return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
-
-
-def _resuming_route(entry: KindEntry) -> None:
-    @router.post(
-        f"{_path(entry)}/resume",
-        operation_id=f"resume_{_noun(entry)}",
-        summary=f"Let the controller act on one of the {entry.path} again",
-        responses={200: {"model": ResourceOut}},
-    )
-    def resume(
-        name: ObjectName,
-        caller: Writer,
-        request: Request,
-        body: NoFields,
-        use: Using,
-        namespace: Namespace = DEFAULT_NAMESPACE,
-    ) -> Response:
-        """Undo a pause; the controller acts at once."""
-
-        def act(tx: Transaction, _key: str | None) -> Answer:
-            key = key_of(tx, entry, name, namespace=namespace)
-            resource = annotate_resource(
-                tx, caller, key, set_to={PAUSED: None}, action="resource.resume"
-            )
-            return Answer(status=200, body=resource_view(resource))
-
-        return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
-
-
-def _path(entry: KindEntry) -> str:
-    return f"/{entry.path}/{{name}}/actions"
-
-
-def _noun(entry: KindEntry) -> str:
-    return entry.path.replace("-", "_").removesuffix("s")
 
 
 for _entry in (KINDS[kind] for kind in sorted(RECONCILED)):
-    _reconciling_route(_entry)
-    _pausing_route(_entry)
-    _resuming_route(_entry)
+    for _one in _ACTIONS:
+        _action_route(_entry, _one)

@@ -1,8 +1,8 @@
 """The generated pages of docs/: printed from the code that they describe, never by hand.
 
 `--write` writes them, `--check` fails when one differs and prints the command that mends it.
-Of `life-of-a-run.md` only the diagram is printed, of `expressions.md` the list; the words around
-them are written by people.
+Of `life-of-a-run.md` only the diagram is printed, of `expressions.md` the list, of
+`howto/kubernetes.md` the sizes; the words around them are written by people.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
@@ -55,6 +56,19 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
 }
+# Of one run, as `tests/bench/run.py` measures it.
+RUNS_PER_DAY = (1_000, 10_000, 100_000)
+PEAK = 10
+"""Most runs begin when a day is closed: the busiest minute against the mean."""
+RUN_EVENTS, EVENT_KB = 14, 1.5
+DATABASE_KB = 73
+"""With indexes, history and sent events; it grows with stages and mails, not with rows."""
+BLOBS_KB, DIFFERENCE_KB = 16, 0.3
+RUN_S = 30
+RUN_DAYS, TOPIC_DAYS, REPLICAS = 90, 14, 3
+DIFFERENCES = 10_000
+"""Stored differences of one run in ten."""
+DAY_S, KB_PER_GB = 86_400, 1_000_000
 CASES = FOLDER.parent / "tests" / "case_texts.toml"
 AREAS = {
     "ARC": "Structure",
@@ -73,6 +87,7 @@ AREAS = {
     "X": "Security",
 }
 LIST = re.compile(r"(?<=<!-- The list. -->\n).*", re.DOTALL)
+SIZES = re.compile(r"(?<=<!-- Sizes. -->\n).*?(?=<!-- End of sizes. -->)", re.DOTALL)
 DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
 
 
@@ -249,6 +264,62 @@ def life_page() -> str:
     return DIAGRAM.sub(lambda _: state_diagram(), written)
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What so many runs per day need."""
+
+    runs_per_day: int
+
+    @property
+    def workers(self) -> float:
+        """One run at a time each: three times the mean, since the queue smooths the peak."""
+        return max(1, 3 * self.runs_per_day * RUN_S / DAY_S)
+
+    @property
+    def runs_per_s(self) -> float:
+        """In the busiest minute."""
+        return PEAK * self.runs_per_day / DAY_S
+
+    @property
+    def database_gb(self) -> float:
+        return self.runs_per_day * DATABASE_KB * RUN_DAYS / KB_PER_GB
+
+    @property
+    def blobs_gb(self) -> float:
+        of_a_run = BLOBS_KB + DIFFERENCES * DIFFERENCE_KB / 10
+        return self.runs_per_day * of_a_run * RUN_DAYS / KB_PER_GB
+
+    @property
+    def kafka_gb(self) -> float:
+        return self.runs_per_day * RUN_EVENTS * EVENT_KB * TOPIC_DAYS * REPLICAS / KB_PER_GB
+
+
+def size_rows() -> Iterator[tuple[str, ...]]:
+    """Title and one cell per rate, in two digits."""
+    needs = [Need(rate) for rate in RUNS_PER_DAY]
+    yield "workers", *(f"{-(-need.workers // 1):,.0f}" for need in needs)
+    yield "runs/s in the busiest minute", *(_two(need.runs_per_s) for need in needs)
+    yield "events/s then", *(_two(need.runs_per_s * RUN_EVENTS) for need in needs)
+    for title, sizes in (
+        (f"PostgreSQL, runs of {RUN_DAYS} days", [need.database_gb for need in needs]),
+        (f"object store, {RUN_DAYS} days", [need.blobs_gb for need in needs]),
+        (f"Kafka, {TOPIC_DAYS} days, {REPLICAS} replicas", [need.kafka_gb for need in needs]),
+    ):
+        yield title, *(f"{_two(size)} GB" for size in sizes)
+
+
+def _two(value: float) -> str:
+    digits = f"{float(f'{value:.2g}'):,.2f}".rstrip("0")
+    return digits.rstrip(".")
+
+
+def kubernetes_page() -> str:
+    """The page as it stands, with the table of sizes recomputed."""
+    written = (FOLDER / "howto" / "kubernetes.md").read_text(encoding="utf-8")
+    head = ("per day", *(f"{rate:,} runs" for rate in RUNS_PER_DAY))
+    return SIZES.sub(lambda _: _table(head, size_rows()), written)
+
+
 def expressions_page() -> str:
     """The page as it stands, with the allow-list of today, group by group."""
     written = (FOLDER / "expressions.md").read_text(encoding="utf-8")
@@ -288,6 +359,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "database.md": database.page,
     "openapi.json": openapi_document,
     "life-of-a-run.md": life_page,
+    "howto/kubernetes.md": kubernetes_page,
     "spec/cases.md": cases_page,
 }
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from time import perf_counter
 
 import httpx
+import psycopg
 
+from datarecs_cli.stack.postgres import SUPERUSER
 from datarecs_runtime.environment import process_environment
 
 RUNS = 50
@@ -61,6 +63,34 @@ def warm_runs(folder: Path) -> list[float]:
     return seconds
 
 
+def footprint(folder: Path) -> dict[str, float]:
+    """What runs add to: events, transactions of all services, KB of tables and of blobs."""
+    home = folder / ".datarecs"
+    port = json.loads((home / "state.json").read_text())["ports"]["postgres"]
+    with psycopg.connect(
+        host="127.0.0.1",
+        port=port,
+        user=SUPERUSER,
+        password=(home / "secrets" / "postgres-stack").read_text(),
+        dbname="datarecs",
+    ) as session:
+        row = session.execute(
+            "SELECT (SELECT count(*) FROM datarecs.outbox),"
+            " (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),"
+            " (SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+            "  WHERE relkind = 'r' AND relnamespace = 'datarecs'::regnamespace)"
+        ).fetchone()
+    if row is None:
+        raise RuntimeError("the database answers nothing")
+    blobs = sum(one.stat().st_size for one in (home / "blobs").rglob("*") if one.is_file())
+    return {
+        "events": float(row[0]),
+        "transactions": float(row[1]),
+        "database_kb": float(row[2]) / 1000,
+        "blobs_kb": blobs / 1000,
+    }
+
+
 def main() -> int:
     """Print the figures."""
     load_before = os.getloadavg()[0]
@@ -70,7 +100,9 @@ def main() -> int:
         verdicts = [first_verdict(folder) for _ in range(2)]
         second_up = datarecs(folder, "up", "--detach")
         try:
+            before = footprint(folder)
             runs = warm_runs(folder)
+            after = footprint(folder)
         finally:
             datarecs(folder, "down", "--reset", "--yes")
     ordered = sorted(runs)
@@ -81,6 +113,7 @@ def main() -> int:
             "load": os.getloadavg()[0],
         },
         "demo_to_first_verdict_s": [round(one, 1) for one in verdicts],
+        "of_one_run": {name: round((after[name] - before[name]) / RUNS, 1) for name in before},
         "up_again_s": round(second_up, 1),
         "warm_run_s": {
             "runs": len(runs),

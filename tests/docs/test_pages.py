@@ -183,6 +183,21 @@ def test_the_generated_pages_are_what_the_code_says() -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.case("K49")
+def test_sizes_rest_on_figures_of_each_process() -> None:
+    test_the_generated_pages_are_what_the_code_says()
+    events = (DOCS / "benchmarks-events.md").read_text(encoding="utf-8")
+    resources = (DOCS / "benchmarks-resources.md").read_text(encoding="utf-8")
+    for page, figure in (
+        (events, "relay, 20,000 events over 16 shards"),
+        (events, "datarecs runs, one by one"),
+        (resources, "reconciles that change nothing, one process"),
+        (resources, "schedules due at once, two processes"),
+    ):
+        row = next(line for line in page.splitlines() if figure in line)
+        assert re.search(r"\| [\d,]+ [^|]*/s \|", row), row
+
+
 @pytest.mark.case("ARC-15")
 def test_the_life_of_a_run_shows_the_transitions_of_the_code() -> None:
     text = (DOCS / "life-of-a-run.md").read_text(encoding="utf-8")

@@ -381,6 +381,7 @@ def test_a_declared_retry_returns_the_run_instead_of_reporting(platform: Make) -
     assert here.now(run).status is RunStatus.COMPLETED
 
 
+@pytest.mark.case("K42")
 def test_a_drain_returns_the_run_without_using_up_an_attempt(platform: Make) -> None:
     def slow(frame: Mapping[str, object], side: ChildSide) -> None:
         here.stop.set()

@@ -237,6 +237,31 @@ def test_an_exported_object_can_be_applied_again(
     assert run(["apply", "-f", "again.yaml"]) == 0
 
 
+@pytest.mark.case("R67")
+def test_an_exported_list_can_be_applied_again(
+    server: ScriptedApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"finance-{number}" for number in range(60)]
+    page = {"items": [an_object(name) for name in names], "next": None}
+    server.on("GET", "/notification-rules", says(page))
+    assert run(["get", "notification-rules", "--export"]) == 0
+    (tmp_path / "again.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert run(["validate", "again.yaml"]) == 0
+    for name in names:
+        server.on("PUT", f"/notification-rules/{name}", says({"outcome": "unchanged"}))
+    assert run(["apply", "-f", "again.yaml"]) == 0
+    assert capsys.readouterr().out.count(" unchanged") == len(names)
+
+
+@pytest.mark.parametrize("arguments", [["notification-rules"], ["rule", "finance"], ["runs"]])
+def test_an_export_that_cannot_be_applied_is_refused(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    server.on("GET", PATHS[2], says(an_object("finance")))
+    assert run(["get", *arguments, "--export", "-o", "table"]) == 2
+    assert "export" in capsys.readouterr().err
+
+
 def test_an_empty_list_says_what_to_do(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,31 @@ def faults_of(spec: object) -> list[str]:
     return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in faults]
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("max_catchup", 0),
+        ("max_catchup", 101),
+        ("catchup_window", "PT30S"),
+        ("catchup_window", "P8D"),
+        ("starting_deadline", "PT1S"),
+        ("jitter", "PT61M"),
+        ("start_at", "2027-01-01T00:00:00"),
+        ("end_at", "soon"),
+    ],
+)
+def test_the_fix_of_a_refused_value_is_accepted(name: str, wrong: object) -> None:
+    spec = {**NIGHTLY, "catchup": "all", name: wrong}
+    (fault,) = decoded(spec).faults
+    words = fault.hint.replace(",", " ").split()
+    fixes = [
+        int(word) if word.isdecimal() else word for word in words if word[-1] in "0123456789SMHDZ"
+    ]
+    assert fixes, fault.hint
+    for fix in fixes:
+        assert faults_of({**spec, name: fix}) == []
+
+
 def test_every_field_is_read() -> None:
     (one,) = decode_yaml(FULL.encode())
     declared, spec = one.require()

@@ -73,6 +73,27 @@ def print_objects(
         invocation.say(f"no {entry.path}; create them with: datarecs apply -f FILE")
 
 
+def export_objects(
+    api: Api, entry: KindEntry, where: Mapping[str, str], *, limit: int, invocation: Invocation
+) -> None:
+    """Objects of one kind as `apply` reads them: YAML documents, or JSON.
+
+    Raises:
+        UsageFault: a format that `apply` cannot read.
+    """
+    _check_export(invocation)
+    items = [exported(one) for one in api.pages(entry.path, limit=limit, params=where)]
+    if invocation.output in (Output.JSON, Output.JSONL):
+        print_list("get", _OBJECTS, items, invocation)
+    else:
+        print("---\n".join(as_yaml(one) + "\n" for one in items), end="")
+
+
+def _check_export(invocation: Invocation) -> None:
+    if invocation.output not in (None, Output.YAML, Output.JSON, Output.JSONL):
+        raise UsageFault(f"-o {invocation.output} cannot be applied: with --export use yaml")
+
+
 def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> None:
     if kind == Kind.SCHEDULE:
         print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
@@ -159,6 +180,8 @@ def _listed(value: object) -> Sequence[object]:
 
 def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:
     """Print one object: a line of the list, or all of it as YAML or JSON."""
+    if export:
+        _check_export(invocation)
     shown = exported(resource) if export else resource
     if invocation.output is Output.JSON:
         print_json("get", {"object": shown})

@@ -26,8 +26,8 @@ class Clock(Single):
         if not isinstance(node, Scalar):
             return wrong_type(node, at, reading, "a time of day such as 07:30")
         if re.fullmatch(self._form, node.text, re.ASCII) is None:
-            message = "not a time of day; write HH:MM, 00:00 to 23:59"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
+            message, hint = "not a time of day", "write HH:MM, 00:00 to 23:59"
+            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message, hint=hint))
         return node.text
 
     def schema(self) -> JsonSchema:
@@ -44,8 +44,8 @@ class Moment(Single):
             return wrong_type(node, at, reading, "a moment such as 2027-01-04T08:00:00Z")
         moment = _instant(node.text)
         if moment is None:
-            message = "not a moment with an offset; write for instance 2027-01-04T08:00:00Z"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
+            message, hint = "not a moment with an offset", "write for instance 2027-01-04T08:00:00Z"
+            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message, hint=hint))
         return moment
 
     def plain(self, value: object) -> JsonValue:

@@ -34,6 +34,7 @@ def _order_faults(schedule: Schedule) -> Iterator[Fault]:
             path=("spec", "end_at"),
             others=(("spec", "start_at"),),
             message="not after start_at",
+            hint="write a later moment, or leave end_at out",
         )
 
 

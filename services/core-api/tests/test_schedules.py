@@ -146,6 +146,28 @@ def test_who_may_read_may_preview(house: MemoryApiHouse, client: TestClient) -> 
     assert house.caller(B_TENANT).post(path).status_code == 404
 
 
+def test_a_key_that_may_start_no_runs_declares_no_schedule(
+    house: MemoryApiHouse, client: TestClient
+) -> None:
+    applied(client, **BERLIN, suspend=True)
+    writer = house.bearing(house.key(permissions=["resource.write", "read"]))
+    document = {
+        "apiVersion": "datarecs.io/v1",
+        "kind": "Schedule",
+        "metadata": {"name": "nightly"},
+        "spec": {"job": JOB, **BERLIN},
+    }
+    for answer in (
+        writer.post("/api/v1/schedules", json=document),
+        writer.put(PLACE, json=document, headers={"If-Match": "*"}),
+        writer.put(PLACE, params={"dry_run": "true"}, json=document, headers={"If-Match": "*"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "DR6012")
+        assert "run.schedule" in answer.json()["detail"]
+    assert client.get(PLACE).json()["spec"]["suspend"] is True
+    assert writer.delete(PLACE, headers={"If-Match": "*"}).status_code == 200
+
+
 def test_a_preview_takes_no_fields(client: TestClient) -> None:
     applied(client, **BERLIN)
     answer = client.post(f"{PLACE}/actions/preview", json={"count": 5})

@@ -176,6 +176,14 @@ def test_a_wait_for_the_deletion_ends_with_the_object(server: ScriptedApi) -> No
     assert run(["wait", "job", "orders", "--for", "condition=Ready"]) == 2
 
 
+def test_what_is_no_name_is_not_awaited(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["wait", "job", "a/b", "--for", "delete"]) == 2
+    assert "'a/b' is no name: write 1 to 63 small letters" in capsys.readouterr().err
+    assert server.requests == []
+
+
 def test_a_claim_of_another_form_is_refused(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,20 @@ def test_a_preview_has_the_reasons_why_no_run_starts(
     assert previewed(client)["held"] == []
     applied(client, **BERLIN, namespace="books")
     assert previewed(client, namespace="books")["held"] == [f"namespace books has no job {JOB}"]
+    job = client.get(f"/api/v1/jobs/{JOB}").json()
+    spec = {
+        **job["spec"],
+        "parameters": {"day": {"type": "date"}, "zone": {"type": "text", "default": "UTC"}},
+    }
+    document = {**{name: job[name] for name in ("apiVersion", "kind")}, "spec": spec}
+    put = client.put(
+        f"/api/v1/jobs/{JOB}",
+        json={**document, "metadata": {"name": JOB}},
+        headers={"If-Match": "*"},
+    )
+    assert put.status_code == 200, put.text
+    reason = f"job {JOB} requires day; give the parameters defaults"
+    assert previewed(client)["held"] == [reason]
 
 
 def test_a_job_with_schedules_can_be_deleted_and_the_schedules_stay(client: TestClient) -> None:

@@ -315,7 +315,7 @@ class Length(Single):
             return wrong_type(node, at, reading, "a duration such as PT15M")
         value = parse_duration(text)
         if value is None:
-            message = "not an ISO 8601 duration"
+            message = "not an ISO 8601 duration of weeks, days, hours, minutes or seconds"
             hint = "write for instance PT30S, PT15M, PT1H, P1D"
         elif self.least <= value <= self.most:
             return value

@@ -70,7 +70,9 @@ def read_yaml(data: bytes) -> tuple[Document, ...]:
         for document in _documents(text):
             documents.append(document)
             if len(documents) > MAX_DOCUMENTS:
-                _refuse(SpecCode.UNSAFE_YAML, START, f"more than {MAX_DOCUMENTS} documents")
+                message = f"more than {MAX_DOCUMENTS} documents"
+                hint = "write them into several files; `apply -f` takes a folder"
+                _refuse(SpecCode.UNSAFE_YAML, START, message, hint)
     except _RefusedError as refused:
         documents = documents[:MAX_DOCUMENTS]
         documents.append(Document(number=len(documents), node=None, faults=(refused.fault,)))

@@ -69,9 +69,12 @@ def wait(
     """
     from datarecs_cli.client import connect
     from datarecs_cli.commands.resources import entry_of
+    from datarecs_specs.shapes import NAME
 
     invocation, entry, awaited = current(), entry_of(kind), _awaited(until)
     _check_awaited(entry, awaited)
+    if re.fullmatch(NAME.regex, name, re.ASCII) is None:
+        raise UsageFault(f"{name!r} is no name: write {NAME.words}")
     with connect(invocation) as api:
         limit_s = invocation.timeout_s
         ends = None if limit_s is None else api.clock.monotonic() + limit_s

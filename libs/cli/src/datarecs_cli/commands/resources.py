@@ -213,7 +213,9 @@ def get(
         raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
     entry = entry_of(kind)
     if watch:
-        _refuse_with_watch(limit=limit is not None, export=export)
+        _refuse_with_watch(
+            limit=limit is not None, export=export, timeout=current().timeout_s is not None
+        )
         return _watch(entry, name, where)
     if name is None:
         return _get_objects(entry, where, limit, export=export)

@@ -151,8 +151,9 @@ class SpecCode(ErrorCode):
     )
     DUPLICATE_NAME = Entry(
         docs_id="DR1020",
-        meaning="Two sources, stages, measures or dimensions have the same name.",
-        causes="A copied entry.",
+        meaning="Two sources, stages, measures or dimensions of a job have the same name, or two "
+        "objects of one kind and namespace in the files of one command.",
+        causes="A copied entry or file.",
         remedy="Give each a different name.",
     )
     UNKNOWN_SOURCE = Entry(

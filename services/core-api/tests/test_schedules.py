@@ -226,3 +226,10 @@ def test_the_history_has_what_became_of_each_time_newest_first(house: MemoryApiH
 def test_the_history_of_another_tenant_does_not_exist(house: MemoryApiHouse) -> None:
     applied(house.caller(), **BERLIN)
     assert house.caller(B_TENANT).get(f"{PLACE}/history").status_code == 404
+
+
+def test_a_namespace_in_another_form_is_explained_without_patterns(client: TestClient) -> None:
+    answer = client.get(PLACE, params={"namespace": "Books"})
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["message"].startswith("not in its form; write 1 to 63 small letters")

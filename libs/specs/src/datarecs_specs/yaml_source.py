@@ -140,7 +140,7 @@ def _events(text: str) -> Iterator[Event]:
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         mark = Mark(place.line + 1, place.column + 1) if place else START
-        _refuse(SpecCode.YAML_SYNTAX, mark, _problem(error.problem))
+        _refuse(SpecCode.YAML_SYNTAX, mark, _problem(error.problem), _hint(error.context))
     except (YAMLStreamError, YAMLError) as error:
         _refuse(SpecCode.YAML_SYNTAX, _stream_mark(text, error), "a character YAML does not allow")
 
@@ -150,6 +150,12 @@ def _problem(problem: str | None) -> str:
     if problem is not None and r"'\t'" in problem:
         return "a tab; indent with spaces"
     return visible(" ".join((problem or "not YAML").split())[:64])
+
+
+def _hint(context: str | None) -> str:
+    if context is not None and context.endswith("an alias"):
+        return "write a value that begins with * in quotes"
+    return ""
 
 
 def _stream_mark(text: str, error: Exception) -> Mark:

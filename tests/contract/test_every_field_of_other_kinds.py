@@ -281,6 +281,7 @@ _MUTED: Json = {**_TO, "mutes": [{"until": "2030-01-01T00:00:00Z"}]}
 _QUIET: Json = {**_TO, "quiet_hours": {"periods": [{"from": "11:00", "to": "18:00"}]}}
 _COLLECTED: Json = {**_TO, "digest": {"at": ["18:00"]}}
 _OFTEN: Json = {"job": "a", "cron": "*/10 * * * *"}
+_ALL_MISSED: Json = {**_OFTEN, "catchup": "all", "concurrency_policy": "Allow"}
 _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _STORES = "libs/connectors/tests/test_object_sources.py"
@@ -361,8 +362,8 @@ SCHEDULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "suspend": (_OFTEN, True, started),
     "concurrency_policy": (_OFTEN, "Allow", started),
     "catchup": (_OFTEN, "none", started),
-    "max_catchup": ({**_OFTEN, "catchup": "all"}, 2, started),
-    "catchup_window": ({**_OFTEN, "catchup": "all", "max_catchup": 100}, "PT1H", started),
+    "max_catchup": (_ALL_MISSED, 2, started),
+    "catchup_window": ({**_ALL_MISSED, "max_catchup": 100}, "PT1H", started),
     "starting_deadline": (_OFTEN, "PT1M", started),
     "jitter": (_OFTEN, "PT5M", started),
 }

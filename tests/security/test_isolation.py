@@ -366,7 +366,7 @@ WANTED: Mapping[str, str] = {
     "DELETE /api/v1/runs/{run_id}/report-links": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
     "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
-    "POST /api/v1/schedules/{name}/actions/preview": "resource.write",
+    "POST /api/v1/schedules/{name}/actions/preview": "read",
     **{
         f"POST /api/v1/{kind}/{{name}}/actions/{action}": "resource.write"
         for kind in ("connections", "jobs")

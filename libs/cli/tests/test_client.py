@@ -193,6 +193,17 @@ def test_codes_of_declarations_have_a_separate_page() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.IN_USE, 5)]
+)
+def test_a_declaration_at_fault_is_told_from_a_state_that_passes(
+    code: ApiCode, expected: int
+) -> None:
+    refused = Client(refuses(409, code)).refusal(READ)
+    assert isinstance(refused, RefusedError)
+    assert refused.exit_code == expected
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         httpx.Response(200, text="<html>welcome</html>"),

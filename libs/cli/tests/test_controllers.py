@@ -150,7 +150,7 @@ def test_a_wait_may_be_for_another_status(server: ScriptedApi) -> None:
     [
         (a_job("False"), "condition=Ready", f"Ready is False, ConnectionMissing: {MISSING}"),
         (a_job("True", observed=1), "condition=Ready", "not decided on the current declaration"),
-        (a_job("True"), "condition=Valid", "it has no condition Valid"),
+        (a_job("True"), "condition=valid", "it has no condition valid"),
         (a_job("True"), "delete", "it still exists"),
     ],
 )
@@ -176,11 +176,37 @@ def test_a_wait_for_the_deletion_ends_with_the_object(server: ScriptedApi) -> No
     assert run(["wait", "job", "orders", "--for", "condition=Ready"]) == 2
 
 
+def test_what_is_no_name_is_not_awaited(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["wait", "job", "a/b", "--for", "delete"]) == 2
+    assert "'a/b' is no name: write 1 to 63 small letters" in capsys.readouterr().err
+    assert server.requests == []
+
+
 def test_a_claim_of_another_form_is_refused(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["wait", "job", "orders", "--for", "phase=Ready"]) == 2
     assert "write condition=Ready" in capsys.readouterr().err
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "reason"),
+    [
+        ("schedule", "Ready", "schedules have no conditions"),
+        ("retention-policy", "Ready", "retention-policies have no conditions"),
+        ("job", "Redy", "jobs have no condition Redy; they have Paused, Ready, "),
+        ("job", "Reachable", "jobs have no condition Reachable"),
+        ("connection", "ReferencesResolved", "they have CredentialsValid, "),
+    ],
+)
+def test_a_condition_that_no_controller_writes_is_not_awaited(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str], kind: str, claim: str, reason: str
+) -> None:
+    assert run(["wait", kind, "orders", "--for", f"condition={claim}"]) == 2
+    assert reason in capsys.readouterr().err
     assert server.requests == []
 
 

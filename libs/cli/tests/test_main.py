@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from statistics import median
@@ -183,6 +184,21 @@ def test_a_defect_is_one_sentence_unless_its_traceback_is_requested(
     assert "internal error in datarecs (ZeroDivisionError, trace" in said
     assert str(tmp_path) in said
     assert ("Traceback" in said) is shown
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["get", "--help"], ["errors"], ["schema"]])
+def test_a_reader_that_has_closed_the_pipe_is_no_error(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "datarecs_cli", *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_interrupt_is_130() -> None:

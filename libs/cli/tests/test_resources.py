@@ -203,7 +203,7 @@ def an_object(name: str) -> dict[str, object]:
         "creationTimestamp": "2026-01-15T12:00:00.000000Z",
         "deletionTimestamp": None,
         "labels": {"team": "a"},
-        "annotations": {},
+        "annotations": {"datarecs.io/reconcile-at": "2026-01-15T12:30:00Z"},
         "finalizers": [],
     }
     spec = {"to": [{"address": "finops@example.com"}]}
@@ -233,8 +233,36 @@ def test_an_exported_object_can_be_applied_again(
 ) -> None:
     server.on("GET", PATHS[2], says(an_object("finance")))
     assert run(["get", "rule", "finance", "-o", "yaml", "--export"]) == 0
-    (tmp_path / "again.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+    shown = capsys.readouterr().out
+    assert "reconcile-at" not in shown
+    (tmp_path / "again.yaml").write_text(shown, encoding="utf-8")
     assert run(["apply", "-f", "again.yaml"]) == 0
+
+
+@pytest.mark.case("R67")
+def test_an_exported_list_can_be_applied_again(
+    server: ScriptedApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"finance-{number}" for number in range(60)]
+    page = {"items": [an_object(name) for name in names], "next": None}
+    server.on("GET", "/notification-rules", says(page))
+    assert run(["get", "notification-rules", "--export"]) == 0
+    (tmp_path / "again.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert run(["validate", "again.yaml"]) == 0
+    for name in names:
+        server.on("PUT", f"/notification-rules/{name}", says({"outcome": "unchanged"}))
+    assert run(["apply", "-f", "again.yaml"]) == 0
+    assert capsys.readouterr().out.count(" unchanged") == len(names)
+
+
+@pytest.mark.parametrize("arguments", [["notification-rules"], ["rule", "finance"], ["runs"]])
+def test_an_export_that_cannot_be_applied_is_refused(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    server.on("GET", PATHS[2], says(an_object("finance")))
+    for output in ("table", "json"):
+        assert run(["get", *arguments, "--export", "-o", output]) == 2
+        assert "export" in capsys.readouterr().err
 
 
 def test_an_empty_list_says_what_to_do(
@@ -254,9 +282,22 @@ def test_runs_are_filtered_by_the_server(server: ScriptedApi) -> None:
     assert dict(server.requests[0].url.params) == {
         "job": "orders",
         "result": "UNMATCHED",
-        "limit": "3",
+        "limit": "4",
     }
     assert run(["get", "jobs", "--job", "orders"]) == 2
+
+
+def test_a_list_that_is_cut_says_so(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [an_object(f"finance-{number}") for number in range(51)]
+    server.on("GET", "/notification-rules", says({"items": items, "next": None}))
+    assert run(["get", "notification-rules", "-o", "json"]) == 0
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)["items"]) == 50
+    assert "only the newest 50 notification-rules; --limit 500 lists more" in shown.err
+    assert run(["get", "notification-rules", "--limit", "51"]) == 0
+    assert "only the newest" not in capsys.readouterr().err
 
 
 def test_an_unknown_kind_or_name_is_wrong_usage(

@@ -170,7 +170,7 @@ def test_a_file_says_why_no_run_would_start(
     ("text", "expected"),
     [
         (JOB, "declares 0 schedules"),
-        (f"{NIGHTLY}---\n{NIGHTLY}", "declares 2 schedules"),
+        (f"{NIGHTLY}---\n{NIGHTLY.replace('nightly', 'other')}", "declares 2 schedules"),
         (NIGHTLY.replace("30 2", "0 0 30"), "DR1073"),
     ],
 )

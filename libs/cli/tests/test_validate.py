@@ -72,6 +72,22 @@ def test_a_connection_that_is_declared_beside_the_job_is_no_note(
 
 
 @pytest.mark.case("U16")
+def test_an_object_declared_twice_is_a_fault_at_the_second_place(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "apiVersion: datarecs.io/v1\nkind: Schedule\nmetadata: {name: nightly}\n"
+    text += 'spec: {job: orders, cron: "@daily"}\n'
+    (folder / "a.yaml").write_text(text)
+    (folder / "b.yaml").write_text(f"{text.replace('nightly', 'other')}---\n{text}")
+    assert run(["validate", "a.yaml", "b.yaml"]) == 2
+    shown = capsys.readouterr().out
+    assert "b.yaml:8:18" in shown
+    assert "DR1020" in shown
+    assert "another document declares this Schedule too" in shown
+    (folder / "b.yaml").write_text(text.replace("{name: nightly}", "{name: nightly, namespace: x}"))
+    assert run(["validate", "a.yaml", "b.yaml"]) == 0
+
+
 @pytest.mark.usefixtures("folder")
 def test_every_fault_is_a_line_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "bad.yaml"]) == 2

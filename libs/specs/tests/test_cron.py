@@ -217,6 +217,7 @@ def test_an_expression_by_elapsed_time_fires_when_the_clock_shows_it(zone: str) 
         ("* * * * * *", "6 fields; exactly five"),
         ("* * * *", "4 fields; exactly five"),
         ("", "0 fields; exactly five"),
+        ("daily", "one field; exactly five"),
         ("0 0 * * ?", "'?' is not allowed; write '*'"),
         ("0 0 30 2 *", "never fires"),
         ("0 0 */30 2 SUN#5", "never fires"),

@@ -131,6 +131,13 @@ def test_a_preview_notes_changes_of_the_clocks(
     assert notes(after, cron=cron, timezone=zone) == expected
 
 
+def test_times_left_out_before_the_first_one_are_noted() -> None:
+    expected = ["02:00 to 02:30 do not exist on 2027-03-14 in America/New_York; left out"]
+    schedule = {"cron": "*/30 2 * * *", "timezone": "America/New_York"}
+    assert notes(utc(2027, 3, 13, 12), **schedule) == expected
+    assert notes(CREATED, **schedule, start_at=utc(2027, 3, 13, 12)) == expected
+
+
 def test_a_preview_of_an_interval_is_in_utc() -> None:
     assert notes(utc(2026, 3, 28), interval=HOUR, timezone="Europe/Berlin") == []
 

@@ -353,6 +353,28 @@ def test_metadata_has_its_rules(metadata: str, code: str) -> None:
     assert [finding.code.docs_id for finding in findings] == [code]
 
 
+@pytest.mark.parametrize("name", ["datarecs.io/paused", "datarecs.io/hold"])
+@pytest.mark.parametrize("value", ["yes", "True", "on", "", "1"])
+def test_an_order_with_a_value_that_nothing_reads_is_refused(name: str, value: str) -> None:
+    text = changed("{name: orders-daily}", f'{{name: x, annotations: {{{name}: "{value}"}}}}')
+    (fault,) = one(text).faults
+    assert fault.code.docs_id == "DR1012"
+    assert fault.hint == 'write "true" or leave it out'
+
+
+@pytest.mark.parametrize(
+    "name", ["datarecs.io/paused", "datarecs.io/hold", "datarecs.io/reconcile-at"]
+)
+def test_an_order_on_a_kind_that_does_not_obey_it_is_refused(name: str) -> None:
+    (document,) = decode_yaml(
+        f"apiVersion: datarecs.io/v1\nkind: Schedule\nmetadata: {{name: x, annotations:"
+        f' {{{name}: "true"}}}}\nspec: {{job: orders, cron: "@daily"}}\n'.encode()
+    )
+    (fault,) = document.faults
+    assert fault.code.docs_id == "DR1009"
+    assert "has no effect on a Schedule" in fault.sentence
+
+
 def test_metadata_is_carried_over() -> None:
     text = changed(
         "{name: orders-daily}",

@@ -12,6 +12,7 @@ from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import canonical_spec
 
 NIGHTLY = {"job": "orders", "cron": "30 2 * * *"}
+ALL_MISSED = {**NIGHTLY, "catchup": "all", "concurrency_policy": "Allow"}
 FULL = """\
 apiVersion: datarecs.io/v1
 kind: Schedule
@@ -23,7 +24,7 @@ spec:
   start_at: 2027-01-01T00:00:00+01:00
   end_at: 2027-12-31T23:00:00Z
   suspend: true
-  concurrency_policy: Replace
+  concurrency_policy: Allow
   catchup: all
   max_catchup: 3
   catchup_window: PT12H
@@ -50,6 +51,35 @@ def faults_of(spec: object) -> list[str]:
     return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in faults]
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("max_catchup", 0),
+        ("max_catchup", 101),
+        ("catchup_window", "PT30S"),
+        ("catchup_window", "P8D"),
+        ("starting_deadline", "PT1S"),
+        ("jitter", "PT61M"),
+        ("start_at", "2027-01-01T00:00:00"),
+        ("end_at", "soon"),
+        ("start_at", "0001-01-01T00:00:00Z"),
+        ("start_at", "9999-12-31T23:59:59Z"),
+        ("start_at", "3000-01-01T00:00:00Z"),
+        ("end_at", "1969-12-31T23:59:59Z"),
+    ],
+)
+def test_the_fix_of_a_refused_value_is_accepted(name: str, wrong: object) -> None:
+    spec = {**ALL_MISSED, name: wrong}
+    (fault,) = decoded(spec).faults
+    words = fault.hint.replace(",", " ").split()
+    fixes = [
+        int(word) if word.isdecimal() else word for word in words if word[-1] in "0123456789SMHDZ"
+    ]
+    assert fixes, fault.hint
+    for fix in fixes:
+        assert faults_of({**spec, name: fix}) == []
+
+
 def test_every_field_is_read() -> None:
     (one,) = decode_yaml(FULL.encode())
     declared, spec = one.require()
@@ -60,7 +90,7 @@ def test_every_field_is_read() -> None:
         start_at=datetime(2026, 12, 31, 23, tzinfo=UTC),
         end_at=datetime(2027, 12, 31, 23, tzinfo=UTC),
         suspend=True,
-        concurrency_policy=ConcurrencyPolicy.REPLACE,
+        concurrency_policy=ConcurrencyPolicy.ALLOW,
         catchup=Catchup.ALL,
         max_catchup=3,
         catchup_window=timedelta(hours=12),
@@ -119,8 +149,8 @@ def test_an_expression_is_accepted_as_it_is_written(cron: str) -> None:
         ({"cron": "30 2 * * *"}, ["DR1010 /job"]),
         ({**NIGHTLY, "job": "Orders"}, ["DR1013 /job"]),
         ({**NIGHTLY, "jitter": "PT61M"}, ["DR1046 /jitter"]),
-        ({**NIGHTLY, "catchup": "all", "max_catchup": 0}, ["DR1012 /max_catchup"]),
-        ({**NIGHTLY, "catchup": "all", "max_catchup": 101}, ["DR1012 /max_catchup"]),
+        ({**ALL_MISSED, "max_catchup": 0}, ["DR1012 /max_catchup"]),
+        ({**ALL_MISSED, "max_catchup": 101}, ["DR1012 /max_catchup"]),
         ({**NIGHTLY, "catchup_window": "P8D"}, ["DR1046 /catchup_window"]),
         ({**NIGHTLY, "starting_deadline": "PT30S"}, ["DR1046 /starting_deadline"]),
         ({**NIGHTLY, "start_at": "2027-01-01T00:00:00"}, ["DR1015 /start_at"]),

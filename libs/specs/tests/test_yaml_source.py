@@ -157,6 +157,13 @@ def test_a_file_ends_at_100_documents() -> None:
     assert [code for code, _ in faults_of("--- a\n" * 101)] == ["DR1003"]
 
 
+def test_a_star_without_quotes_is_explained() -> None:
+    (document,) = read_yaml(b"spec:\n  cron: * * * * *\n")
+    (fault,) = document.faults
+    assert (fault.code.docs_id, fault.mark) == ("DR1001", Mark(2, 10))
+    assert fault.hint == "write a value that begins with * in quotes"
+
+
 def test_documents_before_a_syntax_fault_are_read() -> None:
     documents = read_yaml(b"a: 1\n---\nb: 2\n---\nc: [")
     assert [(one.number, one.node is not None, len(one.faults)) for one in documents] == [

@@ -118,6 +118,20 @@ def test_a_preview_has_the_reasons_why_no_run_starts(
     assert previewed(client)["held"] == []
     applied(client, **BERLIN, namespace="books")
     assert previewed(client, namespace="books")["held"] == [f"namespace books has no job {JOB}"]
+    job = client.get(f"/api/v1/jobs/{JOB}").json()
+    spec = {
+        **job["spec"],
+        "parameters": {"day": {"type": "date"}, "zone": {"type": "text", "default": "UTC"}},
+    }
+    document = {**{name: job[name] for name in ("apiVersion", "kind")}, "spec": spec}
+    put = client.put(
+        f"/api/v1/jobs/{JOB}",
+        json={**document, "metadata": {"name": JOB}},
+        headers={"If-Match": "*"},
+    )
+    assert put.status_code == 200, put.text
+    reason = f"job {JOB} requires day; give the parameters defaults"
+    assert previewed(client)["held"] == [reason]
 
 
 def test_a_job_with_schedules_can_be_deleted_and_the_schedules_stay(client: TestClient) -> None:
@@ -139,12 +153,33 @@ def test_an_interval_counts_from_the_creation_of_its_schedule(
     assert datetime.fromisoformat(first["fire_time"]) == created + timedelta(hours=2)
 
 
-def test_who_may_preview_is_who_may_write(house: MemoryApiHouse, client: TestClient) -> None:
+def test_who_may_read_may_preview(house: MemoryApiHouse, client: TestClient) -> None:
     applied(client, **BERLIN)
     path = f"{PLACE}/actions/preview"
-    assert house.caller(A_TENANT, Role.VIEWER).post(path).status_code == 403
-    assert house.caller(A_TENANT, Role.EDITOR).post(path).status_code == 200
+    assert house.caller(A_TENANT, Role.VIEWER).post(path).status_code == 200
     assert house.caller(B_TENANT).post(path).status_code == 404
+
+
+def test_a_key_that_may_start_no_runs_declares_no_schedule(
+    house: MemoryApiHouse, client: TestClient
+) -> None:
+    applied(client, **BERLIN, suspend=True)
+    writer = house.bearing(house.key(permissions=["resource.write", "read"]))
+    document = {
+        "apiVersion": "datarecs.io/v1",
+        "kind": "Schedule",
+        "metadata": {"name": "nightly"},
+        "spec": {"job": JOB, **BERLIN},
+    }
+    for answer in (
+        writer.post("/api/v1/schedules", json=document),
+        writer.put(PLACE, json=document, headers={"If-Match": "*"}),
+        writer.put(PLACE, params={"dry_run": "true"}, json=document, headers={"If-Match": "*"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "DR6012")
+        assert "run.schedule" in answer.json()["detail"]
+    assert client.get(PLACE).json()["spec"]["suspend"] is True
+    assert writer.delete(PLACE, headers={"If-Match": "*"}).status_code == 200
 
 
 def test_a_preview_takes_no_fields(client: TestClient) -> None:
@@ -191,3 +226,10 @@ def test_the_history_has_what_became_of_each_time_newest_first(house: MemoryApiH
 def test_the_history_of_another_tenant_does_not_exist(house: MemoryApiHouse) -> None:
     applied(house.caller(), **BERLIN)
     assert house.caller(B_TENANT).get(f"{PLACE}/history").status_code == 404
+
+
+def test_a_namespace_in_another_form_is_explained_without_patterns(client: TestClient) -> None:
+    answer = client.get(PLACE, params={"namespace": "Books"})
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["message"].startswith("not in its form; write 1 to 63 small letters")

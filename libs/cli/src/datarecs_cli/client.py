@@ -29,6 +29,8 @@ from datarecs_runtime.environment import process_environment
 Json = Mapping[str, object]
 RETRIES = 3
 MAX_PAGE = 200
+ALL = 1_000_000
+"""A limit above what a tenant may have."""
 LONGEST_PAUSE_S = 10.0
 """The longest pause; a longer Retry-After becomes an error instead of a wait."""
 ANSWER_LIMIT_S = 30.0

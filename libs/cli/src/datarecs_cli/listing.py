@@ -8,6 +8,7 @@ from datarecs_cli.invocation import Invocation, Output, UsageFault
 from datarecs_cli.object_watch import Lost, Observed, Scope, watch_objects
 from datarecs_cli.output import Column, as_yaml, cell, exact_json, print_json, print_list
 from datarecs_cli.run_names import run_named
+from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import Target
 from datarecs_specs.kinds import KindEntry
@@ -64,13 +65,41 @@ def print_objects(
     api: Api, entry: KindEntry, where: Mapping[str, str], *, limit: int, invocation: Invocation
 ) -> None:
     """Objects of one kind, newest first; `where` may have `namespace` and `label_selector`."""
-    items = list(api.pages(entry.path, limit=limit, params=where))
+    items = _newest(api, entry.path, where, limit, invocation)
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
         print_list("get", _OBJECTS, items, invocation)
         return
     _print_rows(items, entry.kind, invocation)
     if not items:
         invocation.say(f"no {entry.path}; create them with: datarecs apply -f FILE")
+
+
+def _newest(
+    api: Api, path: str, where: Mapping[str, str], limit: int, invocation: Invocation
+) -> list[Json]:
+    """At most `limit` items; says so if there are more."""
+    items = list(api.pages(path, limit=limit + 1, params=where))
+    if len(items) > limit:
+        invocation.say(f"only the newest {limit} {path}; --limit {limit * 10} lists more")
+    return items[:limit]
+
+
+def export_objects(
+    api: Api, entry: KindEntry, where: Mapping[str, str], *, limit: int, invocation: Invocation
+) -> None:
+    """Objects of one kind as `apply` reads them: one YAML document each.
+
+    Raises:
+        UsageFault: a format that `apply` cannot read.
+    """
+    _check_export(invocation)
+    items = (exported(one) for one in api.pages(entry.path, limit=limit, params=where))
+    print("---\n".join(as_yaml(one) + "\n" for one in items), end="")
+
+
+def _check_export(invocation: Invocation) -> None:
+    if invocation.output not in (None, Output.YAML):
+        raise UsageFault(f"-o {invocation.output} cannot be applied: --export writes yaml")
 
 
 def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> None:
@@ -159,11 +188,13 @@ def _listed(value: object) -> Sequence[object]:
 
 def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:
     """Print one object: a line of the list, or all of it as YAML or JSON."""
-    shown = exported(resource) if export else resource
-    if invocation.output is Output.JSON:
-        print_json("get", {"object": shown})
-    elif invocation.output is Output.YAML or (export and invocation.output is None):
-        print(as_yaml(shown))
+    if export:
+        _check_export(invocation)
+        print(as_yaml(exported(resource)))
+    elif invocation.output is Output.JSON:
+        print_json("get", {"object": resource})
+    elif invocation.output is Output.YAML:
+        print(as_yaml(resource))
     else:
         _print_rows([resource], resource.get("kind"), invocation)
 
@@ -175,6 +206,10 @@ def exported(resource: Json) -> Json:
         for name, value in _part(resource, "metadata").items()
         if name not in _SERVER_FIELDS and value
     }
+    annotations = _part(metadata, "annotations")
+    if RECONCILE_AT in annotations:
+        others = {name: value for name, value in annotations.items() if name != RECONCILE_AT}
+        metadata = {**metadata, "annotations": others}
     return {
         "apiVersion": resource["apiVersion"],
         "kind": resource["kind"],
@@ -185,7 +220,7 @@ def exported(resource: Json) -> Json:
 
 def print_runs(api: Api, where: Mapping[str, str], limit: int, invocation: Invocation) -> None:
     """Runs, newest first."""
-    items = list(api.pages("runs", limit=limit, params=where))
+    items = _newest(api, "runs", where, limit, invocation)
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
         print_list("get", _RUNS, items, invocation)
         return

@@ -5,6 +5,7 @@ A sub-command is one line of `COMMANDS`; its module is imported only when the co
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -101,7 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports and rows make many objects and few cycles: a collection every 700 objects took a
     # quarter of the time of a small comparison.
     gc.set_threshold(_MANY_OBJECTS)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # what is left in the buffer is not written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -121,8 +127,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _dispatch(rest: Sequence[str]) -> int:
     if not rest or rest[0] in _HELP_FLAGS:
-        print(help_text())
-        return ExitCode.DONE if rest else ExitCode.USAGE
+        return ending(lambda: _show_help(is_wanted=bool(rest)), current())
     if rest[0] == "--version":
         rest = ["version"]
     by_name = {command.name: command for command in COMMANDS}
@@ -130,6 +135,11 @@ def _dispatch(rest: Sequence[str]) -> int:
     if command is None:
         return _usage(f"unknown command {rest[0]!r}{_nearest(rest[0], list(by_name))}")
     return ending(lambda: _carry_out(command, rest[1:]), current())
+
+
+def _show_help(*, is_wanted: bool) -> int:
+    print(help_text())
+    return ExitCode.DONE if is_wanted else ExitCode.USAGE
 
 
 def help_text() -> str:
@@ -186,6 +196,11 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
         return _usage(str(fault), of=command.name)
     except typer.Abort:
         return ExitCode.INTERRUPTED
+    except SystemExit as ended_by:
+        # The parser ends the process when the reader has closed the pipe.
+        if isinstance(ended_by.__context__, BrokenPipeError):
+            return ExitCode.DONE
+        raise
     except typer.TyperException as fault:
         message = fault.format_message().replace("Value error, ", "")
         return _usage(message, of=command.name)
@@ -199,7 +214,6 @@ def ending(act: Callable[[], int], invocation: Invocation) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:  # `datarecs … | head`: the reader has closed the pipe
-        sys.stdout = None  # so that nothing is flushed into the pipe at exit
         return ExitCode.DONE
     except DatarecsError as error:
         return _known(error, invocation)

@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from datarecs_cli.applying import Applied, Outcome, send_or_refusal, shown_name
-from datarecs_cli.client import Api, ApiRequest, Json, path_of
+from datarecs_cli.client import ALL, Api, ApiRequest, Json, path_of
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.refusals import RefusedError
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.selector import Operator, Selector, SelectorError, parse_selector
 from datarecs_specs.kinds import KINDS, KindEntry
-
-_ALL = 1_000_000
-"""More than a tenant may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,10 @@ def check_set(text: str, declared: Sequence[Declared]) -> None:
         selector = parse_selector(text)
     except SelectorError as error:
         raise UsageFault(f"-l {text}: {error.reason}; {error.fix}") from error
-    if not _names_a_label(selector):
+    if not _names_one_set(selector):
         raise UsageFault(
-            f"-l {text}: --prune needs a label that its objects have, such as set=books"
+            f"-l {text}: --prune needs the labels of one set, such as set=books or "
+            "set=books,team=finance"
         )
     for one in declared:
         if not selector.matches(one.labels):
@@ -56,9 +54,11 @@ def check_set(text: str, declared: Sequence[Declared]) -> None:
             raise UsageFault(f"{name} does not match -l {text}: add the label to its metadata")
 
 
-def _names_a_label(selector: Selector) -> bool:
-    positive = (Operator.IN, Operator.EXISTS)
-    return any(one.operator in positive for one in selector.requirements)
+def _names_one_set(selector: Selector) -> bool:
+    """A selector of several values or of any value also selects what other sets declare."""
+    return bool(selector.requirements) and all(
+        one.operator is Operator.IN and len(one.values) == 1 for one in selector.requirements
+    )
 
 
 def leftovers(api: Api, text: str, declared: Sequence[Declared]) -> list[Leftover]:
@@ -78,7 +78,7 @@ def leftovers(api: Api, text: str, declared: Sequence[Declared]) -> list[Leftove
 
 
 def _members(api: Api, entry: KindEntry, where: Mapping[str, str]) -> Iterator[Leftover]:
-    for resource in api.pages(entry.path, limit=_ALL, params=where):
+    for resource in api.pages(entry.path, limit=ALL, params=where):
         yield Leftover(entry, resource)
 
 

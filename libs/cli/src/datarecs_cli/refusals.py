@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from datarecs_cli.commands.errors import catalogue
 from datarecs_cli.exit_codes import ExitCode
+from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.client import ClientCode
 
@@ -58,7 +59,7 @@ class RefusedError(DatarecsError):
         self.code: ErrorCode = known or ClientCode.UNEXPECTED_ANSWER
         self.status = status
         self.reason = str(problem.get("reason", ""))
-        self.exit_code = _exit_code(status)
+        self.exit_code = _exit_code(status, self.code)
         detail = problem.get("detail") or problem.get("title") or "refused without a reason"
         lines = [f"{detail} ({where} answered {status})"]
         if known is None:
@@ -69,7 +70,9 @@ class RefusedError(DatarecsError):
         super().__init__("\n".join(lines))
 
 
-def _exit_code(status: int) -> ExitCode:
+def _exit_code(status: int, code: ErrorCode) -> ExitCode:
+    if code is ApiCode.JOB_NOT_READY:
+        return ExitCode.USAGE  # the declaration is at fault: trying again does not help
     if status in _RETRYABLE or status >= _SERVER_FAULT:
         return ExitCode.SERVER
     return ExitCode.USAGE

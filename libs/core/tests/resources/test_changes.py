@@ -18,6 +18,7 @@ from datarecs_core.resources.changes import (
     release,
 )
 from datarecs_core.resources.declared import Declared
+from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.refusals import FinalizerAddedError
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
@@ -55,6 +56,15 @@ def test_a_new_object_starts_at_generation_1_with_one_event() -> None:
     write = create(DECLARED, tenant_id=TENANT, uid=UID, rv=7, now=NOON)
     assert (write.op, write.resource.generation, write.resource.rv) == (Op.CREATED, 1, 7)
     assert (write.event.change_type, write.event.resource_version) == ("CREATED", "1")
+
+
+def test_saying_the_same_after_a_requested_reconcile_writes_nothing() -> None:
+    requested = replace(stored(), annotations={RECONCILE_AT: "2026-01-15T12:30:00Z"})
+    assert again(DECLARED, requested) is None
+    other = wrote(again(replace(DECLARED, spec=OTHER_SPEC), requested)).resource
+    assert other.annotations == requested.annotations
+    declared = replace(DECLARED, annotations={RECONCILE_AT: "now"})
+    assert wrote(again(declared, requested)).resource.annotations == declared.annotations
 
 
 @pytest.mark.case("R02")

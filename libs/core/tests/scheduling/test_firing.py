@@ -147,6 +147,7 @@ def test_times_before_the_window_are_reported_once() -> None:
     due = a_due(at(6) - 3 * DAY, cron="0 6 * * *", catchup_window=HOUR)
     firing = decide(due, at(12))
     assert outcomes(firing) == [(LATE, at(6) - 2 * DAY, 1)]
+    assert "all up to 2026" in str(firing.ticks[0].reason)
     assert "PT1H" in str(firing.ticks[0].reason)
     again = decide(replace(due, last_fire_time=firing.last_fire_time), at(12, 1))
     assert again.ticks == ()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from datarecs_core.errors.faults import pointer
-from datarecs_core.scheduling.schedule import Catchup, Schedule
+from datarecs_core.scheduling.schedule import Catchup, ConcurrencyPolicy, Schedule
 from datarecs_core.scheduling.validation import schedule_faults
 
 NIGHTLY = Schedule(job="orders", cron="30 2 * * *", timezone="Europe/Berlin")
@@ -23,7 +23,13 @@ def faults_of(schedule: Schedule) -> list[str]:
     [
         NIGHTLY,
         QUARTERLY,
-        replace(NIGHTLY, catchup=Catchup.ALL, max_catchup=10, catchup_window=timedelta(days=7)),
+        replace(
+            NIGHTLY,
+            catchup=Catchup.ALL,
+            concurrency_policy=ConcurrencyPolicy.ALLOW,
+            max_catchup=10,
+            catchup_window=timedelta(days=7),
+        ),
         replace(NIGHTLY, catchup=Catchup.LATEST, catchup_window=timedelta(hours=1)),
         replace(NIGHTLY, start_at=NOON, end_at=NOON + timedelta(seconds=1)),
         replace(NIGHTLY, end_at=NOON),
@@ -43,6 +49,11 @@ def test_a_sound_schedule_has_no_fault(schedule: Schedule) -> None:
             "DR1009 /spec/catchup_window",
         ),
         (replace(QUARTERLY, timezone="Europe/Berlin"), "DR1009 /spec/timezone"),
+        (replace(NIGHTLY, catchup=Catchup.ALL), "DR1009 /spec/catchup"),
+        (
+            replace(NIGHTLY, catchup=Catchup.ALL, concurrency_policy=ConcurrencyPolicy.REPLACE),
+            "DR1009 /spec/catchup",
+        ),
     ],
 )
 def test_a_value_without_effect_and_a_wrong_order_are_refused(

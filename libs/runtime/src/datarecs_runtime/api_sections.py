@@ -21,8 +21,8 @@ class Api(Section):
     port: PortNumber = 8080
     """Its port."""
     max_body_bytes: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
-    """Largest request body, counted before it is buffered. 1 MiB holds every declaration many
-    times over."""
+    """Largest request body of any route, counted before it is buffered. A declaration may have
+    256 KiB."""
     trusted_proxies: Networks = ()
     """Networks of the proxies in front, separated by commas. `X-Forwarded-For` is used only from
     these peers: the client is its right-most address outside of them. Empty: no proxy, the address

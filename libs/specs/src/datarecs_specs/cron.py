@@ -51,7 +51,8 @@ def cron_fault(text: str) -> str | None:
     fields = text.split()
     if len(fields) != len(_FIELDS):
         names = ", ".join(name for name, _, _ in _FIELDS)
-        return f"{len(fields)} fields; exactly five are allowed: {names}"
+        count = "one field" if len(fields) == 1 else f"{len(fields)} fields"
+        return f"{count}; exactly five are allowed: {names}"
     if "?" in text:
         return "'?' is not allowed; write '*'"
     return _field_fault(fields) or _never_fault(text)

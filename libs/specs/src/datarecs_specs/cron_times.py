@@ -45,7 +45,7 @@ class CronTimes:
         """The next ten times, with what a change of the clocks does to them."""
         upcoming = self.after(schedule, created_at=created_at, after=after)
         previewed = []
-        before = after
+        before = after if schedule.start_at is None else max(after, schedule.start_at)
         for fire_time in islice(upcoming, PREVIEWED):
             previewed.append(self._previewed(schedule, fire_time, before=before))
             before = fire_time

@@ -14,6 +14,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.annotations import annotation_faults
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.resource import Kind
 from datarecs_specs.envelope import envelope
@@ -231,6 +232,9 @@ def _declared(
         if expected.namespace and _written(node, "namespace") is None:
             metadata = {**metadata, "namespace": expected.namespace}
         _match_path(metadata, expected, reading)
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, Mapping):
+        reading.faults.extend(annotation_faults(kind, annotations))
     if any(not fault.warning for fault in reading.faults):
         return None, None
     return _declaration(kind, spec, metadata), spec

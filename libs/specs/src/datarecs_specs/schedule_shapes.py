@@ -21,7 +21,7 @@ from datarecs_specs.cron import MAX_CRON_CHARACTERS, cron_fault
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record
 from datarecs_specs.shapes import FLAG, NAME_TEXT, Checked, Length, Text, Whole, Word, Zone
-from datarecs_specs.time_shapes import MOMENT
+from datarecs_specs.time_shapes import MOMENT, START
 
 _CRON = Checked(
     text=Text(most=MAX_CRON_CHARACTERS, normal=False),
@@ -71,7 +71,7 @@ SCHEDULE = Record(
             doc="instead of cron: time between runs, from start_at or the creation",
         ),
         Field(name="timezone", shape=Zone(), doc="time zone of cron"),
-        Field(name="start_at", shape=MOMENT, doc="no run before"),
+        Field(name="start_at", shape=START, doc="no run before"),
         Field(name="end_at", shape=MOMENT, doc="no run after"),
         Field(name="suspend", shape=FLAG, doc="true starts no runs until it is false again"),
         Field(

@@ -219,7 +219,10 @@ class Whole(Single):
         value = int(node.text)
         if not self.least <= value <= self.most:
             message = f"{self.least} to {self.most} are allowed"
-            return reading.fault(Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message))
+            hint = f"write {self.least if value < self.least else self.most}, or a number between"
+            return reading.fault(
+                Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message, hint=hint)
+            )
         return value
 
     @property
@@ -312,13 +315,13 @@ class Length(Single):
             return wrong_type(node, at, reading, "a duration such as PT15M")
         value = parse_duration(text)
         if value is None:
-            message = "not an ISO 8601 duration"
+            message = "not an ISO 8601 duration of weeks, days, hours, minutes or seconds"
             hint = "write for instance PT30S, PT15M, PT1H, P1D"
         elif self.least <= value <= self.most:
             return value
         else:
             message = f"{duration_text(self.least)} to {duration_text(self.most)} are allowed"
-            hint = ""
+            hint = f"write for instance {duration_text(max(self.least, min(value, self.most)))}"
         return reading.fault(Fault(code=SpecCode.BAD_DURATION, path=at, message=message, hint=hint))
 
     def plain(self, value: object) -> JsonValue:
@@ -347,7 +350,10 @@ class Size(Single):
             return wrong_type(node, at, reading, "a size such as 2GiB or 512MiB")
         if not self.least <= value <= self.most:
             message = f"{size_text(self.least)} to {size_text(self.most)} are allowed"
-            return reading.fault(Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message))
+            hint = f"write {size_text(self.least if value < self.least else self.most)}"
+            return reading.fault(
+                Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message, hint=hint)
+            )
         return value
 
     def plain(self, value: object) -> JsonValue:

@@ -4,7 +4,8 @@ Separate from `shapes`, which has the values that every kind shares.
 """
 
 import re
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from datarecs_core.errors.faults import Fault, Gap, Path
 from datarecs_core.errors.spec import SpecCode
@@ -13,6 +14,10 @@ from datarecs_core.values import instant_text
 from datarecs_specs.nodes import Node, Scalar
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.shapes import Single, wrong_type
+
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_STEP = timedelta(microseconds=1)
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class Clock(Single):
@@ -26,26 +31,33 @@ class Clock(Single):
         if not isinstance(node, Scalar):
             return wrong_type(node, at, reading, "a time of day such as 07:30")
         if re.fullmatch(self._form, node.text, re.ASCII) is None:
-            message = "not a time of day; write HH:MM, 00:00 to 23:59"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
+            message, hint = "not a time of day", "write HH:MM, 00:00 to 23:59"
+            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message, hint=hint))
         return node.text
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "pattern": f"^{self._form}$", "examples": ["07:30"]}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Single):
-    """An instant, RFC 3339 with an offset."""
+    """An instant in [1970, `before`), RFC 3339 with an offset."""
 
-    __slots__ = ()
+    before: datetime = _LAST
 
     def read(self, node: Node, at: Path, reading: Reading) -> datetime | Gap:
         if not isinstance(node, Scalar):
             return wrong_type(node, at, reading, "a moment such as 2027-01-04T08:00:00Z")
         moment = _instant(node.text)
         if moment is None:
-            message = "not a moment with an offset; write for instance 2027-01-04T08:00:00Z"
-            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message))
+            message, hint = "not a moment with an offset", "write for instance 2027-01-04T08:00:00Z"
+            return reading.fault(Fault(code=SpecCode.BAD_TEXT, path=at, message=message, hint=hint))
+        if not _FIRST <= moment < self.before:
+            message = f"from {_FIRST.year} to {(self.before - _STEP).year} are allowed"
+            hint = "write for instance 2027-01-04T08:00:00Z"
+            return reading.fault(
+                Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message, hint=hint)
+            )
         return moment
 
     def plain(self, value: object) -> JsonValue:
@@ -65,3 +77,5 @@ def _instant(text: str) -> datetime | None:
 
 
 CLOCK, MOMENT = Clock(), Moment()
+START = Moment(before=datetime(3000, 1, 1, tzinfo=UTC))
+"""So that the times that follow stay in the calendar."""

@@ -1,21 +1,23 @@
-"""Documents of one command: the sources of a job against its connections.
+"""Documents of one command: no object twice, and the sources of a job against its connections.
 
 The last step of validation, separate from decoding because it needs every document of a command.
 A command that opens sources has all connections; elsewhere a server may have more, so an unknown
 name is a note there, with the same message.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from datarecs_core.errors.faults import Fault
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.connection import Connection, connection_faults
+from datarecs_core.resources.resource import Kind
 from datarecs_specs.documents import Decoded
 
 ConnectionKey = tuple[str, str]
 """Namespace and name."""
+ObjectKey = tuple[Kind, str, str]
 
 
 def connections_of(documents: Iterable[Decoded]) -> Mapping[ConnectionKey, Connection]:
@@ -54,10 +56,28 @@ def judged_together(
         opens_sources: the command is about to read, so that an unknown connection is a fault.
     """
     connections = {**(known or {}), **connections_of(documents)}
+    seen = set[ObjectKey]()
     return tuple(
-        one.with_faults(_between(one, connections, opens_sources=opens_sources))
+        one.with_faults(
+            (*_declared_twice(one, seen), *_between(one, connections, opens_sources=opens_sources))
+        )
         for one in documents
     )
+
+
+def _declared_twice(document: Decoded, seen: set[ObjectKey]) -> Iterator[Fault]:
+    """Of two documents for one object, the later one would replace the other."""
+    declared = document.declared
+    if declared is None:
+        return
+    key = (declared.kind, declared.namespace, declared.name)
+    if key in seen:
+        yield Fault(
+            code=SpecCode.DUPLICATE_NAME,
+            path=("metadata", "name"),
+            message=f"another document declares this {declared.kind} too",
+        )
+    seen.add(key)
 
 
 def _between(

@@ -70,7 +70,9 @@ def read_yaml(data: bytes) -> tuple[Document, ...]:
         for document in _documents(text):
             documents.append(document)
             if len(documents) > MAX_DOCUMENTS:
-                _refuse(SpecCode.UNSAFE_YAML, START, f"more than {MAX_DOCUMENTS} documents")
+                message = f"more than {MAX_DOCUMENTS} documents"
+                hint = "write them into several files; `apply -f` takes a folder"
+                _refuse(SpecCode.UNSAFE_YAML, START, message, hint)
     except _RefusedError as refused:
         documents = documents[:MAX_DOCUMENTS]
         documents.append(Document(number=len(documents), node=None, faults=(refused.fault,)))
@@ -138,7 +140,7 @@ def _events(text: str) -> Iterator[Event]:
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         mark = Mark(place.line + 1, place.column + 1) if place else START
-        _refuse(SpecCode.YAML_SYNTAX, mark, _problem(error.problem))
+        _refuse(SpecCode.YAML_SYNTAX, mark, _problem(error.problem), _hint(error.context))
     except (YAMLStreamError, YAMLError) as error:
         _refuse(SpecCode.YAML_SYNTAX, _stream_mark(text, error), "a character YAML does not allow")
 
@@ -148,6 +150,12 @@ def _problem(problem: str | None) -> str:
     if problem is not None and r"'\t'" in problem:
         return "a tab; indent with spaces"
     return visible(" ".join((problem or "not YAML").split())[:64])
+
+
+def _hint(context: str | None) -> str:
+    if context is not None and context.endswith("an alias"):
+        return "write a value that begins with * in quotes"
+    return ""
 
 
 def _stream_mark(text: str, error: Exception) -> Mark:

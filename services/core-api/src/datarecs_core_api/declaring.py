@@ -13,7 +13,8 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.egress.addresses import Policy, Purpose
 from datarecs_core.egress.urls import UrlRules
 from datarecs_core.resources.declared import Declared
-from datarecs_core_api.auth import authenticator
+from datarecs_core.resources.resource import Kind
+from datarecs_core_api.auth import check_permission
 from datarecs_core_api.body import (
     JSON,
     MAX_SPEC_BYTES,
@@ -78,11 +79,14 @@ def declared(
 
     Raises:
         InvalidSpecError: with every fault.
-        ProblemError: 403, the platform would create a secret and the caller may not write secrets.
+        ProblemError: 403, the platform would create a secret or start runs, and the caller may not
+            do that itself.
     """
     resource, _ = body.decoded(_surroundings(use, caller), expected).require()
-    if _makes_secret(resource) and not caller.may(Permission.SECRET_WRITE):
-        raise authenticator(request).refused(request, caller, Permission.SECRET_WRITE)
+    if _makes_secret(resource):
+        check_permission(request, caller, Permission.SECRET_WRITE)
+    if resource.kind is Kind.SCHEDULE:
+        check_permission(request, caller, Permission.RUN_SCHEDULE)
     return resource
 
 

@@ -86,6 +86,7 @@ def _instant(value: object) -> datetime:
 
 ShortText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visible)]
 """One line for people, NFC, without invisible characters."""
+_NAME_WORDS = "1 to 63 small letters, digits and hyphens, a letter or digit at both ends"
 Name = Annotated[str, Query(pattern=NAME_PATTERN)]
 Namespace = Annotated[str, Query(pattern=NAME_PATTERN, description="A project of the tenant.")]
 CanonicalUuid = Annotated[UUID, BeforeValidator(_uuid)]
@@ -99,7 +100,14 @@ def said(error: Mapping[str, object]) -> str:
     """Pydantic's sentence about one fault; it names rules, never the value."""
     if error["type"] == "extra_forbidden":
         return "unknown field"
+    if error["type"] == "string_pattern_mismatch":
+        return f"not in its form; write {_NAME_WORDS}" if _is_name(error) else "not in its form"
     return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _is_name(error: Mapping[str, object]) -> bool:
+    context = error.get("ctx")
+    return isinstance(context, Mapping) and NAME_PATTERN in str(context.get("pattern"))
 
 
 def validated(model: type[M], body: Mapping[str, object]) -> M:

@@ -138,6 +138,10 @@ class RunOut(Out):
     triggered_by: Line
     trigger_reason: Line | None
     """What the request of the trigger gave."""
+    schedule_uid: UUID | None
+    """The schedule that started it."""
+    fire_time: Instant | None
+    """The time of the schedule for which it runs."""
     retry_of: UUID | None
     """The ended run whose question this one asks again."""
     status: RunStatus

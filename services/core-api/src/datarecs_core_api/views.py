@@ -48,6 +48,8 @@ def run_view(run: Run) -> RunOut:
         mode=run.mode,
         triggered_by=run.triggered_by,
         trigger_reason=run.trigger_reason,
+        schedule_uid=run.schedule_uid,
+        fire_time=run.fire_time,
         retry_of=run.retry_of,
         status=run.status,
         result=run.result,

@@ -8,6 +8,7 @@ import typer
 
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+from datarecs_core.resources.check_conditions import condition_types
 from datarecs_core.resources.reconciling import RECONCILED
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE
 
@@ -68,8 +69,12 @@ def wait(
     """
     from datarecs_cli.client import connect
     from datarecs_cli.commands.resources import entry_of
+    from datarecs_specs.shapes import NAME
 
     invocation, entry, awaited = current(), entry_of(kind), _awaited(until)
+    _check_awaited(entry, awaited)
+    if re.fullmatch(NAME.regex, name, re.ASCII) is None:
+        raise UsageFault(f"{name!r} is no name: write {NAME.words}")
     with connect(invocation) as api:
         limit_s = invocation.timeout_s
         ends = None if limit_s is None else api.clock.monotonic() + limit_s
@@ -92,6 +97,19 @@ def _awaited(text: str) -> Awaited | None:
     if matched is None:
         raise UsageFault(f"--for {text}: write condition=Ready, condition=Ready=False or delete")
     return Awaited(matched[1], (matched[2] or "True").capitalize())
+
+
+def _check_awaited(entry: "KindEntry", awaited: Awaited | None) -> None:
+    """A condition that no controller writes would be awaited for ever."""
+    if awaited is None:
+        return
+    known = condition_types(entry.kind)
+    if not known:
+        raise UsageFault(f"{entry.path} have no conditions; only --for delete can be awaited")
+    if awaited.type.casefold() not in {one.casefold() for one in known}:
+        raise UsageFault(
+            f"{entry.path} have no condition {awaited.type}; they have {', '.join(sorted(known))}"
+        )
 
 
 def _stands(

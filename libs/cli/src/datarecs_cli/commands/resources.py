@@ -55,7 +55,7 @@ def apply(
     from datarecs_cli.secret_output import hand_over
     from datarecs_reports.figures import counted
 
-    _check_apply(dry_run, prune=prune, selector=label_selector, yes=yes)
+    _check_apply(dry_run, exit_code=exit_code, prune=prune, selector=label_selector, yes=yes)
     invocation = current()
     declared = check_for_server(files, invocation)
     if not declared:
@@ -77,9 +77,13 @@ def apply(
     return ExitCode.DIFFERENT if exit_code and changed else ExitCode.DONE
 
 
-def _check_apply(dry_run: str | None, *, prune: bool, selector: str | None, yes: bool) -> None:
+def _check_apply(
+    dry_run: str | None, *, exit_code: bool, prune: bool, selector: str | None, yes: bool
+) -> None:
     if dry_run not in {None, "client", "server"}:
         raise UsageFault(f"--dry-run {dry_run}: write client or server")
+    if dry_run == "client" and exit_code:
+        raise UsageFault("--exit-code needs the server: use --dry-run server")
     if prune and not selector:
         raise UsageFault("--prune needs the set: add -l, such as -l set=books")
     if prune and dry_run == "client":
@@ -192,24 +196,29 @@ def get(
         typer.Option(help="only runs created since this time, such as 2026-01-31T12:00:00Z"),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="most rows to list", show_default="50")
+        int | None,
+        typer.Option(min=1, help="most rows to list", show_default="50; all with --export"),
     ] = None,
 ) -> ExitCode:
     """List resources or runs, show one, or watch resources."""
     of_runs = _without_none(job=job, status=status, result=result, since=since)
     where = _without_none(namespace=namespace, label_selector=label_selector)
     if kind.casefold() in RUNS:
-        if watch or where:
-            raise UsageFault("-w, -l and --namespace are for resources; see datarecs watch RUN")
+        if watch or where or export:
+            raise UsageFault(
+                "-w, -l, --namespace and --export are for resources; see datarecs watch RUN"
+            )
         return _get_runs(name, of_runs, limit or LIMIT)
     if of_runs:
         raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
     entry = entry_of(kind)
     if watch:
-        _refuse_with_watch(limit=limit is not None, export=export)
+        _refuse_with_watch(
+            limit=limit is not None, export=export, timeout=current().timeout_s is not None
+        )
         return _watch(entry, name, where)
     if name is None:
-        return _get_objects(entry, where, limit or LIMIT)
+        return _get_objects(entry, where, limit, export=export)
     if label_selector is not None:
         raise UsageFault("-l selects from a list: leave out NAME, or add -w")
     return _get_object(entry, name, namespace or DEFAULT_NAMESPACE, export=export)
@@ -228,13 +237,18 @@ def _get_runs(name: str | None, where: Mapping[str, str], limit: int) -> ExitCod
     return ExitCode.DONE
 
 
-def _get_objects(entry: "KindEntry", where: Mapping[str, str], limit: int) -> ExitCode:
-    from datarecs_cli.client import connect
-    from datarecs_cli.listing import print_objects
+def _get_objects(
+    entry: "KindEntry", where: Mapping[str, str], limit: int | None, *, export: bool
+) -> ExitCode:
+    from datarecs_cli.client import ALL, connect
+    from datarecs_cli.listing import export_objects, print_objects
 
     invocation = current()
     with connect(invocation) as api:
-        print_objects(api, entry, where, limit=limit, invocation=invocation)
+        if export:
+            export_objects(api, entry, where, limit=limit or ALL, invocation=invocation)
+        else:
+            print_objects(api, entry, where, limit=limit or LIMIT, invocation=invocation)
     return ExitCode.DONE
 
 
@@ -275,7 +289,8 @@ def changes(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="job, schedule, connection, webhook-endpoint, notification-rule"
+            metavar="KIND",
+            help="job, schedule, connection, webhook-endpoint, notification-rule, retention-policy",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],

@@ -27,7 +27,7 @@ class Permission(StrEnum):
     """Columns masked by policy; granted to an admin by name, never by the role."""
     RUN_TRIGGER = "run.trigger"
     RUN_SCHEDULE = "run.schedule"
-    """Trigger runs with mode SCHEDULED, for schedulers outside of the platform."""
+    """Declare schedules, and trigger runs with mode SCHEDULED for schedulers elsewhere."""
     RUN_CANCEL = "run.cancel"
     RUN_RETRY = "run.retry"
     CAPTURE_TRIGGER = "capture.trigger"

@@ -86,7 +86,7 @@ class SpecCode(ErrorCode):
         meaning="The value is not one of the allowed values, or outside the allowed range.",
         causes="A misspelt word, such as an unknown `type` or `kind`; a number too small or too "
         "large.",
-        remedy="Choose one of the values the message lists.",
+        remedy="Choose a value that the message allows.",
     )
     BAD_NAME = Entry(
         docs_id="DR1013",
@@ -105,7 +105,8 @@ class SpecCode(ErrorCode):
         docs_id="DR1015",
         meaning="A text is empty, too long, or holds a character that is not allowed.",
         causes="Control characters, invisible or unassigned characters, text that is not NFC.",
-        remedy="Shorten it, or write it with visible characters only.",
+        remedy="Write it in the form that the message names; shorten it, or leave out characters "
+        "that are not allowed.",
     )
     UNKNOWN_KIND = Entry(
         docs_id="DR1016",
@@ -150,8 +151,9 @@ class SpecCode(ErrorCode):
     )
     DUPLICATE_NAME = Entry(
         docs_id="DR1020",
-        meaning="Two sources, stages, measures or dimensions have the same name.",
-        causes="A copied entry.",
+        meaning="Two sources, stages, measures or dimensions of a job have the same name, or two "
+        "objects of one kind and namespace in the files of one command.",
+        causes="A copied entry or file.",
         remedy="Give each a different name.",
     )
     UNKNOWN_SOURCE = Entry(

@@ -21,6 +21,7 @@ from datarecs_core.resources.events import (
     ResourceStatusUpdated,
     ResourceUpdated,
 )
+from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.refusals import FinalizerAddedError
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import ResourceUid, TenantId
@@ -104,6 +105,14 @@ def create(
     return _write(resource, Op.CREATED, (), now=now)
 
 
+def _annotations(stored: Resource, declared: Declared) -> Mapping[str, str]:
+    """The declared ones, and when a reconcile was requested: no file has to repeat that."""
+    requested = stored.annotations.get(RECONCILE_AT)
+    if requested is None:
+        return declared.annotations
+    return {RECONCILE_AT: requested, **declared.annotations}
+
+
 def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> Write | None:
     """The stored object with the new declaration; None when it is equal.
 
@@ -123,7 +132,7 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
         spec=declared.spec,
         spec_hash=declared.spec_hash,
         labels=declared.labels,
-        annotations=declared.annotations,
+        annotations=_annotations(stored, declared),
         finalizers=declared.finalizers,
     )
     changed = changed_parts(stored, after)

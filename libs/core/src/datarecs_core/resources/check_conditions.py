@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from datarecs_core.resources.checks import Cause, CheckResult, CheckStep
 from datarecs_core.resources.conditions import Condition, ConditionType, Truth
+from datarecs_core.resources.reconciling import RECONCILED
+from datarecs_core.resources.resource import Kind
 
 NOT_CHECKED = "NotChecked"
 _WAITS = "no worker has checked this declaration yet; a reconciliation-worker does within seconds"
@@ -20,6 +22,18 @@ class CheckCondition(StrEnum):
     REACHABLE = "Reachable"
     CREDENTIALS_VALID = "CredentialsValid"
     SCHEMA_READABLE = "SchemaReadable"
+
+
+def condition_types(kind: Kind) -> frozenset[str]:
+    """Every condition that an object of the kind may have; empty for kinds without a controller."""
+    if kind not in RECONCILED:
+        return frozenset()
+    every = frozenset(map(str, ConditionType))
+    if kind is Kind.CONNECTION:
+        return (every | frozenset(map(str, CheckCondition))) - {
+            str(ConditionType.REFERENCES_RESOLVED)
+        }
+    return every
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,9 @@ def _decide(due: Due, backlog: _Backlog) -> list[_Decided]:
     overlapping = {one.fire_time for one in candidates} - started
     decided = []
     if backlog.too_old:
-        window = f"more than {duration_text(schedule.catchup_window)} late (catchup_window)"
+        length = duration_text(schedule.catchup_window)
+        until = f"{backlog.horizon.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        window = f"this time and all up to {until} are more than {length} late (catchup_window)"
         decided.append(_missed(schedule, backlog.too_old, reason=window))
     for one in backlog.pending:
         if one.fire_time in started:

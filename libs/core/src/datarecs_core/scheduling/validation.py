@@ -4,11 +4,12 @@ A value that would change nothing is refused, as in jobs.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from datarecs_core.errors.faults import Fault, Place
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.scheduling.schedule import Catchup, Schedule
+from datarecs_core.scheduling.schedule import Catchup, ConcurrencyPolicy, Schedule
 
 LEAST_INTERVAL = timedelta(minutes=1)
 MAX_JITTER = timedelta(hours=1)
@@ -34,10 +35,20 @@ def _order_faults(schedule: Schedule) -> Iterator[Fault]:
             path=("spec", "end_at"),
             others=(("spec", "start_at"),),
             message="not after start_at",
+            hint="write a later moment, or leave end_at out",
         )
 
 
 def _faults_without_effect(schedule: Schedule) -> Iterator[Fault]:
+    if (
+        schedule.catchup is Catchup.ALL
+        and schedule.concurrency_policy is not ConcurrencyPolicy.ALLOW
+    ):
+        yield replace(
+            _without_effect("catchup", "missed times start at once, and one run alone is allowed"),
+            hint="write concurrency_policy: Allow, or leave catchup out",
+            others=(("spec", "concurrency_policy"),),
+        )
     if schedule.interval is not None and schedule.timezone != _DEFAULT.timezone:
         yield _without_effect("timezone", "an interval does not depend on the zone")
     if schedule.catchup is not Catchup.ALL and schedule.max_catchup != _DEFAULT.max_catchup:

@@ -1,4 +1,4 @@
-"""A platform that reads its sources from an object store and keeps its artefacts there."""
+"""A platform that reads its sources from an object store and stores its artefacts there."""
 
 import json
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     return Store(*buckets, google.endpoint, google_store.KEY)
 
 
-def test_a_run_reads_from_a_store_and_keeps_its_artefacts_there(
+def test_a_run_reads_objects_and_stores_its_artefacts(
     store: Store,
     start_platform: Callable[[], AbstractContextManager[Any]],
     monkeypatch: pytest.MonkeyPatch,

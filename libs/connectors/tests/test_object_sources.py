@@ -431,6 +431,25 @@ def test_of_a_parquet_file_only_the_pages_of_needed_columns_are_read(
     assert values.column("id").to_pylist() == list(range(rows))
 
 
+@pytest.mark.parametrize("kind", [SourceKind.CSV, SourceKind.JSON])
+def test_a_text_file_is_read_once_for_types_and_once_for_rows(
+    lake: Lake, kind: SourceKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, name = range(150_000), f"x.{kind.value}"
+    is_csv = kind is SourceKind.CSV
+    lines = ["id,word"] if is_csv else []
+    lines += [f"{at},word{at}" if is_csv else f'{{"id": {at}, "word": "w{at}"}}' for at in rows]
+    lake.client.put(name, "\n".join(lines).encode())
+    size = lake.client.head(name)["size"]
+    connector, source = lake.open(kind, name)
+    reads = Reads()
+    monkeypatch.setattr(bucket_module, "obstore", _Patched(reads))
+    scan = scan_of(connector, source)
+    connector.extract(scan, str(lake.folder / "out"), lambda _: None)
+    assert size > 2_000_000
+    assert reads.total < size * 2.2
+
+
 class _Patched:
     """obstore with recorded reads."""
 

@@ -47,15 +47,15 @@ class Store(NamedTuple):
 def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "s3":
         server: ObjectServer = request.getfixturevalue("object_server")
-        buckets = [f"s3://{server.create_bucket('e2e')}" for _ in range(2)]
-        return Store(*buckets, server.endpoint, ADMIN)
+        sources, artefacts = server.create_bucket("sources"), server.create_bucket("artefacts")
+        return Store(f"s3://{sources}", f"s3://{artefacts}", server.endpoint, ADMIN)
     if request.param == "azure":
         azure: azure_store.AzureServer = request.getfixturevalue("azure_server")
-        containers = [f"az://{azure.create_container()}" for _ in range(2)]
-        return Store(*containers, azure.endpoint, azure_store.KEY)
+        sources, artefacts = azure.create_container(), azure.create_container()
+        return Store(f"az://{sources}", f"az://{artefacts}", azure.endpoint, azure_store.KEY)
     google: google_store.GoogleServer = request.getfixturevalue("google_server")
-    buckets = [f"gs://{google.create_bucket()}" for _ in range(2)]
-    return Store(*buckets, google.endpoint, google_store.KEY)
+    sources, artefacts = google.create_bucket(), google.create_bucket()
+    return Store(f"gs://{sources}", f"gs://{artefacts}", google.endpoint, google_store.KEY)
 
 
 def test_a_run_reads_objects_and_stores_its_artefacts(

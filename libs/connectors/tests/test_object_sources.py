@@ -447,7 +447,7 @@ def test_a_text_file_is_read_once_for_types_and_once_for_rows(
     scan = scan_of(connector, source)
     connector.extract(scan, str(lake.folder / "out"), lambda _: None)
     assert size > 2_000_000
-    assert reads.total < size * 2.5  # and the first 64 KiB, for delimiter and header
+    assert reads.total < size * 2.5  # and the first 128 KiB, for delimiter and header
 
 
 class _Patched:

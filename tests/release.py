@@ -45,6 +45,10 @@ def next_version(root: Path, text: str) -> Version:
         raise ReleaseRefusedError(
             f"{text or 'nothing'} is not a version; write: make release VERSION=0.2.0"
         ) from None
+    if not re.fullmatch(r"\d+\.\d+\.\d+", str(version)):
+        raise ReleaseRefusedError(
+            f"{version} is not of the form 0.2.0, which the version of the chart needs"
+        )
     if version < present:
         raise ReleaseRefusedError(f"{version} is earlier than the present version {present}")
     if not list((root / "changelog.d").glob("*.md")):

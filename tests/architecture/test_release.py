@@ -72,7 +72,13 @@ def test_the_second_release_is_above_the_first(checkout: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "make release VERSION=0.2.0"), ("new", "is not a version"), ("0.0.9", "is earlier than")],
+    [
+        ("", "make release VERSION=0.2.0"),
+        ("new", "is not a version"),
+        ("0.0.9", "is earlier than"),
+        ("9.1.0rc1", "is not of the form"),
+        ("9.1", "is not of the form"),
+    ],
 )
 def test_a_wrong_version_is_refused(checkout: Path, text: str, said: str) -> None:
     with pytest.raises(release.ReleaseRefusedError, match=said):

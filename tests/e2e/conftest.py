@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,14 @@ def platform(
     canaries: Mapping[str, str],  # noqa: ARG001  they stand in its environment
 ) -> Iterator[LivePlatform]:
     folder = tmp_path_factory.mktemp("platform")
+    with started(folder) as live:
+        yield live
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[LivePlatform]:
+    """A platform with the settings of the environment, until the block ends."""
     down = [sys.executable, "-m", "datarecs_cli", "down", "--reset", "--yes"]
     with afterwards(down, cwd=folder):
         up = _datarecs(folder, "up", "--detach")
@@ -151,4 +160,9 @@ def platform(
         headers = {"Authorization": f"Bearer {known['api_key']}"}
         with httpx.Client(base_url=known["server"], headers=headers, timeout=60) as client:
             yield LivePlatform(folder=folder, client=client)
-    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def start_platform(tmp_path: Path) -> Callable[[], AbstractContextManager[LivePlatform]]:
+    """Start another platform, once the test has set its environment."""
+    return lambda: started(tmp_path)

@@ -212,6 +212,7 @@ def start_server(program: Path, folder: Path) -> Iterator[ApiServer]:
                 f"http://127.0.0.1:{etcd}",
                 f"http://127.0.0.1:{peer}",
                 "--bind-address=127.0.0.1",
+                "--advertise-address=192.0.2.1",  # else it requires a network
                 f"--secure-port={port}",
                 f"--cert-dir={folder}",
                 f"--service-account-key-file={folder / 'accounts.key'}",

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ MONITORING = "github.com/prometheus-operator/prometheus-operator"
 DATABASES = "github.com/cloudnative-pg/cloudnative-pg"
 MONITORING_FOLDER = "example/prometheus-operator-crd/monitoring.coreos.com"
 MONITORS = ("podmonitors", "prometheusrules")
+TRIGGERS = Path(__file__).parent / "crds" / "trigger.yaml"
 NO_HOOKS: Values = {"migrations": {"mode": "job"}, "topics": {"mode": "job"}}
 """Nothing runs here, so a hook would never end."""
 
@@ -36,22 +38,25 @@ NO_HOOKS: Values = {"migrations": {"mode": "job"}, "topics": {"mode": "job"}}
 @pytest.fixture(scope="module")
 def server(api_server: ApiServer) -> ApiServer:
     """The server with a namespace of Pod Security restricted, and the custom kinds."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": NAMESPACE, "labels": labels},
-    }
-    api_server.apply(namespace, namespace="").raise_for_status()
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    api_server.apply(account, namespace=NAMESPACE).raise_for_status()
+    create_namespace(api_server, NAMESPACE)
     for text in (
+        TRIGGERS.read_text(encoding="utf-8"),
         *custom_kinds(MONITORING, *(f"{MONITORING_FOLDER}_{name}.yaml" for name in MONITORS)),
         *custom_kinds(DATABASES, "config/crd/bases/postgresql.cnpg.io_clusters.yaml"),
     ):
         api_server.install_kind(text)
     install_kinds(api_server)
     return api_server
+
+
+def create_namespace(server: ApiServer, name: str) -> None:
+    """With Pod Security restricted, and the account that a controller would add."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": name, "labels": labels}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    server.apply(namespace, namespace="").raise_for_status()
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    server.apply(account, namespace=name).raise_for_status()
 
 
 def accepted(server: ApiServer, objects: list[KubeObject]) -> Iterator[str]:
@@ -146,7 +151,9 @@ def test_helm_installs_upgrades_and_rolls_back(server: ApiServer) -> None:
 
     first = merge(example(), NO_HOOKS)
     second = merge(matrix()["all-on"][1], {**NO_HOOKS, "image": {"digests": {}, "tag": "0.2.0"}})
-    with helm.Config(kubeconfig_content=server.kubeconfig(), namespace=NAMESPACE) as cluster:
+    namespace = "by-helm"  # no object of another test belongs to the release
+    create_namespace(server, namespace)
+    with helm.Config(kubeconfig_content=server.kubeconfig(), namespace=namespace) as cluster:
         installed = cluster.install(str(CHART), "platform", first)
         upgraded = cluster.upgrade(str(CHART), "platform", second)
         cluster.rollback("platform", version=1)

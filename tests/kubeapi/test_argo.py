@@ -270,7 +270,7 @@ def test_a_pod_that_is_deleted_is_a_crash(argo: Argo) -> None:
 
 @pytest.mark.case("L35")
 def test_the_deadline_of_the_workflow_is_the_deadline_of_the_run(argo: Argo) -> None:
-    run, pod = argo.start(deadline_seconds=3)
+    run, pod = argo.start(deadline_seconds=12)  # the pod must run before
     finish = argo.exit_handler(run)
     assert argo.the_end(run, finish)[1:] == ("TIMED_OUT", "DEADLINE_EXCEEDED")
     argo.kubelet.end(pod, 143)

@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep, Read
+from datarecs_application.ports.outside import BlobStore
 from datarecs_connectors.errors import ConnectionFailedError, NoFilesError
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.object_stores import bucket as bucket_module
@@ -39,8 +40,7 @@ from datarecs_core.resources.connection import (
 from datarecs_core.resources.connection import SqlCatalog as DeclaredSqlCatalog
 from datarecs_core.resources.object_urls import ObjectUrl
 from datarecs_storage.opening import open_blob_stores
-from datarecs_testing import azure_store
-from datarecs_testing.azure_store import AzureServer
+from datarecs_testing import azure_store, google_store
 from datarecs_testing.builders import NOON
 from datarecs_testing.certificates import an_authority
 from datarecs_testing.conformance.blob_store import ROOT, TENANT
@@ -50,6 +50,7 @@ from datarecs_testing.conformance.connector import (
     delivered,
     scan_of,
 )
+from datarecs_testing.google_store import GoogleServer
 from datarecs_testing.object_store import ADMIN, ObjectServer
 from datarecs_testing.scripted_store import BUCKET, ScriptedStore, scripted_store
 
@@ -180,23 +181,99 @@ class TestParquet(_InAStore):
         pq.write_table(pa.Table.from_arrays(columns, names=list(names)), path)
 
 
-def test_rows_are_read_from_azure(azure_server: AzureServer, tmp_path: Path) -> None:
-    container = azure_server.create_container()
-    stores = open_blob_stores(
-        f"az://{container}", endpoint=azure_server.endpoint, credentials=azure_store.KEY
+@dataclass(frozen=True, kw_only=True)
+class Cloud:
+    """An empty bucket at an emulator of a provider."""
+
+    url: str
+    endpoint: str
+    secrets: tuple[str, ...]
+    """Each of them may read and write."""
+
+    @property
+    def store(self) -> BlobStore:
+        stores = open_blob_stores(self.url, endpoint=self.endpoint, credentials=self.secrets[0])
+        return stores.of(TENANT)
+
+    def open(self, kind: SourceKind, path: str, secret: str | None) -> tuple[Connector, Source]:
+        source = Source(name="s", kind=kind, connection="c", path=path)
+        connection = a_connection(f"{self.url}/accounts", endpoint=self.endpoint)
+        secrets = {} if secret is None else {"credentials": secret}
+        around_it = around(Path("/nonexistent"))
+        return open_connector(source, connection, secrets, surroundings=around_it), source
+
+
+@pytest.fixture(params=["azure", "google"])
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    if request.param == "azure":
+        azure: azure_store.AzureServer = request.getfixturevalue("azure_server")
+        container = azure.create_container()
+        return Cloud(
+            url=f"az://{container}",
+            endpoint=azure.endpoint,
+            secrets=(azure_store.KEY, azure_store.signature(container)),
+        )
+    return _google(request.getfixturevalue("google_server"))
+
+
+def _google(server: GoogleServer) -> Cloud:
+    return Cloud(
+        url=f"gs://{server.create_bucket()}",
+        endpoint=server.endpoint,
+        secrets=(google_store.KEY,),
     )
-    store = stores.of(TENANT)
+
+
+def test_rows_are_read_from_azure_and_google(cloud: Cloud, tmp_path: Path) -> None:
+    store = cloud.store
     pq.write_table(pa.table({"id": [1], "word": ["one"]}), tmp_path / "x.parquet")
     store.put_file(f"{ROOT}x.parquet", str(tmp_path / "x.parquet"))
     store.put(f"{ROOT}y.csv", b"id,word\n1,one\n")
-    connection = a_connection(f"az://{container}/accounts", endpoint=azure_server.endpoint)
-    for kind, path in ((SourceKind.PARQUET, "*/x.parquet"), (SourceKind.CSV, "*/*.csv")):
-        source = Source(name="s", kind=kind, connection="c", path=path)
-        for secret in (azure_store.KEY, azure_store.signature()):
-            secrets = {"credentials": secret}
-            made = open_connector(source, connection, secrets, surroundings=around(tmp_path))
-            assert delivered(made, scan_of(made, source)) == [("1", "one")]
-            made.close()
+    store.put(f"{ROOT}z.jsonl", b'{"id": 1, "word": "one"}\n')
+    paths = {SourceKind.PARQUET: "*/x.parquet", SourceKind.CSV: "*/*.csv", SourceKind.JSON: "*/z*"}
+    for kind, path in paths.items():
+        for secret in cloud.secrets:
+            connector, source = cloud.open(kind, path, secret)
+            assert delivered(connector, scan_of(connector, source)) == [("1", "one")]
+            connector.close()
+
+
+def test_a_changed_or_removed_object_of_azure_and_google_loses_the_snapshot(cloud: Cloud) -> None:
+    store = cloud.store
+    store.put(f"{ROOT}y.csv", b"id\n1\n")
+    connector, source = cloud.open(SourceKind.CSV, "*/*.csv", cloud.secrets[0])
+    held = connector.pin(source)
+    store.put(f"{ROOT}y.csv", b"id\n2\n")
+    _assert_lost(held.check)
+    _assert_lost(lambda: connector.describe(source, held.pin))
+    store.delete(f"{ROOT}y.csv")
+    _assert_lost(held.check)
+    _assert_lost(lambda: connector.describe(source, held.pin))
+    connector.close()
+
+
+def _assert_lost(act: Callable[[], object]) -> None:
+    with pytest.raises(DatarecsError, match=r"y\.csv") as caught:
+        act()
+    assert caught.value.code.name == "SNAPSHOT_LOST"
+
+
+def test_a_missing_bucket_of_azure_and_google_is_named(cloud: Cloud) -> None:
+    missing = replace(cloud, url=f"{cloud.url}-missing")
+    connector, source = missing.open(SourceKind.CSV, "*.csv", cloud.secrets[0])
+    bucket = ObjectUrl.parse(missing.url).bucket
+    with pytest.raises(ConnectionFailedError) as caught:
+        connector.pin(source)
+    assert f"bucket {bucket} does not exist at {cloud.endpoint}" in str(caught.value)
+    connector.close()
+
+
+def test_without_credentials_no_token_is_requested_from_google(google_server: GoogleServer) -> None:
+    cloud = _google(google_server)
+    cloud.store.put(f"{ROOT}y.csv", b"id\n1\n")
+    connector, source = cloud.open(SourceKind.CSV, "*/*.csv", None)
+    assert delivered(connector, scan_of(connector, source)) == [("1",)]
+    connector.close()
 
 
 @dataclass(kw_only=True)
@@ -354,6 +431,25 @@ def test_of_a_parquet_file_only_the_pages_of_needed_columns_are_read(
     assert values.column("id").to_pylist() == list(range(rows))
 
 
+@pytest.mark.parametrize("kind", [SourceKind.CSV, SourceKind.JSON])
+def test_a_text_file_is_read_once_for_types_and_once_for_rows(
+    lake: Lake, kind: SourceKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, name = range(150_000), f"x.{kind.value}"
+    is_csv = kind is SourceKind.CSV
+    lines = ["id,word"] if is_csv else []
+    lines += [f"{at},word{at}" if is_csv else f'{{"id": {at}, "word": "w{at}"}}' for at in rows]
+    lake.client.put(name, "\n".join(lines).encode())
+    size = lake.client.head(name)["size"]
+    connector, source = lake.open(kind, name)
+    reads = Reads()
+    monkeypatch.setattr(bucket_module, "obstore", _Patched(reads))
+    scan = scan_of(connector, source)
+    connector.extract(scan, str(lake.folder / "out"), lambda _: None)
+    assert size > 2_000_000
+    assert reads.total < size * 2.5  # and the first 128 KiB, for delimiter and header
+
+
 class _Patched:
     """obstore with recorded reads."""
 
@@ -422,7 +518,22 @@ def test_a_weak_etag_is_compared_and_not_sent() -> None:
         store.objects, store.etags = {"x.csv": b"id\n1\n"}, {"x.csv": 'W/"1"'}
         connector, source = _scripted(store, "x.csv")
         assert delivered(connector, scan_of(connector, source)) == [("1",)]
-        assert not any("If-Match" in headers for _, _, headers in store.requests)
+        assert _conditions(store) == []
+
+
+def _conditions(store: ScriptedStore) -> list[str]:
+    headers = [
+        {name.lower(): value for name, value in sent.items()} for _, _, sent in store.requests
+    ]
+    return [each["if-match"] for each in headers if "if-match" in each]
+
+
+def test_a_listing_may_have_etags_without_quotes() -> None:
+    with scripted_store() as store:
+        store.objects, store.lists_quotes = {"x.csv": b"id\n1\n"}, False
+        connector, source = _scripted(store, "*.csv")
+        assert delivered(connector, scan_of(connector, source)) == [("1",)]
+        assert set(_conditions(store)) == {store.etag("x.csv")}
 
 
 def test_a_store_without_etags_is_refused() -> None:

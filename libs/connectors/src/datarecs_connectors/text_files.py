@@ -26,6 +26,8 @@ from datarecs_connectors.text_stream import stream_of
 from datarecs_core.comparison.planning.scan import PinnedFile
 
 CHUNK_BYTES = 1024 * 1024
+_REMOTE_CHUNK_BYTES = 64 * 1024
+"""Of an object, which reads in advance by itself: its header needs no more."""
 FREE_BYTES = 64 * 1024 * 1024
 """Bytes that every file may unpack to, independent of its size."""
 MAX_RATIO = 200
@@ -133,7 +135,7 @@ def open_text(
             text = io.BufferedReader(raw, CHUNK_BYTES)
             head = text.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         elif not has_descriptor(opened):
-            text = stream_of(chunks_of(opened), opened, CHUNK_BYTES)
+            text = stream_of(chunks_of(opened, _REMOTE_CHUNK_BYTES), opened, CHUNK_BYTES)
         _check_is_text(tree.source, file.path, head)
 
         def fail(fault: str) -> CorruptSourceError:
@@ -149,8 +151,8 @@ def open_text(
     return text
 
 
-def chunks_of(text: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: text.read(CHUNK_BYTES), b"")
+def chunks_of(text: BinaryIO, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    return iter(lambda: text.read(size), b"")
 
 
 def nul_error(source: str, place: str) -> CorruptSourceError:

@@ -7,11 +7,10 @@ refused, because two attempts of a run could both write its result.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -47,13 +46,27 @@ _PAGE = 1000
 _TRIES = 5
 """How often a blob is written that is not visible afterwards."""
 _PROBE = "probe/create-only"
-_NO_BUCKET = "the bucket does not exist"
 _REFUSED = "it refuses the credentials, or they lack a permission"
-_CAUSES = {"401": _REFUSED, "403": _REFUSED, "404": _NO_BUCKET}
-"""Meaning of a status of a listing, by its number."""
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 R = TypeVar("R")
+
+
+class _Place(NamedTuple):
+    """Where blobs are, for errors."""
+
+    url: str
+    server: str
+
+    def unavailable(self, cause: str) -> BlobStoreUnavailableError:
+        return BlobStoreUnavailableError(where=self.url, cause=cause)
+
+    def without_bucket(self) -> BlobStoreUnavailableError:
+        bucket = ObjectUrl.parse(self.url).bucket
+        return self.unavailable(
+            f"bucket {bucket} does not exist at {self.server}; check DATARECS_BLOB__URL and "
+            "DATARECS_BLOB__ENDPOINT"
+        )
 
 
 class _Patience(NamedTuple):
@@ -82,32 +95,35 @@ class ObjectBlobStores:
         Raises:
             BlobStoreUnavailableError: the address, the endpoint or the form of the credentials.
         """
-        self._url = url
+        self._place = _Place(url, endpoint or "the server of the provider")
         try:
             parsed = ObjectUrl.parse(url)
             config = store_config(parsed, endpoint=endpoint, region=region, credentials=credentials)
-            client = {} if authorities is None else {"root_certificate": authorities}
+            is_plain = endpoint is not None and endpoint.startswith("http://")
+            client: dict[str, Any] = {"allow_http": is_plain}
+            if authorities is not None:
+                client["root_certificate"] = authorities
             self._store = _open_store(parsed, config, client, _OF_WORK)
             self._probe = _open_store(parsed, config, client, _OF_PROBES)
         except ValueError as refused:
-            raise BlobStoreUnavailableError(where=url, cause=str(refused)) from None
+            raise self._place.unavailable(str(refused)) from None
         except BaseError:
             # The library's text may quote a setting.
             cause = "endpoint, region, certificate authority or credentials are not valid"
-            raise BlobStoreUnavailableError(where=url, cause=cause) from None
+            raise self._place.unavailable(cause) from None
 
     def of(self, tenant: UUID) -> "ObjectBlobStore":
-        return ObjectBlobStore(self._store, TenantId(tenant), self._url)
+        return ObjectBlobStore(self._store, TenantId(tenant), self._place)
 
     def ready(self) -> str | None:
         """None if the store answers, else the reason."""
         try:
-            with _translated(self._url):
+            with _translated(self._place):
                 next(iter(obstore.list(self._probe, "probe", chunk_size=1)), None)
         except BlobStoreUnavailableError as error:
             return error.cause
         except FileNotFoundError:
-            return _NO_BUCKET
+            return self._place.without_bucket().cause
         return None
 
     def check_create_only(self) -> None:
@@ -117,26 +133,25 @@ class ObjectBlobStores:
             BlobStoreUnavailableError: it does, or the store does not answer.
         """
         try:
-            with _translated(self._url):
+            with _translated(self._place):
                 with suppress(AlreadyExistsError):
                     obstore.put(self._probe, _PROBE, b"one", mode="create")
                 obstore.put(self._probe, _PROBE, b"other", mode="create")
         except AlreadyExistsError:
             return
         except FileNotFoundError:
-            raise BlobStoreUnavailableError(where=self._url, cause=_NO_BUCKET) from None
-        raise BlobStoreUnavailableError(
-            where=self._url,
-            cause="it ignores If-None-Match, so two writers can replace each other's result; use "
-            "a store with conditional writes",
+            raise self._place.without_bucket() from None
+        raise self._place.unavailable(
+            "it ignores If-None-Match, so two writers can replace each other's result; use "
+            "a store with conditional writes"
         )
 
 
 class ObjectBlobStore:
     """The BlobStore of one account."""
 
-    def __init__(self, store: "ObjectStore", tenant: TenantId, where: str) -> None:
-        self._store, self._tenant, self._where = store, tenant, where
+    def __init__(self, store: "ObjectStore", tenant: TenantId, place: _Place) -> None:
+        self._store, self._tenant, self._place = store, tenant, place
 
     def put(self, key: str, data: bytes) -> BlobInfo:
         check_key(key, self._tenant)
@@ -210,15 +225,22 @@ class ObjectBlobStore:
         check_prefix(prefix, self._tenant)
         keys = [info.key for info in self._walk(prefix)]
         for at in range(0, len(keys), _PAGE):
-            with suppress(FileNotFoundError):
-                self._call(partial(obstore.delete, self._store, keys[at : at + _PAGE]))
+            self._delete_all(keys[at : at + _PAGE])
 
     def capabilities(self) -> BlobCapabilities:
         return BlobCapabilities()
 
+    def _delete_all(self, keys: Sequence[str]) -> None:
+        """Azure and Google stop at a blob that somebody else has deleted: then one by one."""
+        try:
+            self._call(lambda: obstore.delete(self._store, keys))
+        except FileNotFoundError:
+            for key in keys:
+                self.delete(key)
+
     def _walk(self, prefix: str) -> Iterator[BlobInfo]:
         """Sorted here, because some stores sort the names of every folder separately."""
-        with _translated(self._where):
+        with _translated(self._place):
             pages = list(obstore.list(self._store, prefix, chunk_size=_PAGE))
         infos = (_info(meta) for page in pages for meta in page)
         yield from sorted(infos, key=lambda info: info.key)
@@ -229,11 +251,11 @@ class ObjectBlobStore:
             try:
                 self._call(write)
             except FileNotFoundError:
-                raise BlobStoreUnavailableError(where=self._where, cause=_NO_BUCKET) from None
+                raise self._place.without_bucket() from None
             info = self.head(key)
             if info is not None:
                 return replace(info, sha256=sha256)
-        raise BlobStoreUnavailableError(where=self._where, cause="written blobs disappear")
+        raise self._place.unavailable("written blobs disappear")
 
     def _read(self, key: str, read: Callable[[], R]) -> R:
         try:
@@ -242,7 +264,7 @@ class ObjectBlobStore:
             raise BlobNotFoundError(key=key) from None
 
     def _call(self, act: Callable[[], R]) -> R:
-        with _translated(self._where):
+        with _translated(self._place):
             return act()
 
 
@@ -259,7 +281,7 @@ def _info(meta: "ObjectMeta") -> BlobInfo:
 
 
 def _open_store(
-    url: ObjectUrl, config: dict[str, str], client: dict[str, str], patience: _Patience
+    url: ObjectUrl, config: dict[str, str], client: dict[str, Any], patience: _Patience
 ) -> "ObjectStore":
     """Raises BaseError or ValueError for settings that the library refuses."""
     timeout = patience.timeout
@@ -270,7 +292,6 @@ def _open_store(
             **client,
             "timeout": timeout,
             "connect_timeout": min(timeout, _CONNECT_TIMEOUT),
-            "allow_http": config.get("endpoint", "").startswith("http://"),
         },
         "retry_config": {"max_retries": patience.retries, "retry_timeout": timeout},
     }
@@ -284,23 +305,28 @@ def _open_store(
 
 
 @contextmanager
-def _translated(where: str) -> Iterator[None]:
+def _translated(place: _Place) -> Iterator[None]:
     """Turn errors of the library into errors of the store; its texts may contain credentials."""
     try:
         yield
     except (AlreadyExistsError, FileNotFoundError):
         raise
     except (PermissionDeniedError, UnauthenticatedError):
-        raise BlobStoreUnavailableError(where=where, cause=_REFUSED) from None
+        raise place.unavailable(_REFUSED) from None
     except (BaseError, OSError) as failure:
-        raise BlobStoreUnavailableError(where=where, cause=_cause_of(str(failure))) from None
+        raise _error(place, str(failure)) from None
 
 
-def _cause_of(text: str) -> str:
+def _error(place: _Place, text: str) -> BlobStoreUnavailableError:
     fault = certificate_fault(text)
     if fault is not None:
-        return f"{fault}; set DATARECS_BLOB__CA_FILE to the certificates of its authority"
+        cause = f"{fault}; set DATARECS_BLOB__CA_FILE to the certificates of its authority"
+        return place.unavailable(cause)
     status = _STATUS.search(text)
     if status is None:
-        return "it cannot be reached"
-    return _CAUSES.get(status[1], f"it answers with status {status[1]}")
+        return place.unavailable("it cannot be reached")
+    if status[1] in {"401", "403"}:
+        return place.unavailable(_REFUSED)
+    if status[1] == "404":  # of a listing
+        return place.without_bucket()
+    return place.unavailable(f"it answers with status {status[1]}")

@@ -21,6 +21,7 @@ from datarecs_cli.stack.failures import (
 from datarecs_runtime.environment import process_environment
 from datarecs_testing import stack
 from datarecs_testing.azure_store import AzureServer, start_azure_store
+from datarecs_testing.google_store import GoogleServer, start_google_store
 from datarecs_testing.object_store import (
     ObjectServer,
     ObjectStoreMissingError,
@@ -32,7 +33,7 @@ pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 PARTS = frozenset(
     [
         *("postgres", "kafka", "spark", "helm", "browser", "packages", "containers"),
-        *("kubeapi", "objects", "azurite"),
+        *("kubeapi", "objects", "azurite", "google"),
     ]
 )
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""
@@ -143,6 +144,17 @@ def azure_server(request: pytest.FixtureRequest, server_directory: Path) -> Iter
         server = start_azure_store(server_directory)
     except ObjectStoreMissingError as failure:
         lacking(request.config, "azurite", str(failure))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def google_server(request: pytest.FixtureRequest) -> Iterator[GoogleServer]:
+    """The session's Google Cloud Storage."""
+    try:
+        server = start_google_store()
+    except ObjectStoreMissingError as failure:
+        lacking(request.config, "google", str(failure))
     yield server
     server.stop()
 

@@ -26,6 +26,8 @@ class ScriptedStore:
     missing: bytes | None = None
     """Every request is answered with this body and status 404."""
     has_etags: bool = True
+    lists_quotes: bool = True
+    """False: a listing has ETags without quotes."""
     checks_conditions: bool = True
     etags: dict[str, str] = field(default_factory=dict)
     """Returned instead of those of the content."""
@@ -49,7 +51,8 @@ class ScriptedStore:
         ).encode()
 
     def _etag_element(self, name: str) -> str:
-        return f"<ETag>{escape(self.etag(name))}</ETag>" if self.has_etags else ""
+        etag = self.etag(name) if self.lists_quotes else self.etag(name).strip('"')
+        return f"<ETag>{escape(etag)}</ETag>" if self.has_etags else ""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -158,12 +158,12 @@ class Bucket:
                 meta, data = result.meta, bytes(result.bytes())
         except FileNotFoundError:
             raise self.lost(item.name, "was removed after the run had pinned it") from None
-        if (meta["e_tag"], meta["size"], len(data)) != (item.etag, item.size, end - start):
+        if (_etag(meta), meta["size"], len(data)) != (item.etag, item.size, end - start):
             raise self.lost(item.name)
         return data
 
     def _object(self, meta: "ObjectMeta") -> StoredObject:
-        etag = meta["e_tag"]
+        etag = _etag(meta)
         if not etag:
             raise SourceUnsupportedError(
                 self.source, "the store returns no ETag, so a change of a file would not be noticed"
@@ -207,6 +207,12 @@ class Bucket:
             message = f"the store cannot be reached: {fault}; check `endpoint`, and set `ca`"
             return ConnectionFailedError(self.source, message)
         return ConnectionFailedError(self.source, "the store cannot be reached; check its endpoint")
+
+
+def _etag(meta: "ObjectMeta") -> str | None:
+    """In quotes: some servers leave them out of a listing, and only there."""
+    etag = meta["e_tag"]
+    return etag if not etag or etag.endswith('"') else f'"{etag}"'
 
 
 def _is_unknown(failure: Exception) -> bool:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from datarecs.comparison import Comparison
 from datarecs.errors import ArgumentError, explained
-from datarecs.sources import PREFIX, TableSource, check_sources, open_sources
+from datarecs.sources import TableSource, check_sources, open_sources
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.memory_size import memory_bytes
 from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
+from datarecs_cli.local.scratch import PREFIX
 from datarecs_cli.local.terminal_reporter import TerminalReporter
 from datarecs_cli.screen import Screen
 from datarecs_runtime.clock import SystemClock, UuidV7Ids

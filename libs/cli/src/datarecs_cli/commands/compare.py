@@ -1,6 +1,7 @@
 """`datarecs compare`: compares files, or the sources of a job file, without a server."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -76,11 +77,14 @@ def compare(
     ] = None,
 ) -> ExitCode:
     """Compare files, or the sources of a job file, on this machine without a server."""
+    from datarecs_cli.saving import refuse_stdout
     from datarecs_cli.screen import Screen
     from datarecs_runtime.environment import process_environment
 
     invocation = current()
     _refuse_unknown_form(invocation)
+    refuse_stdout("--out", out)
+    refuse_stdout("--junit", junit)
     memory_bytes = None if memory is None else _memory_bytes(memory)
     flags = flags_of(sources, key, measure, left_out, param)
     screen = Screen.of(invocation, process_environment())
@@ -106,7 +110,7 @@ def _compared(  # noqa: PLR0917  the command's flags
     screen: "Screen",
     after: _After,
 ) -> ExitCode:
-    from datarecs_cli.local.deadline import ended_by_sigterm
+    from datarecs_cli.local.deadline import ended_by_signals
     from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import prepare_question
     from datarecs_cli.local.running import Local, compare_locally
@@ -128,7 +132,7 @@ def _compared(  # noqa: PLR0917  the command's flags
         clock=clock,
     )
     try:
-        with ended_by_sigterm():
+        with ended_by_signals():
             document = compare_locally(prepared, local)
     except JobRefusedError as refused:
         reporter.done()
@@ -155,9 +159,11 @@ def show_refusal(refused: "JobRefusedError") -> ExitCode:
 
 def _ended_early(ended: KeyboardInterrupt, reporter: "TerminalReporter") -> ExitCode:
     """Print that there is no verdict."""
-    is_terminated = isinstance(ended, TerminatedError)
-    reporter.print_line(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
-    return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
+    code = ended.exit_code if isinstance(ended, TerminatedError) else ExitCode.INTERRUPTED
+    word = "interrupted" if code is ExitCode.INTERRUPTED else "terminated "
+    with suppress(OSError):  # a terminal that was closed
+        reporter.print_line(f"{word}  there is no verdict")
+    return code
 
 
 def flags_of(

@@ -93,7 +93,7 @@ def test_a_comparison_without_any_folder_of_temporary_files_says_so(
     assert f"DR3030 {scratch}: temporary files cannot be written" in capsys.readouterr().err
 
 
-def comparing(scratch: Path, *, before: str = "") -> "subprocess.Popen[str]":
+def comparing(scratch: Path, *, before: str = "pass") -> "subprocess.Popen[str]":
     """A comparison that waits for an hour with its temporary files."""
     code = f"import signal; {before}; from datarecs_cli.main import main; main()"
     command = [sys.executable, "-c", code, "compare", "job.yaml", "-v", "--out", "out"]

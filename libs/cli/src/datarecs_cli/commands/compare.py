@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, kernel, spark or reference"
-KEY = "columns that identify a row; default all columns, so that whole rows are compared"
+KEY = (
+    "columns that identify a row; default all columns, so that whole rows are compared; a name "
+    "with a comma is in double quotes, such as '\"a,b\",c'"
+)
 
 Sources = Annotated[
     list[str],
@@ -38,7 +41,7 @@ Limits = Annotated[
     typer.Option(
         metavar="COLUMN[=LIMIT]",
         help="a column to compare, such as amount=0.01, qty=1% or at=PT1S; repeat it for more; "
-        "default all other columns, exactly",
+        "a name with = is in double quotes; default all other columns, exactly",
     ),
 ]
 LeftOut = Annotated[
@@ -174,6 +177,7 @@ def flags_of(
     param: list[str] | None,
 ) -> "Flags":
     """The flags of `compare` and `plan` that declare the comparison."""
+    from datarecs_cli.local.column_names import column_names, measure_flag
     from datarecs_cli.local.database_address import read_addresses
     from datarecs_cli.local.question import Flags
 
@@ -181,9 +185,9 @@ def flags_of(
     return Flags(
         sources=places,
         databases=databases,
-        keys=_columns(key),
-        measures=tuple(measure or ()),
-        left_out=_columns(left_out),
+        keys=column_names(key or ()),
+        measures=tuple(map(measure_flag, measure or ())),
+        left_out=column_names(left_out or ()),
         parameters=named_values(param or []),
     )
 
@@ -224,12 +228,6 @@ def _engine(name: str) -> "EngineChoice":
     if engine is EngineChoice.SPARK:
         require("--engine spark", Extra.SPARK)
     return engine
-
-
-def _columns(values: list[str] | None) -> tuple[str, ...]:
-    """Names separated by commas; the flag may be repeated."""
-    names = [name.strip() for value in values or () for name in value.split(",")]
-    return tuple(name for name in names if name)
 
 
 def _refuse_unknown_form(invocation: Invocation) -> None:

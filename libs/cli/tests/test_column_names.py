@@ -69,7 +69,7 @@ def test_a_limit_follows_the_last_equals_sign_outside_of_quotes(
 
 
 def test_a_limit_that_is_none_explains_the_quotes() -> None:
-    with pytest.raises(UsageFault, match="'b' is no limit.*--measure '\"a=b\"'"):
+    with pytest.raises(UsageFault, match=r"'b' is no limit.*--measure '\"a=b\"'"):
         measure_flag("a=b")
 
 

@@ -11,12 +11,13 @@ from errno import EDQUOT, ENOSPC, EROFS
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.local.faults import ScratchNotWritableError
 from datarecs_cli.local.scratch import LOCK, PREFIX, scratch_folder
 from datarecs_cli.main import run
-from datarecs_kernel import candidates, stage_tasks, stored
+from datarecs_kernel import candidates, stage_tasks
 from datarecs_runtime.environment import process_environment
 
 Shown = pytest.CaptureFixture[str]
@@ -61,7 +62,7 @@ SEAMS: dict[str, Callable[[pytest.MonkeyPatch, Callable[..., object]], None]] = 
     "folder of a task": lambda patch, fail: patch.setattr(stage_tasks, "open_database", fail),
     "candidates": lambda patch, fail: patch.setattr(candidates.CandidateFiles, "_flush", fail),
     "files of candidates": lambda patch, fail: patch.setattr(pa.ipc, "new_stream", fail),
-    "stored differences": lambda patch, fail: patch.setattr(stored.pq, "ParquetWriter", fail),
+    "stored differences": lambda patch, fail: patch.setattr(pq, "ParquetWriter", fail),
 }
 
 

@@ -5,8 +5,10 @@ A sub-command is one line of `COMMANDS`; its module is imported only when the co
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -92,6 +94,7 @@ COMMANDS: tuple[Command, ...] = (
 """In the order of the help. A new command is one line here and a module in `commands`."""
 
 
+_ENDED_BY_SIGNAL = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _MANY_OBJECTS = 50_000
 _HELP_FLAGS = frozenset({"--help", "-h"})
 
@@ -101,7 +104,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports and rows make many objects and few cycles: a collection every 700 objects took a
     # quarter of the time of a small comparison.
     gc.set_threshold(_MANY_OBJECTS)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    if code in _ENDED_BY_SIGNAL:
+        with suppress(AttributeError, OSError):  # a stream was closed
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Skips the interpreter's shutdown, in which native libraries print false reports of leaks.
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

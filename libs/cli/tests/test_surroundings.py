@@ -9,8 +9,10 @@ import pytest
 
 from datarecs_runtime.environment import process_environment
 
-ONE = "id,at,amount,name\n1,2026-03-29 02:30:00,1.10,İstanbul\n2,2026-06-30 10:00:00,5,ıi\n"
-TWO = ONE.replace("1.10", "1.1").replace("ıi", "ii")
+ONE = (
+    "id,at,amount,name\n1,2026-03-29 02:30:00,1.10,\u0130stanbul\n2,2026-06-30 10:00:00,5,\u0131i\n"
+)
+TWO = ONE.replace("1.10", "1.1").replace("\u0131i", "ii")
 SURROUNDINGS: list[dict[str, str]] = [
     {"TZ": "Asia/Kathmandu"},
     {"TZ": "America/St_Johns", "LC_ALL": "tr_TR.UTF-8"},

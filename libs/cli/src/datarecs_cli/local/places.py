@@ -115,8 +115,8 @@ def _suffix(path: str) -> str:
         raise UsageFault(f"{path}: no such file; check the path, it is relative to {Path.cwd()}")
     if not place.is_dir():
         return _ending(place)
-    found = (one.relative_to(place) for one in sorted(place.rglob("*")))
-    return _of_files(path, [one for one in found if not _is_beside_data(one)])
+    files = (one.relative_to(place) for one in sorted(place.rglob("*")))
+    return _of_files(path, [one for one in files if not _is_beside_data(one)])
 
 
 def _is_beside_data(file: Path) -> bool:

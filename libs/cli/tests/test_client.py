@@ -192,9 +192,7 @@ def test_codes_of_declarations_have_a_separate_page() -> None:
     assert refused.code is SpecCode.UNKNOWN_CONNECTION
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.IN_USE, 5)]
-)
+@pytest.mark.parametrize(("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.IN_USE, 5)])
 def test_a_declaration_at_fault_is_told_from_a_state_that_passes(
     code: ApiCode, expected: int
 ) -> None:

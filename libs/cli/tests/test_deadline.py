@@ -18,7 +18,7 @@ import pytest
 
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
 from datarecs_cli.invocation import Invocation
-from datarecs_cli.local.deadline import ended_by_sigterm, ends_after
+from datarecs_cli.local.deadline import ended_by_signals, ends_after
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.faults import DeadlineExceededError
 from datarecs_cli.local.folder import OutFolder
@@ -210,8 +210,12 @@ def test_a_query_of_the_kernel_ends_at_the_deadline(
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
-    ids=["Ctrl-C", "SIGTERM"],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGHUP, 129, "terminated"),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "SIGHUP"],
 )
 def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
     place: Path, number: signal.Signals, code: int, word: str
@@ -231,13 +235,13 @@ def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
     assert list((place / "scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_outside_the_deadline_closes_what_was_opened(number: signal.Signals) -> None:
     """As while the report is written."""
     closed: list[signal.Signals] = []
 
     def work() -> None:
-        with ended_by_sigterm(), ExitStack() as open_things:
+        with ended_by_signals(), ExitStack() as open_things:
             open_things.callback(closed.append, number)
             signal.raise_signal(number)
 

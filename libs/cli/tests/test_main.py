@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
@@ -199,6 +200,19 @@ def test_a_reader_that_has_closed_the_pipe_is_no_error(arguments: list[str]) -> 
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_behind_stdout_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "datarecs_cli", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "stdout cannot be written: No space left on device\n"
 
 
 def test_an_interrupt_is_130() -> None:

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datarecs.errors import ArgumentError
-from datarecs_cli.local.faults import ScratchNotWritableError
+from datarecs_cli.local.faults import ScratchNotWritableError, reason_of
 from datarecs_core.errors.base import DatarecsError
 
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
@@ -72,7 +73,7 @@ def _readable(name: str) -> Iterator[None]:
             f"{name}: the table cannot be read as Arrow: {cause}; convert the column to one type"
         ) from cause
     except OSError as cause:
-        raise ScratchNotWritableError(cause.strerror or str(cause)) from cause
+        raise ScratchNotWritableError(Path(gettempdir()), reason_of(cause)) from cause
     except MemoryError:
         raise
     except Exception as cause:  # any library may deliver the rows, such as DuckDB

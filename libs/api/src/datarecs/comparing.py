@@ -16,13 +16,15 @@ from pathlib import Path
 
 from datarecs.comparison import Comparison
 from datarecs.errors import ArgumentError, explained
-from datarecs.sources import PREFIX, TableSource, check_sources, open_sources
+from datarecs.sources import TableSource, check_sources, open_sources
 from datarecs_cli.invocation import Invocation
+from datarecs_cli.local.column_names import MeasureFlag
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.memory_size import memory_bytes
 from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
+from datarecs_cli.local.scratch import PREFIX
 from datarecs_cli.local.terminal_reporter import TerminalReporter
 from datarecs_cli.screen import Screen
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
@@ -140,16 +142,16 @@ def _measures(
     measures: tuple[str, ...],
     tolerance: Limit | Mapping[str, Limit] | None,
     left_out: tuple[str, ...],
-) -> tuple[str, ...]:
-    """Measures as on the command line: `amount=0.01`, or the name alone."""
+) -> tuple[MeasureFlag, ...]:
+    """Measures with their limits; names are not parsed."""
     if left_out and measures:
         raise ArgumentError("exclude has no effect with measures; leave one of them out")
     if tolerance is None:
-        return measures
+        return tuple(map(MeasureFlag, measures))
     if not measures:
         raise ArgumentError("tolerance needs measures: name the columns to compare")
     if not isinstance(tolerance, Mapping):
-        return tuple(f"{name}={_limit(tolerance)}" for name in measures)
+        return tuple(MeasureFlag(name, _limit(tolerance)) for name in measures)
     unknown = sorted(map(str, set(tolerance) - set(measures)))
     if unknown:
         raise ArgumentError(
@@ -157,7 +159,8 @@ def _measures(
             f"{', '.join(measures)}"
         )
     return tuple(
-        f"{name}={_limit(tolerance[name])}" if name in tolerance else name for name in measures
+        MeasureFlag(name, _limit(tolerance[name]) if name in tolerance else None)
+        for name in measures
     )
 
 

@@ -4,10 +4,8 @@ Paths and addresses are read in place. Tables become temporary Parquet files, so
 table is compared in the same way.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,11 +20,10 @@ from datarecs_cli.local.database_address import (
     is_database_address,
     read_address,
 )
-from datarecs_cli.local.faults import ScratchNotWritableError
 from datarecs_cli.local.question import Flags
+from datarecs_cli.local.scratch import scratch_folder
 from datarecs_cli.parts import Extra, require
 
-PREFIX = "datarecs-"
 _LEAST = 2
 _FORMS = (
     "pass a path, an address, or a table of pandas 2.2 or later, Polars, Arrow, DuckDB or Spark"
@@ -135,7 +132,7 @@ def open_sources(
     """Read addresses and store tables in memory; their files exist until `inputs` is closed."""
     databases = dict(_databases(sources))
     in_memory = [at for at, one in enumerate(sources) if _is_in_memory(one)]
-    folder = inputs.enter_context(_temporary_folder()) if in_memory else Path()
+    folder = inputs.enter_context(scratch_folder()) if in_memory else Path()
     places = tuple(
         str(folder / f"source-{at + 1}.parquet")
         if at in in_memory
@@ -180,18 +177,6 @@ def _store(table: TableSource, target: Path, name: str) -> None:
         store_batches(schema, batches, target, name)
     elif isinstance(table, ArrowStream):
         store_table(table, target, name)
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    except OSError as cause:
-        raise ScratchNotWritableError(cause.strerror or type(cause).__name__) from cause
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _type_name(value: object) -> str:

@@ -273,7 +273,9 @@ class _Stages:
     def _make_engine(self, plan: ComparisonPlan, stage: StagePlan) -> Engine:
         try:
             return self.means.engine(plan)
-        except DatarecsError as error:
+        except ConnectionError:
+            raise
+        except (DatarecsError, OSError) as error:
             raise StageFailedError(stage.name) from error
 
     def _brought(self, plan: ComparisonPlan) -> ComparisonPlan:
@@ -337,7 +339,9 @@ class _Stages:
         except ExtractionFailedError as failed:
             self.reporter.comparison_errored(stage.name, _cause_of(failed))
             raise
-        except (DatarecsError, MemoryError) as error:
+        except ConnectionError:
+            raise  # of the reporter: its reader has ended
+        except (DatarecsError, MemoryError, OSError) as error:
             raise StageFailedError(stage.name) from error
         if outcome.verdict is None:
             raise TypeError("an executed stage has a verdict")

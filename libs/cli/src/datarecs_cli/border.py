@@ -22,6 +22,10 @@ _COLOURED = re.compile(
 """A text between a colour (never a hiding one) and its end, after which the terminal is reset."""
 
 
+class StreamLostError(OSError):
+    """Nothing can be written to stdout or stderr, as on a full disk."""
+
+
 class Border:
     """A stream that escapes all written text; everything else passes to the stream."""
 
@@ -30,7 +34,12 @@ class Border:
 
     def write(self, text: str) -> int:
         """Write; returns the number of characters of `text`, as the stream protocol requires."""
-        self.stream.write(harmless(text))
+        try:
+            self.stream.write(harmless(text))
+        except BrokenPipeError:
+            raise
+        except OSError as failure:
+            raise StreamLostError(failure.errno, failure.strerror) from failure
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:

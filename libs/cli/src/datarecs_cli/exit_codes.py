@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     CANCELLED = 4
     SERVER = 5
     """Server or authentication."""
+    HUNG_UP = 129
+    """SIGHUP, as when the terminal is closed; as for Ctrl-C."""
     INTERRUPTED = 130
     """Ctrl-C; a run of a server continues, a local comparison ends."""
     TERMINATED = 143
@@ -26,6 +28,14 @@ class ExitCode(IntEnum):
 
 class TerminatedError(KeyboardInterrupt):
     """SIGTERM: code that cleans up after Ctrl-C also cleans up after this."""
+
+    exit_code = ExitCode.TERMINATED
+
+
+class HungUpError(TerminatedError):
+    """SIGHUP."""
+
+    exit_code = ExitCode.HUNG_UP
 
 
 class Gate(StrEnum):

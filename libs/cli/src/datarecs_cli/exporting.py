@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.output import csv_text, exact_json
+from datarecs_cli.saving import replacing
 from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_reports.differences import DifferenceFilter, all_differences
@@ -117,16 +117,8 @@ def export(rows: Iterable[Row], layout: Layout, form: ExportForm, target: Path) 
         TooManyForXlsxError: more than 200,000 rows for XLSX.
         OutNotWritableError: the file cannot be written.
     """
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written = _WRITERS[form](rows, layout, partial)
-        partial.replace(target)
-    except OSError as cause:
-        raise OutNotWritableError(target, cause.strerror or type(cause).__name__) from cause
-    finally:
-        partial.unlink(missing_ok=True)
-    return written
+    with replacing(target) as partial:
+        return _WRITERS[form](rows, layout, partial)
 
 
 def _csv(rows: Iterable[Row], layout: Layout, target: Path) -> int:

@@ -18,6 +18,7 @@ _MEANING = {
     ExitCode.SERVER: "server unreachable or access refused",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
     ExitCode.TERMINATED: "ended by SIGTERM",
+    ExitCode.HUNG_UP: "ended by SIGHUP",
 }
 _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("admin rotate-kek", ExitCode.ERRORED): "a secret is still sealed under another key",
@@ -105,7 +106,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "schema": HelpPage(("job", "job.spec.stages.measures"), _LOCAL),
     "compare": HelpPage(
         ("before.csv after.csv --key id", "job.yaml --out comparison --junit junit.xml"),
-        (0, 1, 2, 3, 130, 143),
+        (0, 1, 2, 3, 129, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
     "doctor": HelpPage(

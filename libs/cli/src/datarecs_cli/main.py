@@ -8,11 +8,13 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from datarecs_cli import error_text
-from datarecs_cli.border import guarded_streams
+from datarecs_cli.border import StreamLostError, guarded_streams
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
 from datarecs_cli.invocation import HELP, Invocation, UsageFault, current, enter, take_globals
 from datarecs_cli.parts import Extra, require
@@ -93,6 +95,7 @@ COMMANDS: tuple[Command, ...] = (
 """In the order of the help. A new command is one line here and a module in `commands`."""
 
 
+_ENDED_BY_SIGNAL = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _MANY_OBJECTS = 50_000
 _HELP_FLAGS = frozenset({"--help", "-h"})
 
@@ -102,12 +105,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports and rows make many objects and few cycles: a collection every 700 objects took a
     # quarter of the time of a small comparison.
     gc.set_threshold(_MANY_OBJECTS)
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  of the process
+    code = _flushed(run(sys.argv[1:] if arguments is None else arguments))
+    if code in _ENDED_BY_SIGNAL:
+        with suppress(AttributeError, OSError):  # a stream was closed
+            sys.stderr.flush()
+        # Skips the interpreter's shutdown, in which native libraries print false reports of leaks.
+        os._exit(code)
+    sys.exit(code)
+
+
+def _flushed(code: int) -> int:
+    """The exit code after what is left in the buffer of stdout; nothing is written at exit."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # what is left in the buffer is not written at exit either
+    except OSError as failure:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+        if code != ExitCode.ERRORED and not isinstance(failure, BrokenPipeError):
+            return _lost(failure)
+    return code
+
+
+def _lost(failure: OSError) -> int:
+    print(f"stdout cannot be written: {failure.strerror}", file=sys.stderr)
+    return ExitCode.ERRORED
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -215,6 +237,8 @@ def ending(act: Callable[[], int], invocation: Invocation) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:  # `datarecs … | head`: the reader has closed the pipe
         return ExitCode.DONE
+    except StreamLostError as lost:
+        return _lost(lost)
     except DatarecsError as error:
         return _known(error, invocation)
     except Exception as error:  # noqa: BLE001  the process entry: a defect ends here, explained

@@ -13,6 +13,7 @@ from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output
 from datarecs_cli.output import Words, print_json
 from datarecs_cli.refusals import RefusedError
+from datarecs_cli.saving import save
 from datarecs_cli.verdict_view import ending_lines, verdict_lines, warning_lines
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.model import RunFacts
@@ -120,5 +121,4 @@ def save_report(api: Api, run_id: str, target: Path, *, form: str = "html") -> N
     request = ApiRequest(
         method="GET", path=path_of("runs", run_id, "report"), params={"format": form}
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(api.send(request).content)
+    save(target, api.send(request).content)

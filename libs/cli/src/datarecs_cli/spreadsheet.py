@@ -22,7 +22,9 @@ class Spreadsheet:
         """Start a file with these columns; the first ones are frozen."""
         import xlsxwriter  # type: ignore[import-untyped]  # it has no py.typed
 
-        self._scratch = TemporaryDirectory(prefix="datarecs-")
+        # On the disk of the file, so that an error names the right one; a pipe has no disk.
+        beside = target.parent if target.name.startswith(".") else None
+        self._scratch = TemporaryDirectory(prefix=".datarecs-", dir=beside)
         options = {"constant_memory": True, "tmpdir": self._scratch.name}
         self._book = xlsxwriter.Workbook(target, options)
         self._bold = self._book.add_format({"bold": True, "bottom": 1})
@@ -57,10 +59,22 @@ class Spreadsheet:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for sheet in self._sheets.values():
-            sheet.finish()
-        self._book.close()
-        self._scratch.cleanup()
+        from xlsxwriter.exceptions import (  # type: ignore[import-untyped]  # it has no py.typed
+            FileCreateError,
+        )
+
+        try:
+            if error is None:
+                for sheet in self._sheets.values():
+                    sheet.finish()
+                self._book.close()
+        except FileCreateError as failure:
+            cause = failure.args[0]
+            raise cause if isinstance(cause, OSError) else OSError(str(cause)) from failure
+        finally:
+            for sheet in self._book.worksheets():
+                sheet._opt_close()  # noqa: SLF001  no public way to close a book without writing it
+            self._scratch.cleanup()
 
 
 class _Sheet:

@@ -178,6 +178,8 @@ def remedy(text: str, column: str) -> str:
         return "remove the spaces around it, or trim the column in an `expr`"
     if re.fullmatch(r"-?0\d+", text):
         return "a code with leading zeros stays text; compare it with text"
+    if is_number_like(text) and sum(map(str.isdigit, text)) > types.MAX_DIGITS:
+        return f"numbers have at most {types.MAX_DIGITS} digits; cast {column} to text"
     if is_date_like(text):
         return f"declare options.formats: {{{column}: '%d.%m.%Y'}} with the format of its dates"
     if is_number_like(text):

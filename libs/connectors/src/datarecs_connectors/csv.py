@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 
 import duckdb
 import pyarrow as pa
@@ -231,7 +231,7 @@ class CsvConnector:
                     yield f"/dev/fd/{text.fileno()}", "latin-1"
                     return
                 text.seek(0)
-            with NamedTemporaryFile(prefix="datarecs-", suffix=".csv") as copy:
+            with TemporaryFile() as copy:
                 first = text.read(len(BOM)).removeprefix(BOM)
                 if header:
                     first += text.read(sum(map(len, header)) - len(first))

@@ -75,6 +75,10 @@ def file_schema(file: pq.ParquetFile, path: str) -> FileSchema:
     )
 
 
+_ONE_TYPE = "cast the column in a `query` that has the files as `tables`"
+"""Where a column has two types, `merge_schema` has no effect."""
+
+
 def one_schema(source: str, files: Sequence[FileSchema], *, merged: bool) -> tuple[pa.Field, ...]:
     """The columns of all files, in the order of the first.
 
@@ -98,7 +102,7 @@ def one_schema(source: str, files: Sequence[FileSchema], *, merged: bool) -> tup
             common = common_type(known.type, field.type)
             if common is None and field.name not in repeated:
                 types = f"{field.name!r} is {_type_name(known)}, then {_type_name(field)}"
-                raise _changed(source, (first, file.path), types, merged=merged)
+                raise SchemaChangedError(source, (first, file.path), types, remedy=_ONE_TYPE)
             may_be_null = known.nullable or field.nullable or field.name not in everywhere
             made = pa.field(field.name, common or known.type, may_be_null)
             fields_by_name[field.name] = (made, first)
@@ -111,19 +115,11 @@ def _type_name(field: pa.Field) -> str:
     return "of a type that is not compared" if kind is None else str(kind)
 
 
-def _changed(
-    source: str, paths: tuple[str, str], difference: str, *, merged: bool
-) -> SchemaChangedError:
-    if merged:
-        return SchemaChangedError(source, paths, difference, remedy="read them as two sources")
-    return SchemaChangedError(source, paths, difference)
-
-
 def _check_names(source: str, first: FileSchema, other: FileSchema) -> None:
     """Columns are read by name, so their order has no effect."""
     if sorted(first.names) != sorted(other.names):
         difference = column_difference(first.names, other.names)
-        raise _changed(source, (first.path, other.path), difference, merged=False)
+        raise SchemaChangedError(source, (first.path, other.path), difference)
 
 
 def columns_of(

@@ -66,6 +66,8 @@ def unknown_gap(
     """`unknown (3 unreadable values in exports)`; None if the gap is known or there is none."""
     if measure.gaps[sources.index(source)] is not None:
         return None
+    if not measure.comparable:
+        return "unknown (the column cannot be compared)"
     parts = [
         f"{counted(values, what)} in {visible(name)}"
         for name in dict.fromkeys((reference, source))

@@ -1,6 +1,7 @@
 """`datarecs compare`: compares files, or the sources of a job file, without a server."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, kernel, spark or reference"
-KEY = "columns that identify a row; default all columns, so that whole rows are compared"
+KEY = (
+    "columns that identify a row; default all columns, so that whole rows are compared; a name "
+    "with a comma is in double quotes, such as '\"a,b\",c'"
+)
 
 Sources = Annotated[
     list[str],
@@ -37,7 +41,7 @@ Limits = Annotated[
     typer.Option(
         metavar="COLUMN[=LIMIT]",
         help="a column to compare, such as amount=0.01, qty=1% or at=PT1S; repeat it for more; "
-        "default all other columns, exactly",
+        "a name with = is in double quotes; default all other columns, exactly",
     ),
 ]
 LeftOut = Annotated[
@@ -76,11 +80,14 @@ def compare(
     ] = None,
 ) -> ExitCode:
     """Compare files, or the sources of a job file, on this machine without a server."""
+    from datarecs_cli.saving import refuse_stdout
     from datarecs_cli.screen import Screen
     from datarecs_runtime.environment import process_environment
 
     invocation = current()
     _refuse_unknown_form(invocation)
+    refuse_stdout("--out", out)
+    refuse_stdout("--junit", junit)
     memory_bytes = None if memory is None else _memory_bytes(memory)
     flags = flags_of(sources, key, measure, left_out, param)
     screen = Screen.of(invocation, process_environment())
@@ -106,7 +113,7 @@ def _compared(  # noqa: PLR0917  the command's flags
     screen: "Screen",
     after: _After,
 ) -> ExitCode:
-    from datarecs_cli.local.deadline import ended_by_sigterm
+    from datarecs_cli.local.deadline import ended_by_signals
     from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import prepare_question
     from datarecs_cli.local.running import Local, compare_locally
@@ -128,7 +135,7 @@ def _compared(  # noqa: PLR0917  the command's flags
         clock=clock,
     )
     try:
-        with ended_by_sigterm():
+        with ended_by_signals():
             document = compare_locally(prepared, local)
     except JobRefusedError as refused:
         reporter.done()
@@ -155,9 +162,11 @@ def show_refusal(refused: "JobRefusedError") -> ExitCode:
 
 def _ended_early(ended: KeyboardInterrupt, reporter: "TerminalReporter") -> ExitCode:
     """Print that there is no verdict."""
-    is_terminated = isinstance(ended, TerminatedError)
-    reporter.print_line(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
-    return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
+    code = ended.exit_code if isinstance(ended, TerminatedError) else ExitCode.INTERRUPTED
+    word = "interrupted" if code is ExitCode.INTERRUPTED else "terminated "
+    with suppress(OSError):  # a terminal that was closed
+        reporter.print_line(f"{word}  there is no verdict")
+    return code
 
 
 def flags_of(
@@ -168,6 +177,7 @@ def flags_of(
     param: list[str] | None,
 ) -> "Flags":
     """The flags of `compare` and `plan` that declare the comparison."""
+    from datarecs_cli.local.column_names import column_names, measure_flag
     from datarecs_cli.local.database_address import read_addresses
     from datarecs_cli.local.question import Flags
 
@@ -175,9 +185,9 @@ def flags_of(
     return Flags(
         sources=places,
         databases=databases,
-        keys=_columns(key),
-        measures=tuple(measure or ()),
-        left_out=_columns(left_out),
+        keys=column_names(key or ()),
+        measures=tuple(map(measure_flag, measure or ())),
+        left_out=column_names(left_out or ()),
         parameters=named_values(param or []),
     )
 
@@ -218,12 +228,6 @@ def _engine(name: str) -> "EngineChoice":
     if engine is EngineChoice.SPARK:
         require("--engine spark", Extra.SPARK)
     return engine
-
-
-def _columns(values: list[str] | None) -> tuple[str, ...]:
-    """Names separated by commas; the flag may be repeated."""
-    names = [name.strip() for value in values or () for name in value.split(",")]
-    return tuple(name for name in names if name)
 
 
 def _refuse_unknown_form(invocation: Invocation) -> None:

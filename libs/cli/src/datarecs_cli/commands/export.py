@@ -41,6 +41,7 @@ def export(
     """Write all stored differences of a folder, or the largest 1,000 of a run of the server."""
     from datarecs_cli.exporting import ExportForm, TooManyForXlsxError
     from datarecs_cli.exporting import export as write
+    from datarecs_cli.saving import is_stdout, refuse_stdout
     from datarecs_reports.differences import DifferenceFilter
 
     invocation = current()
@@ -48,6 +49,7 @@ def export(
         raise UsageFault(f"-o {invocation.output} is not a format of this command; use --format")
     if form not in tuple(ExportForm):
         raise UsageFault(f"--format {form}: unknown format; known: {FORMS}")
+    refuse_stdout("--out", out)
     target = out or Path(f"differences.{form}")
     where = DifferenceFilter(measure=measure, only=only)
     place = Path(run)
@@ -59,7 +61,9 @@ def export(
         count = write(rows, layout, ExportForm(form), target)
     except TooManyForXlsxError as refused:
         raise UsageFault(f"--format xlsx: {refused}") from refused
-    if invocation.is_json:
+    if is_stdout(target):
+        invocation.say(f"{count:,} differences")
+    elif invocation.is_json:
         members = {"schema": "datarecs.cli.export/1", "path": str(target), "rows": count}
         print(json.dumps(members))
     else:

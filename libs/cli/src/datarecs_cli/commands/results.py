@@ -206,6 +206,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> ExitCode:
     """Save the report of a run as one file, or an index page for a folder of runs."""
+    from datarecs_cli.saving import is_stdout
     from datarecs_cli.stored_report import is_result, save_stored_report
 
     invocation = current()
@@ -217,6 +218,8 @@ def report(
         target = _save_index(Path(run), out, form)
     else:
         target = _save_report(run, out, form)
+    if is_stdout(target):
+        return ExitCode.DONE
     if invocation.output is Output.JSON:
         print(json.dumps({"schema": "datarecs.cli.report/1", "path": str(target)}))
     else:

@@ -1,24 +1,25 @@
 """The time limit of a local comparison, over reading, waiting and comparing.
 
 Only this module interrupts other code. A signal interrupts every wait in the main thread, so an
-alarm ends a read of a slow source, a pause before a recheck and a query; Ctrl-C and SIGTERM work
-the same way.
+alarm ends a read of a slow source, a pause before a recheck and a query; Ctrl-C, SIGTERM and SIGHUP
+work the same way. Under `nohup`, which ignores SIGHUP, it stays ignored.
 """
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from datarecs_cli.exit_codes import TerminatedError
+from datarecs_cli.exit_codes import HungUpError, TerminatedError
 from datarecs_cli.local.faults import DeadlineExceededError
 
 _AGAIN_S = 10.0
 """Time until the next alarm, in case code handled this one as an error and continued."""
 _AT_ONCE_S = 0.001
-_ENDING = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
+_TERMINATING = {signal.SIGTERM: TerminatedError, signal.SIGHUP: HungUpError}
+_ENDING = (signal.SIGALRM, signal.SIGINT, *_TERMINATING)
 
 
 class _StoppedError(KeyboardInterrupt):
@@ -26,21 +27,21 @@ class _StoppedError(KeyboardInterrupt):
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM inside raises TerminatedError, so that open resources are closed; main thread only.
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP inside raise an error, so that open resources are closed.
+
+    Main thread only.
 
     Raises:
         TerminatedError: the process received SIGTERM.
+        HungUpError: the process received SIGHUP.
     """
 
-    def end(_number: int, _frame: object) -> None:
-        raise TerminatedError
+    def end(number: int, _frame: object) -> None:
+        raise _TERMINATING[signal.Signals(number)]
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
+    with _handlers(_TERMINATING, end):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
     Raises:
         DeadlineExceededError: the block did not end in time.
         KeyboardInterrupt: Ctrl-C.
-        TerminatedError: SIGTERM.
+        TerminatedError: SIGTERM or SIGHUP.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -89,15 +90,28 @@ def _handled_by(stop: Callable[[int, object], None]) -> Iterator[None]:
     """Handle the signals in the block; an alarm of the caller, as in tests, continues after it."""
     left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0)
     began_s = time.monotonic()
-    before = {number: signal.signal(number, stop) for number in _ENDING}
     try:
-        yield
+        with _handlers(_ENDING, stop):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if left_s:
             left_s = max(left_s - (time.monotonic() - began_s), _AT_ONCE_S)
             signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
+
+
+@contextmanager
+def _handlers(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, object], None]
+) -> Iterator[None]:
+    """Handle the signals in the block, except an ignored SIGHUP."""
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    handled = [number for number in numbers if number is not signal.SIGHUP or not is_nohup]
+    before = {number: signal.signal(number, handler) for number in handled}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _error_of(number: int, limit: timedelta) -> BaseException:
@@ -106,5 +120,7 @@ def _error_of(number: int, limit: timedelta) -> BaseException:
             return KeyboardInterrupt()
         case signal.SIGTERM:
             return TerminatedError()
+        case signal.SIGHUP:
+            return HungUpError()
         case _:
             return DeadlineExceededError(limit)

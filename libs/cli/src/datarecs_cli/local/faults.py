@@ -1,5 +1,6 @@
 """Errors that end a local comparison: its job does not fit, or results cannot be stored."""
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -54,6 +55,13 @@ def _line(fault: QuestionFault) -> str:
     return f"{lead}{fault.message}" + (f"; {fault.hint}" if fault.hint else "")
 
 
+def reason_of(cause: OSError) -> str:
+    """Why a file cannot be written, without the words that a library adds."""
+    if cause.errno is not None:
+        return os.strerror(cause.errno)
+    return str(cause) or type(cause).__name__
+
+
 class OutNotWritableError(DatarecsError):
     """The results cannot be written to their folder."""
 
@@ -69,10 +77,11 @@ class ScratchNotWritableError(DatarecsError):
     """Rows cannot be stored on this machine for the comparison."""
 
     code = RunDetail.SPILL_EXHAUSTED
-    fix = "free space in the folder of temporary files, or set TMPDIR to another disk"
+    fix = "free space in this folder, or set TMPDIR to a folder on another disk"
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"temporary files cannot be written: {reason}")
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"{folder}: temporary files cannot be written: {reason}")
+        self.folder = folder
 
 
 class TooLittleMemoryError(DatarecsError):

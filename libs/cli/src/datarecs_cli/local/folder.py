@@ -5,17 +5,24 @@ no file of the user may be deleted. So everything is first written into a folder
 replaces the earlier results when it is complete.
 """
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EXDEV
 from pathlib import Path
 
-from datarecs_cli.local.faults import OutNotWritableError
+from datarecs_cli.local.faults import OutNotWritableError, reason_of
+from datarecs_cli.saving import replacing
 from datarecs_core.catalog.layout import segment
+from datarecs_core.comparison.proof.run_json import SCHEMA
 from datarecs_core.comparison.results.row_digests import FILE
 
 DEFAULT = Path("datarecs-compare")
 _PREPARED = ".new"
+_SCHEMA_FAMILY = f"{SCHEMA.partition('/')[0]}/"
+_MARK = b"datarecs"
+"""In every page."""
 _OURS = ("part-*.parquet", "_SUCCESS", ".*.crc")
 """Names of the files that engines write into the folder of a stage."""
 
@@ -88,18 +95,29 @@ class OutFolder:
                     (prepared.root / name).rename(self.root / name)
 
     def _refuse_foreign_files(self) -> None:
-        """Check before the comparison that the folders can be replaced after it."""
+        """Check before the comparison that the results can be replaced after it."""
+        foreign = self._foreign_file()
+        if foreign is not None:
+            reason = f"its {foreign.name} is no result of a comparison and would be replaced"
+            raise OutNotWritableError(self.shown, reason)
         for stage in self.differences.glob("*/"):
             ours = {one for name in _OURS for one in stage.glob(name)}
             if set(stage.iterdir()) - ours:
                 raise OutNotWritableError(self.shown, f"Directory not empty: {stage}")
+
+    def _foreign_file(self) -> Path | None:
+        """A file with the name of a result that no comparison wrote."""
+        if self.run_json.exists():
+            return None if _is_run_json(self.run_json) else self.run_json
+        pages = (page for page in (self.report, self.error) if page.exists())
+        return next((page for page in pages if _MARK not in page.read_bytes()), None)
 
     def settle(self, stage: str, location: str | None) -> None:
         """Move a stage's differences from the engine's folder to their published place."""
         place = self.differences / f"stage={segment(stage)}"
         if location is not None and Path(location) != place:
             with self.storing():
-                shutil.move(location, place)
+                _move(Path(location), place)
 
     def store(self, path: Path, content: bytes) -> None:
         """Write to a temporary name, then rename: a reader sees the whole file or none.
@@ -107,10 +125,8 @@ class OutFolder:
         Raises:
             OutNotWritableError: the file cannot be written, as on a full disk.
         """
-        partial = path.with_name(f".{path.name}.partial")
-        with self.storing():
+        with replacing(path, shown=self.shown) as partial:
             partial.write_bytes(content)
-            partial.replace(path)
 
     def forget(self) -> None:
         """Remove the empty folders if there was no comparison.
@@ -128,4 +144,25 @@ class OutFolder:
         try:
             yield
         except OSError as cause:
-            raise OutNotWritableError(self.shown, cause.strerror or type(cause).__name__) from cause
+            raise OutNotWritableError(self.shown, reason_of(cause)) from cause
+
+
+def _is_run_json(path: Path) -> bool:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(document, dict) and str(document.get("schema", "")).startswith(_SCHEMA_FAMILY)
+
+
+def _move(folder: Path, place: Path) -> None:
+    """Move a folder of files, also to another disk; `shutil.move` would hide why it fails."""
+    try:
+        folder.rename(place)
+    except OSError as cause:
+        if cause.errno != EXDEV:
+            raise
+        place.mkdir()
+        for file in folder.iterdir():
+            shutil.copyfile(file, place / file.name)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -5,6 +5,7 @@ A proof has paths relative to a folder, never absolute ones, while users may typ
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ KINDS = {
     ".jsonl": SourceKind.JSON,
     ".ndjson": SourceKind.JSON,
 }
+_TABS = ".tsv"
 PACKED = (".gz", ".zst", ".zstd")
 """Endings of compressed text; the ending before is that of the text."""
 _WILD = re.compile(r"[*?\[]")
@@ -35,14 +37,14 @@ _LONGEST_NAME = 24
 def located(path: str, base: Path) -> tuple[Path, str]:
     """The base folder of a path, and the path relative to it.
 
-    Relative paths do not change. An absolute path, or one that leaves `base`, is cut before its
-    first part that is a wildcard or a partition folder such as `day=2026-01-31`. An address of
+    Relative paths do not change. `.`, an absolute path, or one that leaves `base` is cut before
+    its first part that is a wildcard or a partition folder such as `day=2026-01-31`. An address of
     objects does not change.
     """
     if is_object_url(path):
         return base, path
     clean = os.path.normpath(path)
-    if not clean.startswith(("/", "..")):
+    if clean != os.curdir and not clean.startswith(("/", "..")):
         return base, clean
     parts = Path(os.path.normpath(base / clean)).parts
     fixed = next(
@@ -99,7 +101,7 @@ def _check_scheme(path: str) -> None:
 
 
 def is_tab_separated(path: str) -> bool:
-    return _suffix(path) == ".tsv"
+    return _suffix(path) == _TABS
 
 
 def _suffix(path: str) -> str:
@@ -113,7 +115,13 @@ def _suffix(path: str) -> str:
         raise UsageFault(f"{path}: no such file; check the path, it is relative to {Path.cwd()}")
     if not place.is_dir():
         return _ending(place)
-    return _of_files(path, sorted(place.rglob("*")))
+    files = (one.relative_to(place) for one in sorted(place.rglob("*")))
+    return _of_files(path, [one for one in files if not _is_beside_data(one)])
+
+
+def _is_beside_data(file: Path) -> bool:
+    """Whether the file is in a folder that readers ignore, such as `_delta_log`."""
+    return any(part[0] in "._" for part in file.parts[:-1]) or file.name.startswith(".")
 
 
 def _of_objects(path: str) -> str:
@@ -131,11 +139,23 @@ def _of_objects(path: str) -> str:
 
 
 def _of_files(path: str, files: Sequence[Path]) -> str:
-    """The ending of the first file that can be compared."""
-    first = next((one for one in files if _ending(one) in KINDS), None)
-    if first is None:
+    """The ending of the files that can be compared.
+
+    Raises:
+        UsageFault: there are none, or files of several kinds.
+    """
+    endings = [_ending(one) for one in files if _ending(one) in KINDS]
+    if not endings:
         raise UsageFault(f"{path}: the folder has no file ending in {', '.join(KINDS)}")
-    return _ending(first)
+    kinds = {(KINDS[ending], ending == _TABS) for ending in endings}
+    if len(kinds) > 1:
+        counts = Counter(endings)
+        listed = ", ".join(f"{counts[ending]:,} {ending}" for ending in sorted(counts))
+        raise UsageFault(
+            f"{path}: the folder has files of several kinds: {listed}; choose one with a pattern, "
+            f"such as '{path.rstrip('/')}/*{endings[0]}'"
+        )
+    return endings[0]
 
 
 def _ending(path: Path) -> str:

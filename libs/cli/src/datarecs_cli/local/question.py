@@ -17,6 +17,7 @@ from datarecs_application.comparison import Question
 from datarecs_cli.declared_files import STDIN, DeclaredFile, check_files, refuse_faults
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
+from datarecs_cli.local.column_names import MeasureFlag, name_text
 from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.database_address import DatabaseAddress, connection_names
 from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRefusedError
@@ -54,7 +55,7 @@ class Flags:
     databases: Mapping[int, DatabaseAddress] = field(default_factory=dict)
     """By position: the sources that are tables or queries of a database."""
     keys: tuple[str, ...] = ()
-    measures: tuple[str, ...] = ()
+    measures: tuple[MeasureFlag, ...] = ()
     left_out: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     names: tuple[str, ...] = ()
@@ -96,9 +97,12 @@ class Flags:
         if self.call:
             return self.call
         words = ["datarecs", "compare", *self.sources]
-        words += ["--key", ",".join(self.keys)] if self.keys else []
-        for flag, columns in (("--measure", self.measures), ("--except", self.left_out)):
-            words += [word for column in columns for word in (flag, column)]
+        words += ["--key", ",".join(map(name_text, self.keys))] if self.keys else []
+        for flag, texts in (
+            ("--measure", map(str, self.measures)),
+            ("--except", map(name_text, self.left_out)),
+        ):
+            words += [word for text in texts for word in (flag, text)]
         for name, value in self.parameters.items():
             values = value if isinstance(value, list) else [value]
             words += [word for each in values for word in ("--param", f"{name}={each}")]
@@ -228,7 +232,7 @@ def _declaration(flags: Flags) -> dict[str, object]:
     names = flags.source_names
     stage: dict[str, object] = {"name": STAGE, "type": "row", "dimensions": list(flags.keys)}
     if flags.measures:
-        stage["measures"] = [_measure(text) for text in flags.measures]
+        stage["measures"] = [_measure(measure) for measure in flags.measures]
     else:
         stage |= {"measures": "*", "except": list(flags.left_out)}
     connections = connection_names(flags.databases)
@@ -264,11 +268,10 @@ def _file(name: str, path: str) -> dict[str, object]:
     return source
 
 
-def _measure(text: str) -> dict[str, object]:
-    """`amount=0.01`, `qty=1%`, `booked_at=PT1S`, or a bare column, which must be equal."""
-    name, equals, limit = text.rpartition("=")
-    if not equals:
-        return {"name": text}
+def _measure(measure: MeasureFlag) -> dict[str, object]:
+    name, limit = measure
+    if limit is None:
+        return {"name": name}
     tolerance = {"type": "ABSOLUTE", "value": limit}
     if limit.endswith(_PERCENT):
         tolerance = {"type": "PERCENTAGE", "value": limit.removesuffix(_PERCENT).rstrip()}
@@ -288,7 +291,11 @@ def _where(flags: Flags, place: str, path: str) -> str:
         case ["spec", "stages", _, "dimensions", index, *_]:
             return flags.argument("key", flags.keys[int(index)])
         case ["spec", "stages", _, "measures", *index]:
-            return flags.argument("measure", flags.measures[int(index[0])]) if index else "columns"
+            return (
+                flags.argument("measure", str(flags.measures[int(index[0])]))
+                if index
+                else "columns"
+            )
         case ["spec", "stages", _, "except", index, *_]:
             return flags.argument("except", flags.left_out[int(index)])
         case _:

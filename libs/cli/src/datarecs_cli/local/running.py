@@ -22,10 +22,12 @@ from datarecs_cli.local.faults import (
     OutNotWritableError,
     ScratchNotWritableError,
     TooLittleMemoryError,
+    reason_of,
 )
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.question import PreparedQuestion
 from datarecs_cli.local.reports import NAMES, further, write
+from datarecs_cli.local.scratch import scratch_folder
 from datarecs_cli.local.sources import LocalSources
 from datarecs_cli.local.terminal_reporter import PROGRESS_EVERY, TerminalReporter
 from datarecs_core.comparison.planning.faults import PlanRefusedError
@@ -95,8 +97,8 @@ def compare_locally(prepared: PreparedQuestion, local: Local) -> Mapping[str, ob
 
 def _compared(prepared: PreparedQuestion, local: Local, started: datetime) -> Mapping[str, object]:
     with ExitStack() as open_things:
-        scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
-        work = _Work(prepared, local, Path(scratch), open_things)
+        scratch = open_things.enter_context(scratch_folder())
+        work = _Work(prepared, local, scratch, open_things)
         comparison = _answered(prepared, work, local.reporter)
         return _stored(prepared, local, started, comparison, work.engines)
 
@@ -118,7 +120,7 @@ def _named(error: BaseException) -> Exception:
         case MemoryError():
             return TooLittleMemoryError()
         case OSError():
-            return ScratchNotWritableError(error.strerror or type(error).__name__)
+            return ScratchNotWritableError(Path(tempfile.gettempdir()), reason_of(error))
         case Exception():
             return error
         case _:

@@ -1,8 +1,10 @@
 """Whole units against decimals: what tasks answer with integers is what core's rules say."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from datarecs_core.comparison.oracle.grouping import Cell
 from datarecs_core.comparison.oracle.judging import judge_measure
 from datarecs_core.comparison.planning.plan import Cut, InputPlan, MeasurePlan
+from datarecs_core.comparison.planning.rules import Rules
 from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
@@ -21,12 +24,19 @@ from datarecs_core.comparison.planning.tolerance import (
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
-from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
-from datarecs_kernel.agreeing import Agreement, has_invalid, has_nulls, is_nan
+from datarecs_core.jobs.vocabulary import (
+    Bound,
+    Combine,
+    CompareTo,
+    Function,
+    NanRule,
+    ToleranceBase,
+)
+from datarecs_kernel.agreeing import Agreement, Judgements, has_invalid, has_nulls, is_nan
 from datarecs_kernel.columns import Values
 from datarecs_kernel.decoding import cell, native
 from datarecs_kernel.differing import NOBODY
-from datarecs_kernel.forms import INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_kernel.forms import DOUBLE, INTEGER, NUMBER, TEXT, Form, FormKind, decimal
 from datarecs_kernel.sort_keys import size_key_of
 
 Plain = tuple[object, bytes | None]
@@ -44,6 +54,13 @@ NULL: Plain = (None, None)
 INVALID: Plain = (None, encode(invalid("ledger", b"\xff"))[5:])
 LIMITS = st.sampled_from(["0", "0.01", "1", "1.5", "50", "99.99", "100"]).map(Decimal)
 SOURCES = range(2, 5)
+MEASURE = MeasurePlan(
+    name="amount",
+    index=0,
+    function=Function.VALUE,
+    inputs=(InputPlan(column="amount", type=FORMS[MONEY]),),
+    tolerances=(ExactTolerance(),),
+)
 
 
 def values_of(form: Form) -> st.SearchStrategy[Plain]:
@@ -88,6 +105,16 @@ def cuts_of(form: Form) -> st.SearchStrategy[Cut | None]:
     return st.none()
 
 
+def judge_columns(measure: MeasurePlan, form: Form, *columns: pa.Array) -> Judgements:
+    """Columns of a form, one per source, against the first source."""
+    agreement = Agreement(measure, form, sources=len(columns), reference=0)
+    return agreement.judge([Values(each) for each in columns])
+
+
+def money(*texts: str | None) -> pa.Array:
+    return pa.array([each and Decimal(each) for each in texts], native(MONEY))
+
+
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[MeasurePlan, Form, list[list[Plain]], int]:
     """A measure with its form, places at which some values differ, and the reference."""
@@ -95,10 +122,8 @@ def questions(draw: st.DrawFn) -> tuple[MeasurePlan, Form, list[list[Plain]], in
     sources = draw(st.sampled_from(SOURCES))
     place = st.lists(values_of(form), min_size=sources, max_size=sources)
     unequal = place.filter(lambda each: any(one != each[0] for one in each))
-    measure = MeasurePlan(
-        name="amount",
-        index=0,
-        function=Function.VALUE,
+    measure = replace(
+        MEASURE,
         inputs=(InputPlan(column="amount", type=FORMS[form]),) * sources,
         tolerances=tuple(draw(st.lists(tolerances_of(form), min_size=1, max_size=3))),
         combine=draw(st.sampled_from(Combine)),
@@ -167,3 +192,86 @@ def test_nan_is_marked_in_each_form_that_can_have_it(
 def test_whole_numbers_are_never_nan() -> None:
     flags = is_nan(INTEGER, pa.array([1, None], pa.int64()))
     assert (flags.tolist(), flags.dtype.kind) == ([False, False], "b")
+
+
+@pytest.mark.case("P11")
+@pytest.mark.parametrize(
+    ("form", "one", "other"),
+    [
+        (DOUBLE, [float("nan"), float("nan"), 0.5], [float("nan"), 0.5, 0.5]),
+        (NUMBER, ["NaN", "NaN", "0.5"], ["NaN", "0.5", "0.5"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("rule", "differs"),
+    [(NanRule.EQUAL, [False, True, False]), (NanRule.UNEQUAL, [True, True, False])],
+)
+def test_two_nan_are_equal_unless_the_rules_say_otherwise(
+    form: Form, one: list[object], other: list[object], rule: NanRule, differs: list[bool]
+) -> None:
+    measure = replace(MEASURE, rules=Rules(nan=rule))
+    agreement = Agreement(measure, form, sources=2, reference=0)
+    assert agreement.differs([Values(pa.array(one)), Values(pa.array(other))]).tolist() == differs
+
+
+@pytest.mark.parametrize(
+    "tolerance",
+    [
+        AbsoluteTolerance(limit=Decimal("0.5")),
+        PercentageTolerance(limit=Decimal("0.5"), base=ToleranceBase.REFERENCE),
+    ],
+)
+@pytest.mark.parametrize(
+    ("bound", "within"),
+    [(Bound.INCLUSIVE, [True, True, False]), (Bound.EXCLUSIVE, [True, False, False])],
+)
+def test_a_gap_of_exactly_the_limit_is_within_an_inclusive_bound_only(
+    tolerance: Tolerance, bound: Bound, within: list[bool]
+) -> None:
+    expected, actual = money("100", "100", "100"), money("100.49", "99.50", "100.51")
+    measure = replace(MEASURE, tolerances=(tolerance,), bound=bound)
+    assert judge_columns(measure, MONEY, expected, actual).within.tolist() == within
+
+
+@pytest.mark.parametrize("compare_to", CompareTo)
+def test_no_tolerance_covers_a_null_beside_a_value(compare_to: CompareTo) -> None:
+    columns = [money(None, None, "5"), money(None, "5", "5"), money("5", "5", None)]
+    tolerances = (AbsoluteTolerance(limit=Decimal(100)),)
+    measure = replace(MEASURE, tolerances=tolerances, compare_to=compare_to)
+    result = judge_columns(measure, MONEY, *columns)
+    assert not result.within.any()
+    assert not np.any(result.tolerance_within)
+
+
+@pytest.mark.parametrize("digits", [0, 3])
+def test_times_of_one_second_are_equal_once_fractions_are_cut(digits: int) -> None:
+    form = Form(kind=FormKind.INSTANT, precision=19 + digits if digits else 0, scale=digits)
+    micros = [400_000, 900_000, -1, -1], [900_000, 1_000_000, -999_999, 0]
+    columns = [pa.array(each, pa.int64()).cast(native(form)) for each in micros]
+    result = judge_columns(replace(MEASURE, cut=Cut(second_digits=0)), form, *columns)
+    assert result.is_cut.tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("scale", "is_cut"), [(0, [True, True, False]), (1, [True, False, False]), (2, [False] * 3)]
+)
+def test_numbers_are_equal_once_digits_after_the_declared_scale_are_cut(
+    scale: int, is_cut: list[bool]
+) -> None:
+    one, other = money("0.10", "0.19", "0.99"), money("0.19", "0.20", "1.00")
+    measure = replace(MEASURE, cut=Cut(scale=scale))
+    assert judge_columns(measure, MONEY, one, other).is_cut.tolist() == is_cut
+
+
+def test_short_and_long_doubles_are_judged_each_at_its_place() -> None:
+    one, other = pa.array([0.1 + 0.2, 0.1, 1e300]), pa.array([0.3, 0.2, 2e300])
+    measure = replace(MEASURE, tolerances=(AbsoluteTolerance(limit=Decimal("0.05")),))
+    result = judge_columns(measure, DOUBLE, one, other)
+    assert result.within.tolist() == [True, False, False]
+    assert result.sizes.tolist() == [4e-17, 0.1, 1e300]
+    assert result.largest == size_key_of(Decimal("1E300"))
+
+
+def test_numbers_beside_nan_have_no_delta() -> None:
+    result = judge_columns(MEASURE, NUMBER, pa.array(["NaN", "NaN"]), pa.array(["0.5", "7"]))
+    assert (result.has_size.tolist(), result.largest) == ([False, False], None)

@@ -28,6 +28,7 @@ SHORT = st.integers(-(10**6), 10**6).map(lambda each: each / 100)
 DOUBLES = st.none() | SHORT | st.floats()
 
 
+@example(pairs=[(None, 0.5)])
 @given(pairs=st.lists(st.tuples(DOUBLES, DOUBLES), max_size=6))
 def test_doubles_are_their_shortest_decimals(pairs: list[tuple[float, float]]) -> None:
     columns = [[one for one, _ in pairs], [other for _, other in pairs]]
@@ -41,7 +42,7 @@ def test_doubles_are_their_shortest_decimals(pairs: list[tuple[float, float]]) -
                 plain = column[at]
                 exact = Decimal("NaN") if plain is None else Decimal(repr(plain))
                 assert is_known == exact.is_finite()
-                assert not is_known or Decimal(amount).scaleb(-part.scale, EXACT) == exact
+                assert Decimal(amount).scaleb(-part.scale, EXACT) == (exact if is_known else 0)
     assert sorted(seen) == list(range(len(pairs)))
 
 
@@ -84,15 +85,23 @@ def test_a_gap_beyond_all_doubles_is_infinite() -> None:
     ]
     (part,) = amounts_of(DOUBLE, values)
     one, other = (each.numbers for each in part.units)
-    assert doubles_of(one - other, part.scale).tolist() == [float("inf")]
+    gaps = np.concatenate([one - other, other - one])
+    assert doubles_of(gaps, part.scale).tolist() == [float("inf"), float("-inf")]
+
+
+def test_prices_share_the_scale_of_cents_beside_a_longer_number() -> None:
+    prices = [each / 100 for each in range(3_000)]
+    short, long = amounts_of(DOUBLE, [Values(pa.array([*prices, 0.1 + 0.2]))])
+    assert (short.scale, short.units[0].numbers.tolist()) == (2, list(range(3_000)))
+    assert (long.of(np.arange(3_001)).tolist(), long.scale) == ([3_000], 17)
 
 
 def test_numbers_as_texts_may_be_infinite() -> None:
-    texts = pa.array(["NaN", "Inf", "-Inf", None, "-0.5"])
+    texts = pa.array(["NaN", "Inf", "-Inf", None, "-0.5", "7"])
     known = {
         (at, number, part.scale)
         for part in amounts_of(NUMBER, [Values(texts)])
-        for at, number, is_known in zip(part.of(np.arange(5)), *part.units[0], strict=True)
+        for at, number, is_known in zip(part.of(np.arange(6)), *part.units[0], strict=True)
         if is_known
     }
-    assert known == {(4, -5, 1)}
+    assert known == {(4, -5, 1), (5, 7, 0)}

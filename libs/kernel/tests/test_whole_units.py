@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
-from datarecs_kernel.forms import INTEGER, Form, FormKind, decimal
+from datarecs_kernel.forms import INTEGER, TEXT, Form, FormKind, decimal
 from datarecs_kernel.sort_keys import size_key_of
 from datarecs_kernel.whole_units import (
     cut_by,
@@ -69,6 +69,30 @@ def test_what_is_null_is_not_known(form: Form, plain: list[int | None], units: l
     numbers, known = units_of(form, pa.array(plain, pa.int64()))
     assert numbers.tolist() == units
     assert known.tolist() == [True, False, True]
+
+
+def test_texts_have_no_units() -> None:
+    numbers, known = units_of(TEXT, pa.array(["a", None]))
+    assert (numbers.tolist(), numbers.dtype.kind) == ([0, 0], "i")
+    assert not known.any()
+
+
+def test_the_difference_of_two_products_is_exact_at_the_edge_of_64_bits() -> None:
+    one, other = times(np.array([2**62, -(2**62)]), 1)
+    assert one - other == 2**63
+
+
+def test_a_unit_above_64_bits_cuts_all_small_numbers() -> None:
+    assert cut_by(np.array([5, -5]), 10**20).tolist() == [0, -1]
+
+
+def test_texts_of_no_numbers_are_texts() -> None:
+    assert unit_texts(np.array([], object), 0).equals(pa.array([], pa.string()))
+
+
+def test_a_signalling_nan_has_no_units() -> None:
+    nan = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
+    assert not written_units(nan, 2)[1].any()
 
 
 DOUBLES = (

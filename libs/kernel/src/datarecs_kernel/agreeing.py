@@ -6,7 +6,6 @@ the same rules with decimals; a test compares both, and neither calls the other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple, assert_never
@@ -25,7 +24,6 @@ from datarecs_core.comparison.planning.tolerance import (
     Tolerance,
 )
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, NanRule, ToleranceBase
-from datarecs_core.values import EXACT
 from datarecs_kernel.columns import Flags, Numbers, Values, flags_of
 from datarecs_kernel.differing import NOBODY, changes_of, largest_change
 from datarecs_kernel.exact_amounts import Amounts, amounts_of
@@ -101,13 +99,8 @@ class Agreement:
         if self.sources >= MIN_SOURCES_FOR_ODD:
             unequal = {pair: self._unequal(*(values[at] for at in pair)) for pair in self.pairs}
         parts = amounts_of(self.form, values)
-        judged = _merged(
+        return _merged(
             [(part, self._judge_part(part, unequal)) for part in parts], len(values[0].plain)
-        )
-        is_null = has_nulls(values)
-        return judged._replace(
-            within=judged.within & ~is_null,
-            tolerance_within=[each & ~is_null for each in judged.tolerance_within],
         )
 
     def _unequal(self, one: Values, other: Values) -> Flags:
@@ -207,10 +200,9 @@ def is_nan(form: Form, values: pa.Array) -> Flags:
 
 
 def _merged(parts: Sequence[tuple[Amounts, Judgements]], rows: int) -> Judgements:
-    """One check of all places."""
-    (first, whole), *others = parts
-    if first.at is None and not others:
-        return whole
+    """One check of all places; a single part has them all, in order."""
+    if len(parts) == 1:
+        return parts[0][1]
     keys = [judged.largest for _, judged in parts if judged.largest is not None]
 
     def column(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -260,16 +252,15 @@ def _compiled(tolerance: Tolerance, scale: int, bound: Bound) -> _Holds:
         case ExactTolerance():
             return lambda numbers, _: np.zeros(len(numbers[0]), np.bool_)
         case AbsoluteTolerance(limit=limit) | DurationTolerance(microseconds=limit):
-            places, whole = _written(limit)
-            factor, most = 10**places, whole * 10**scale - edge
-            return lambda numbers, _: times(_gap(numbers), factor) <= most
+            whole, part = limit.as_integer_ratio()
+            most = whole * 10**scale - edge
+            return lambda numbers, _: times(_gap(numbers), part) <= most
         case PercentageTolerance(limit=limit, base=base):
-            places, whole = _written(limit)
-            factor = 100 * 10**places
+            whole, part = limit.as_integer_ratio()
 
             def holds(numbers: Sequence[Integers], reference: Units) -> Flags:
                 size, known = _base(base, numbers, reference)
-                return known & (times(_gap(numbers), factor) <= times(size, whole) - edge)
+                return known & (times(_gap(numbers), 100 * part) <= times(size, whole) - edge)
 
             return holds
         case _:
@@ -285,9 +276,3 @@ def _base(base: ToleranceBase, numbers: Sequence[Integers], reference: Units) ->
         return Units(np.abs(reference.numbers), reference.known)
     chosen = np.maximum if base is ToleranceBase.MAX_ABS else np.minimum
     return Units(reduce(chosen, map(np.abs, numbers)), np.ones(len(numbers[0]), np.bool_))
-
-
-def _written(limit: Decimal) -> tuple[int, int]:
-    """Digits after the point, and the number without it."""
-    places = max(-int(limit.as_tuple().exponent), 0)
-    return places, int(limit.scaleb(places, EXACT))

@@ -20,7 +20,7 @@ def flags_of(flags: pa.Array) -> Flags:
 
 
 class Values(NamedTuple):
-    """Values of one source per place; NULL has neither a value nor a payload."""
+    """Values of one source per place; NULL has neither a value nor a payload, INVALID no value."""
 
     plain: pa.Array
     payloads: pa.Array | None = None

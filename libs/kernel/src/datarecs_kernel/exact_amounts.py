@@ -1,9 +1,8 @@
 """Values of all sources as integers of one scale: exact for every form and size.
 
 Integers, decimals and times have this form. A double means its shortest decimal, and numeric
-without
-precision its text: both are read as digits and an exponent. Places with a similar number of digits
-share a scale, so nearly all of them fit in 64 bits.
+without precision its text: both are read as digits and an exponent. Places with a similar number of
+digits share a scale, so nearly all of them fit in 64 bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +49,7 @@ class Amounts(NamedTuple):
 def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
     """The amounts of all sources, in one part, or in several of different scales."""
     if not len(values[0].plain) or form.kind not in {FormKind.DOUBLE, FormKind.NUMBER}:
-        return [Amounts(None, form.scale, [_valid(form, each) for each in values])]
+        return [Amounts(None, form.scale, [units_of(form, each.plain) for each in values])]
     columns = [each.plain for each in values]
     if form.kind is FormKind.DOUBLE:
         return list(_of_doubles(columns))
@@ -65,14 +64,9 @@ def joined(parts: Sequence[Amounts], columns: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(columns).take(pa.array(np.argsort(places)))
 
 
-def _valid(form: Form, values: Values) -> Units:
-    numbers, known = units_of(form, values.plain)
-    return Units(numbers, known if values.payloads is None else known & ~values.is_invalid)
-
-
 def _of_doubles(columns: Sequence[pa.Array]) -> Iterator[Amounts]:
     known = [flags_of(pc.is_valid(each)) for each in columns]
-    doubles = [each.fill_null(0).to_numpy(zero_copy_only=False) for each in columns]
+    doubles = [each.fill_null(0).to_numpy() for each in columns]
     scale = _best_scale(doubles)
     units = [written_units(each, scale) for each in doubles]
     is_short = reduce(np.logical_and, (each for _, each in units))
@@ -125,5 +119,5 @@ def _by_scale(written: Sequence[Digits]) -> Iterator[Amounts]:
 
 def _scaled(written: Digits, scale: int, kind: np.dtype[Any]) -> Units:
     shifts = np.where(written.widths > 0, written.exponents + scale, 0)
-    powers = np.array([10**each for each in range(int(shifts.max(initial=0)) + 1)], kind)
+    powers = np.array([10**each for each in range(int(shifts.max()) + 1)], kind)
     return Units(written.digits.astype(kind) * powers[shifts], written.known)

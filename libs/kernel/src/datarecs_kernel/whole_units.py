@@ -41,7 +41,7 @@ def units_of(form: Form, values: pa.Array) -> Units:
     if form.precision:
         numbers = _unscaled(values)
     elif form.kind is FormKind.INTEGER or form.is_moment:
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        numbers = values.fill_null(0).to_numpy()
     else:
         return Units(np.zeros(len(values), np.int64), np.zeros_like(known))
     numbers = np.where(known, numbers, 0)
@@ -87,7 +87,7 @@ def doubles_of(numbers: Integers, scale: int) -> NDArray[np.float64]:
     if largest_of(numbers) < _EXACT_DOUBLES and scale <= _EXACT_POWERS:
         return np.asarray(numbers, np.float64) / float(10**scale)
     power = 10**scale
-    return np.array([_nearest(each, power) for each in numbers.tolist()], np.float64)
+    return np.array([_nearest(each, power) for each in numbers.tolist()])
 
 
 def _nearest(number: int, power: int) -> float:
@@ -115,7 +115,7 @@ def unit_texts(numbers: Integers, scale: int) -> pa.Array:
         return _written(numbers)
     digits = pc.ascii_lpad(_written(np.abs(numbers)), scale + 1, "0")
     pointed = pc.utf8_replace_slice(digits, -scale, -scale, ".")
-    signs = pc.if_else(pa.array(numbers < 0, pa.bool_()), "-", "")
+    signs = pc.if_else(pa.array(numbers < 0), "-", "")
     shortest = pc.ascii_rtrim(pc.ascii_rtrim(pointed, "0"), ".")
     return pc.binary_join_element_wise(signs, shortest, "")
 
@@ -126,7 +126,7 @@ def unit_keys(numbers: Integers, scale: int) -> pa.Array:
     exponents = pc.add(pc.binary_length(digits), KEY_SHIFT - 1 - scale).cast(pa.string())
     heads = pc.ascii_lpad(exponents, KEY_DIGITS, "0")
     keys = pc.binary_join_element_wise(heads, pc.ascii_rtrim(digits, "0"), "")
-    return pc.if_else(pa.array(numbers == 0, pa.bool_()), "0", keys)
+    return pc.if_else(pa.array(numbers == 0), "0", keys)
 
 
 def unit_key(number: int, scale: int) -> str:

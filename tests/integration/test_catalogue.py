@@ -14,6 +14,12 @@ from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.catalogue import CatalogueStores
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.catalogue import CatalogueConformance
+from datarecs_testing.conformance.catalogue_collecting import CollectingConformance
+from datarecs_testing.conformance.catalogue_snapshots import (
+    RepeatedRequestsConformance,
+    SnapshotsConformance,
+    StatisticsConformance,
+)
 from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
@@ -41,4 +47,20 @@ def catalogue(database: PreparedDatabase, blobs: BlobStores) -> Iterator[Catalog
 
 
 class TestCatalogue(CatalogueConformance):
+    pass
+
+
+class TestSnapshots(SnapshotsConformance):
+    pass
+
+
+class TestStatistics(StatisticsConformance):
+    pass
+
+
+class TestRepeatedRequests(RepeatedRequestsConformance):
+    pass
+
+
+class TestCollecting(CollectingConformance):
     pass

@@ -214,9 +214,11 @@ class Snapshots:
             return True if ops and self._is_applied(ops) else None
 
         removed = self._account.repeat(key, attempt)
-        prefix = layout.snapshot_stats(self._tenant, table_id, snapshot_id)
-        while self._account.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
-            pass
+        if removed:
+            # Of an unknown snapshot they may belong to a capture that has not ingested it yet.
+            prefix = layout.snapshot_stats(self._tenant, table_id, snapshot_id)
+            while self._account.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
+                pass
         return removed
 
     def _is_applied(self, ops: list[Op]) -> bool:

@@ -16,7 +16,7 @@ from datarecs_core.catalog.records import FileStats, SnapshotConstraints, Target
 from datarecs_core.errors.catalogue import CataloguePreconditionError, ContentConflictError
 
 S = TypeVar("S", TargetStats, FileStats)
-BATCH = 1000
+BATCH = 500
 """Records that are stored in one batch."""
 
 

@@ -20,7 +20,7 @@ from datarecs_core.catalog.pointers import Delete, Op, Pointer, Upsert
 from datarecs_core.catalog.records import ManifestEntry, SnapshotManifest, Table, TableRoot
 from datarecs_core.errors.catalogue import CataloguePreconditionError
 
-ENTRIES = 256
+ENTRIES = 64
 """Snapshots in a page of a root."""
 
 

@@ -91,13 +91,21 @@ def decode(kind: type[R], data: bytes) -> R:
     """
     try:
         values = list(_values(data))
-        _check_header(kind, values[:HEADER_FIELDS])
-        return cast("R", _object(kind, values[HEADER_FIELDS:], first=HEADER_FIELDS + 1))
+        version = _read_version(kind, values[:HEADER_FIELDS])
+        record = cast("R", _object(kind, values[HEADER_FIELDS:], first=HEADER_FIELDS + 1))
+        _check_canonical(record, version, data)
     except (_MalformedError, ValueError, TypeError, OverflowError) as cause:
         raise UnsupportedRecordError(kind=kind.kind, fault=str(cause)) from cause
+    return record
 
 
-def _check_header(kind: type[Record], header: Sequence[tuple[int, int | bytes]]) -> None:
+def _check_canonical(record: Record, version: int, data: bytes) -> None:
+    """Refuse another spelling of a record. An older version is written differently today."""
+    if version == record.record_version and encode(record) != data:
+        raise _MalformedError("it is not in its canonical form")
+
+
+def _read_version(kind: type[Record], header: Sequence[tuple[int, int | bytes]]) -> int:
     if [number for number, _ in header] != [1, 2]:
         raise _MalformedError("it has no version and kind")
     (_, version), (_, name) = header
@@ -107,6 +115,7 @@ def _check_header(kind: type[Record], header: Sequence[tuple[int, int | bytes]])
         raise _MalformedError(
             f"its version is {version!r}, and this release reads up to {kind.record_version}"
         )
+    return version
 
 
 @cache

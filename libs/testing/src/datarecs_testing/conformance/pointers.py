@@ -1,8 +1,9 @@
 """Conformance suite of Pointers, with several processes that share them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -33,6 +34,7 @@ from datarecs_testing.threads import Work, at_once
 
 ROOT = f"/accounts/{A_TENANT}/"
 KEY = f"{ROOT}catalogs/one"
+Answer = TypeVar("Answer")
 WRITERS = 48
 INCREMENTS = 20
 RACES = 100
@@ -157,7 +159,7 @@ class PointersConformance:
         def increment() -> None:
             done = 0
             while done < INCREMENTS:
-                current = pointers.get(KEY)
+                current = _while_busy(partial(pointers.get, KEY))
                 expected = 0 if current is None else current.version
                 done += isinstance(_batch(pointers, [upsert(KEY, expected)]), Applied)
 
@@ -350,13 +352,17 @@ class PointersConformance:
         assert stores.unsent() == []
 
 
-def _batch(pointers: PointerStore, ops: Sequence[Op]) -> Outcome:
-    """A batch that is repeated while the store is busy, as loops do."""
+def _while_busy(call: Callable[[], Answer]) -> Answer:
+    """The answer of a store that may have no free connection or lock, as loops wait for it."""
     while True:
         try:
-            return pointers.batch(ops)
+            return call()
         except (StoreBusyError, StoreUnavailableError):
             continue
+
+
+def _batch(pointers: PointerStore, ops: Sequence[Op]) -> Outcome:
+    return _while_busy(partial(pointers.batch, ops))
 
 
 def _append(outcomes: list[Outcome], pointers: PointerStore, ops: Sequence[Op]) -> None:

@@ -21,6 +21,7 @@ from datarecs_testing.conformance.catalogue_snapshots import (
     StatisticsConformance,
 )
 from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.object_store import ADMIN, ObjectServer
 
 pytestmark = pytest.mark.integration
 
@@ -63,4 +64,29 @@ class TestRepeatedRequests(RepeatedRequestsConformance):
 
 
 class TestCollecting(CollectingConformance):
+    pass
+
+
+class ObjectStore:
+    """Blobs in an object store instead of files."""
+
+    @pytest.fixture
+    def blobs(self, object_server: ObjectServer) -> BlobStores:
+        return open_blob_stores(
+            f"s3://{object_server.create_folder()}/catalogue",
+            endpoint=object_server.endpoint,
+            region="us-east-1",
+            credentials=ADMIN,
+        )
+
+
+class TestCatalogueOfObjects(ObjectStore, CatalogueConformance):
+    pass
+
+
+class TestSnapshotsOfObjects(ObjectStore, SnapshotsConformance):
+    pass
+
+
+class TestCollectingOfObjects(ObjectStore, CollectingConformance):
     pass

@@ -4,7 +4,7 @@ One repository for every kind, because all are changed by the same steps: a batc
 id, the names, the parents and their markers. Spec catalogue-storage 7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -108,7 +108,8 @@ class Entities(Generic[E]):
             CatalogueNotFoundError: there is no such object.
             VersionConflictError: it is at another version.
             NameConflictError: its new name belongs to another object.
-            CataloguePreconditionError: its new parent does not exist.
+            CataloguePreconditionError: its new parent does not exist, or children stand below the
+                name that would change.
             CatalogueBusyError: other writers were faster in every try.
         """
         place = placement(self._account.tenant, record)
@@ -128,7 +129,12 @@ class Entities(Generic[E]):
             companions = self._update_companions(record, staged)
             if companions is None:
                 return None
-            ops = [*_moves(place, current, blob_key), *staged.fences, *companions]
+            ops = [
+                *_moves(place, current, blob_key),
+                *self._staying_children(place, current),
+                *staged.fences,
+                *companions,
+            ]
             outcome = self._account.pointers.batch(ops)
             if isinstance(outcome, Applied):
                 return Stored(record=record, version=expected_version + 1, blob_key=blob_key)
@@ -205,14 +211,28 @@ class Entities(Generic[E]):
         _require_parent(place, rejected)
         return None
 
-    def _deletions(self, resource_id: UUID, current: Pointer) -> list[Op]:
-        names = texts(current, "names")
-        markers = self._account.pointers.get_many(texts(current, "children_marker"))
-        for prefix in texts(current, "children"):
+    def _staying_children(self, place: Placement, current: Pointer) -> list[Op]:
+        """Keys of children contain the path of a namespace: they must not change with it."""
+        prefixes = [one for one in texts(current, "children") if one not in place.children]
+        if not prefixes:
+            return []
+        markers = texts(current, "children_marker")
+        present = self._account.pointers.get_many(markers)
+        self._refuse_children(current, prefixes)
+        versions = {key: present[key].version if key in present else 0 for key in markers}
+        return [Check(key=key, expected=version) for key, version in versions.items()]
+
+    def _refuse_children(self, current: Pointer, prefixes: Sequence[str]) -> None:
+        for prefix in prefixes:
             if self._account.pointers.count(prefix, cap=1):
                 raise CataloguePreconditionError(
                     key=current.key, rule="it is not empty; delete its children first"
                 )
+
+    def _deletions(self, resource_id: UUID, current: Pointer) -> list[Op]:
+        names = texts(current, "names")
+        markers = self._account.pointers.get_many(texts(current, "children_marker"))
+        self._refuse_children(current, texts(current, "children"))
         return [
             Delete(key=current.key, expected=current.version, resource_id=resource_id),
             *(Delete(key=name, expected=1, resource_id=resource_id) for name in names),

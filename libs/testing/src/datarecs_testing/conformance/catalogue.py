@@ -156,6 +156,42 @@ class CatalogueConformance:
         at_once([rename, read, read])
         assert set(seen) == {1}
 
+    def test_a_namespace_with_namespaces_below_it_is_not_renamed(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        account = catalogue.account()
+        namespaces = Entities(account, Namespace)
+        outer = catalogue.namespace()
+        Tables(account).create(a_table(outer))
+        renamed = replace(outer, path=("trade",))
+        assert namespaces.update(renamed, expected_version=1).version == 2
+        inner = a_namespace(outer.catalog_id, "trade", "eu", parent_id=outer.id)
+        namespaces.create(inner)
+        with pytest.raises(CataloguePreconditionError):
+            namespaces.update(outer, expected_version=2)
+        assert namespaces.delete(inner.id)
+        assert namespaces.update(outer, expected_version=2).version == 3
+
+    @pytest.mark.case("S25")
+    def test_a_namespace_that_is_renamed_leaves_no_namespace_behind(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        account = catalogue.account()
+        namespaces = Entities(account, Namespace)
+        first = catalogue.namespace()
+        for number in range(ROUNDS):
+            outer = a_namespace(first.catalog_id, f"n{number}")
+            namespaces.create(outer)
+            inner = a_namespace(first.catalog_id, f"n{number}", "eu", parent_id=outer.id)
+            outcomes: list[str] = []
+            renamed = replace(outer, path=(f"m{number}",))
+            works: list[Work] = [
+                partial(_create, outcomes, partial(namespaces.create, inner)),
+                partial(_create, outcomes, partial(namespaces.update, renamed, expected_version=1)),
+            ]
+            at_once(works)
+            assert sorted(outcomes) == ["CataloguePreconditionError", "created"]
+
     @pytest.mark.case("S24")
     def test_a_stale_update_does_not_touch_the_new_owner_of_a_name(
         self, catalogue: CatalogueStores

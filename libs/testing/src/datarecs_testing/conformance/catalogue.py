@@ -156,6 +156,27 @@ class CatalogueConformance:
         at_once([rename, read, read])
         assert set(seen) == {1}
 
+    @pytest.mark.case("S25")
+    def test_a_table_that_comes_after_the_children_were_counted_stops_the_deletion(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        namespace = catalogue.namespace()
+        account = catalogue.account()
+        table = a_table(namespace)
+        arrived: list[str] = []
+
+        def create_first(ops: Sequence[Op]) -> None:
+            del ops
+            if not arrived:
+                arrived.append(table.name)
+                Tables(account).create(table)
+
+        slow = FaultyPointers(real=account.pointers, before=create_first)
+        with pytest.raises(CataloguePreconditionError):
+            Entities(replace(account, pointers=slow), Namespace).delete(namespace.id)
+        assert Tables(account).get(table.id) is not None
+        assert Entities(account, Namespace).get(namespace.id) is not None
+
     def test_a_namespace_with_namespaces_below_it_is_not_renamed(
         self, catalogue: CatalogueStores
     ) -> None:

@@ -14,7 +14,7 @@ from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import ENTRIES, Tables
 from datarecs_application.ports.state import Transaction
 from datarecs_core.catalog import layout
-from datarecs_core.catalog.pointers import Bump
+from datarecs_core.catalog.pointers import Bump, Op
 from datarecs_core.catalog.records import ConstraintKind, Snapshot
 from datarecs_core.errors.catalogue import (
     CatalogueInconsistentError,
@@ -27,6 +27,7 @@ from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.catalogue import (
     DAWN,
     CatalogueStores,
+    FaultyPointers,
     a_snapshot,
     constraints,
     file_stats,
@@ -218,6 +219,27 @@ class SnapshotsConformance:
         assert current.snapshot_id == 1
         assert snapshots.remove(table.id, 1)
         assert snapshots.current(table.id) is None
+
+    @pytest.mark.case("S47")
+    def test_a_pin_that_comes_after_the_pins_were_read_stops_the_removal(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        table = catalogue.table()
+        account = catalogue.account()
+        snapshots, run = Snapshots(account), RunId(an_id())
+        for number in (1, 2):
+            snapshots.ingest(a_snapshot(table, number, hours=number), is_current=True)
+        until = catalogue.now() + timedelta(hours=1)
+
+        def pin_first(ops: Sequence[Op]) -> None:
+            del ops
+            snapshots.pin(table.id, run, 1, until=until)
+
+        slow = FaultyPointers(real=account.pointers, before=pin_first)
+        with pytest.raises(CataloguePreconditionError):
+            Snapshots(replace(account, pointers=slow)).remove(table.id, 1)
+        assert _ids(snapshots, table.id) == [2, 1]
+        assert len(snapshots.pinned(table.id, run).snapshots) == 2
 
     def test_a_removed_snapshot_takes_its_statistics_and_constraints(
         self, catalogue: CatalogueStores

@@ -20,6 +20,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxConformance,
     OutboxReaderConformance,
 )
+from datarecs_testing.conformance.pointers import PointersConformance
 from datarecs_testing.conformance.quotas import QuotasConformance
 from datarecs_testing.conformance.resource_work import ResourceWorkConformance
 from datarecs_testing.conformance.resources import (
@@ -88,6 +89,10 @@ class TestResources(ResourcesConformance):
 
 
 class TestSealedSecrets(SealedSecretsConformance):
+    pass
+
+
+class TestPointers(PointersConformance):
     pass
 
 

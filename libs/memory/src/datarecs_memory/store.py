@@ -19,6 +19,7 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
+from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Resource
@@ -103,6 +104,7 @@ class TenantState:
     sweeps: dict[ResourceUid, SweepState] = field(default_factory=dict)
     checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
     work: dict[ResourceUid, Work] = field(default_factory=dict)
+    pointers: dict[str, Pointer] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -125,6 +127,7 @@ class TenantState:
             sweeps=dict(self.sweeps),
             checks=dict(self.checks),
             work=dict(self.work),
+            pointers=dict(self.pointers),
             delivery=self.delivery.copy(),
         )
 

@@ -17,6 +17,7 @@ from datarecs_memory.delivery_order import MemoryDeliveryOrder
 from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMailChoices, MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
+from datarecs_memory.pointers import MemoryPointers
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resource_work import MemoryResourceWork
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
@@ -55,6 +56,7 @@ class MemoryTransaction:
         self.retention = MemoryRetention(scope)
         self.checks = MemoryChecks(scope)
         self.resource_work = MemoryResourceWork(scope)
+        self.pointers = MemoryPointers(scope)
 
     @property
     def tenant_id(self) -> TenantId:

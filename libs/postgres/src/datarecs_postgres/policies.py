@@ -30,6 +30,12 @@ def granted(privilege: str, *roles: str, columns: tuple[str, ...] = ()) -> tuple
     return tuple(Grant(role=role, privilege=privilege, columns=columns) for role in roles)
 
 
+def granted_fully(*roles: str) -> tuple[Grant, ...]:
+    """Every privilege on the rows of a table."""
+    privileges = ("SELECT", "INSERT", "UPDATE", "DELETE")
+    return tuple(grant for privilege in privileges for grant in granted(privilege, *roles))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """One row policy, in the form of pg_policies."""

@@ -14,6 +14,7 @@ from datarecs_postgres.policies import (
     TableAccess,
     function_statements,
     granted,
+    granted_fully,
     table_statements,
 )
 from datarecs_postgres.roles import (
@@ -134,12 +135,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="relay_owner",
         tenant=False,
-        grants=(
-            *granted("SELECT", RELAY),
-            *granted("INSERT", RELAY),
-            *granted("UPDATE", RELAY),
-            *granted("DELETE", RELAY),
-        ),
+        grants=granted_fully(RELAY),
     ),
     TableAccess(table="tenant", grants=granted("SELECT", API, READ)),
     TableAccess(
@@ -428,6 +424,10 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", RESOURCES, columns=_CHECK_REQUEST),
             *granted("UPDATE", WORKER_RUN, columns=_CHECK_END),
         ),
+    ),
+    TableAccess(
+        table="pointer",
+        grants=(*granted("SELECT", API, READ), *granted_fully(WORKER_RUN, RESOURCES)),
     ),
     TableAccess(
         table="notification_rule_state",

@@ -20,6 +20,7 @@ from datarecs_postgres.leases import PostgresRunLeases
 from datarecs_postgres.mail_choices import PostgresMailChoices
 from datarecs_postgres.mails import PostgresMails, PostgresRuleStates
 from datarecs_postgres.outbox import PostgresOutbox
+from datarecs_postgres.pointers import PostgresPointers
 from datarecs_postgres.quotas import PostgresQuotas
 from datarecs_postgres.resource_work import PostgresResourceWork
 from datarecs_postgres.resources import PostgresResources
@@ -66,6 +67,7 @@ class PostgresTransaction:
         self.retention = PostgresRetention(session)
         self.checks = PostgresChecks(session)
         self.resource_work = PostgresResourceWork(session)
+        self.pointers = PostgresPointers(session)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -42,6 +42,7 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "schedule_state": ("due_at",),
     "retention_state": ("due_at",),
     "resource_check": ("due_at", "lease_until"),
+    "pointer": ("expires_at",),
     "resource_work": ("due_at", "lease_until", "window_start"),
 }
 """Columns that are compared with the database's clock, by table."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_application.ports.catalogue import Pointers
 from datarecs_application.ports.checks import CheckFinder, Checks
 from datarecs_application.ports.delivery import (
     Deliveries,
@@ -279,6 +280,8 @@ class Transaction(Protocol):
     def checks(self) -> Checks: ...
     @property
     def resource_work(self) -> ResourceWork: ...
+    @property
+    def pointers(self) -> Pointers: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 

@@ -1,11 +1,15 @@
-"""Every key below `accounts/<tenant>/runs/<run>`, and the form of every key.
+"""Every key of blobs and of pointers, and the form of every key.
 
 A separate module because one process writes a key and another reads it: the form is defined only
-here. Source: spec catalogue-storage 3 and 14.
+here. Keys of blobs have no `/` at the beginning, keys of pointers have one. Sources: Source 002,
+spec catalogue-storage 3 to 5 and 14.
 """
 
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
+from uuid import UUID
 
 from datarecs_core.errors.storage import BlobKeyRefusedError
 from datarecs_core.hashing import sha256_hex
@@ -15,6 +19,10 @@ MAX_KEY_BYTES = 1024
 MAX_SEGMENT_BYTES = 200
 """Longer encoded segments become `~` and a hash: file systems and object names have limits."""
 
+MAX_NUMBER = 2**63 - 1
+"""Largest snapshot id; `by-time` counts down from it, so that the newest snapshot lists first."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 _SEGMENT = re.compile(r"(?:[A-Za-z0-9\-._~=]|%[0-9A-F]{2})+")
 _CONTENT_NAME = re.compile(r"(?:.*[-/])?(?P<sha>[0-9a-f]{64})(?:\.[a-z0-9]+)?", re.DOTALL)
@@ -73,6 +81,249 @@ def is_written_by_child(key: str, tenant_id: TenantId, run_id: RunId) -> bool:
 def report(tenant_id: TenantId, run_id: RunId, name: str) -> str:
     """A rendered report, such as `report.html`."""
     return f"{run_prefix(tenant_id, run_id)}report/{segment(name)}"
+
+
+def account_blob(account: TenantId, sha: str) -> str:
+    return f"{account_prefix(account)}account/{sha}.pb"
+
+
+def catalog_blob(account: TenantId, catalog: UUID, sha: str) -> str:
+    return f"{account_prefix(account)}catalogs/{catalog}/catalog/{sha}.pb"
+
+
+def namespace_blob(account: TenantId, namespace: UUID, sha: str) -> str:
+    return f"{account_prefix(account)}namespaces/{namespace}/namespace/{sha}.pb"
+
+
+def table_blobs(account: TenantId, table: UUID) -> str:
+    """The prefix of everything that is stored for a table."""
+    return f"{account_prefix(account)}tables/{table}/"
+
+
+def table_blob(account: TenantId, table: UUID, sha: str) -> str:
+    return f"{table_blobs(account, table)}table/{sha}.pb"
+
+
+def snapshot_blob(account: TenantId, table: UUID, snapshot: int, sha: str) -> str:
+    return f"{table_blobs(account, table)}snapshots/{number(snapshot)}/snapshot/{sha}.pb"
+
+
+def target_stats_blob(account: TenantId, table: UUID, target: str, sha: str) -> str:
+    return f"{table_blobs(account, table)}target-stats/{segment(target)}/{sha}.pb"
+
+
+def file_stats_blob(account: TenantId, table: UUID, path: str, sha: str) -> str:
+    return f"{table_blobs(account, table)}file-stats/{segment(path)}/{sha}.pb"
+
+
+def constraints_blob(account: TenantId, table: UUID, snapshot: int, sha: str) -> str:
+    return f"{table_blobs(account, table)}constraints/{number(snapshot)}/{sha}.pb"
+
+
+def root_blob(account: TenantId, table: UUID, sha: str) -> str:
+    """The whole state of a table that a reader pins."""
+    return f"{table_blobs(account, table)}root/{sha}.pb"
+
+
+def root_manifest_blob(account: TenantId, table: UUID, sha: str) -> str:
+    """A page of the snapshots of a root."""
+    return f"{table_blobs(account, table)}root/manifest/{sha}.pb"
+
+
+def view_blob(account: TenantId, view: UUID, sha: str) -> str:
+    return f"{account_prefix(account)}views/{view}/view/{sha}.pb"
+
+
+def connector_blob(account: TenantId, connector: UUID, sha: str) -> str:
+    return f"{account_prefix(account)}connectors/{connector}/connector/{sha}.pb"
+
+
+def idempotency_blob(account: TenantId, key: str, suffix: str | None = None) -> str:
+    """The record of a repeated request; with a suffix a result that is too long for its pointer."""
+    name = "idempotency" if suffix is None else f"idempotency-{segment(suffix)}"
+    return f"{account_prefix(account)}idempotency/{segment(key)}/{name}.pb"
+
+
+def account_pointer(account: TenantId) -> str:
+    """In the account's partition: parent of its catalogs and connectors."""
+    return f"/accounts/{account}"
+
+
+def account_by_id(account: TenantId) -> str:
+    """In the directory of all accounts."""
+    return f"/accounts/by-id/{account}"
+
+
+def account_by_name(name: str) -> str:
+    """In the directory of all accounts."""
+    return f"/accounts/by-name/{segment(name)}"
+
+
+def catalog_by_id(account: TenantId, catalog: UUID) -> str:
+    return f"{catalogs(account)}by-id/{catalog}"
+
+
+def catalog_by_name(account: TenantId, name: str) -> str:
+    return f"{catalogs(account)}by-name/{segment(name)}"
+
+
+def catalogs(account: TenantId) -> str:
+    """The prefix of the pointers of catalogs."""
+    return f"/{account_prefix(account)}catalogs/"
+
+
+def catalog_children(account: TenantId, catalog: UUID) -> str:
+    """The marker that counts changes of the namespaces of a catalog."""
+    return f"{catalogs(account)}{catalog}/markers/children"
+
+
+def namespace_by_id(account: TenantId, namespace: UUID) -> str:
+    return f"{_namespaces(account)}by-id/{namespace}"
+
+
+def namespace_by_path(account: TenantId, catalog: UUID, path: Sequence[str]) -> str:
+    return f"{namespace_paths(account, catalog)}{'/'.join(map(segment, path))}"
+
+
+def namespace_paths(account: TenantId, catalog: UUID) -> str:
+    """The prefix of the namespaces of a catalog."""
+    return f"{catalogs(account)}{catalog}/namespaces/by-path/"
+
+
+def namespace_children(account: TenantId, namespace: UUID) -> str:
+    """The marker that counts changes of tables, views and namespaces in a namespace."""
+    return f"{_namespaces(account)}{namespace}/markers/children"
+
+
+def table_by_id(account: TenantId, table: UUID) -> str:
+    return f"/{account_prefix(account)}tables/by-id/{table}"
+
+
+def table_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
+    return f"{_content(account, catalog, namespace)}tables/by-name/{segment(name)}"
+
+
+def view_by_id(account: TenantId, view: UUID) -> str:
+    return f"/{account_prefix(account)}views/by-id/{view}"
+
+
+def view_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
+    return f"{_content(account, catalog, namespace)}views/by-name/{segment(name)}"
+
+
+def relation_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
+    """Shared by tables and views, so that they never have the same name."""
+    return f"{relations(account, catalog, namespace)}{segment(name)}"
+
+
+def relations(account: TenantId, catalog: UUID, namespace: UUID) -> str:
+    """The prefix of the tables and views of a namespace."""
+    return f"{_content(account, catalog, namespace)}relations/by-name/"
+
+
+def table_pointers(account: TenantId, table: UUID) -> str:
+    """The prefix of the pointers of a table, without its id and name."""
+    return f"/{account_prefix(account)}tables/{table}/"
+
+
+def current_root(account: TenantId, table: UUID) -> str:
+    return f"{table_pointers(account, table)}root/current"
+
+
+def current_snapshot(account: TenantId, table: UUID) -> str:
+    return f"{snapshots(account, table)}current"
+
+
+def snapshots(account: TenantId, table: UUID) -> str:
+    """The prefix of the pointers of snapshots."""
+    return f"{table_pointers(account, table)}snapshots/"
+
+
+def snapshot_by_id(account: TenantId, table: UUID, snapshot: int) -> str:
+    return f"{snapshots(account, table)}by-id/{number(snapshot)}"
+
+
+def snapshots_by_time(account: TenantId, table: UUID) -> str:
+    """The prefix of the list of snapshots, the newest commit first."""
+    return f"{snapshots(account, table)}by-time/"
+
+
+def snapshot_by_time(account: TenantId, table: UUID, at: datetime, snapshot: int) -> str:
+    millis = (at - _EPOCH) // timedelta(milliseconds=1)
+    newest_first = f"{number(MAX_NUMBER - millis)}-{number(MAX_NUMBER - snapshot)}"
+    return f"{snapshots_by_time(account, table)}{newest_first}"
+
+
+def snapshot_stats(account: TenantId, table: UUID, snapshot: int) -> str:
+    """The prefix of the statistics and constraints of a snapshot."""
+    return f"{snapshots(account, table)}{number(snapshot)}/stats/"
+
+
+def target_stats(account: TenantId, table: UUID, snapshot: int, target: str) -> str:
+    return f"{snapshot_stats(account, table, snapshot)}targets/{segment(target)}"
+
+
+def file_stats(account: TenantId, table: UUID, snapshot: int, path: str) -> str:
+    return f"{snapshot_stats(account, table, snapshot)}files/{segment(path)}"
+
+
+def constraints_of_stats(account: TenantId, table: UUID, snapshot: int) -> str:
+    """Constraints, reached from the statistics of their snapshot."""
+    return f"{snapshot_stats(account, table, snapshot)}constraints"
+
+
+def constraints_by_snapshot(account: TenantId, table: UUID, snapshot: int) -> str:
+    return f"{table_pointers(account, table)}constraints/by-snapshot/{number(snapshot)}"
+
+
+def pins(account: TenantId, table: UUID) -> str:
+    """The prefix of the pins of a table."""
+    return f"{table_pointers(account, table)}pins/"
+
+
+def pin(account: TenantId, table: UUID, run: RunId) -> str:
+    return f"{pins(account, table)}{run}"
+
+
+def connector_by_id(account: TenantId, connector: UUID) -> str:
+    return f"/{account_prefix(account)}connectors/by-id/{connector}"
+
+
+def connector_by_name(account: TenantId, name: str) -> str:
+    return f"/{account_prefix(account)}connectors/by-name/{segment(name)}"
+
+
+def idempotency(account: TenantId, operation: str, key: str) -> str:
+    return f"/{account_prefix(account)}idempotency/{segment(operation)}/{segment(key)}"
+
+
+def blob_deletion(account: TenantId, blob_key: str) -> str:
+    """The fence of a blob that is removed as unreachable."""
+    return f"{blob_deletions(account)}{segment(blob_key)}"
+
+
+def blob_deletions(account: TenantId) -> str:
+    """The prefix of all fences."""
+    return f"/{account_prefix(account)}deletions/blobs/"
+
+
+def _namespaces(account: TenantId) -> str:
+    return f"/{account_prefix(account)}namespaces/"
+
+
+def _content(account: TenantId, catalog: UUID, namespace: UUID) -> str:
+    return f"{catalogs(account)}{catalog}/namespaces/{namespace}/"
+
+
+def number(value: int) -> str:
+    """A number in a key: 19 digits, so that byte order is the order of numbers.
+
+    Raises:
+        ValueError: not a 64-bit number, or negative.
+    """
+    if not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"{value} is not between 0 and {MAX_NUMBER}")
+    return f"{value:019d}"
 
 
 def segment(text: str) -> str:

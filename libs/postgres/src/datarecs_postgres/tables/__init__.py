@@ -5,6 +5,7 @@ Importing the package fills METADATA with the whole schema.
 
 from datarecs_postgres.tables import (
     access,
+    catalogue,
     checks,
     delivery,
     mails,
@@ -22,6 +23,7 @@ __all__ = [
     "METADATA",
     "SCHEMA",
     "access",
+    "catalogue",
     "checks",
     "delivery",
     "mails",

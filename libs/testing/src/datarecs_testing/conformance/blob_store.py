@@ -1,8 +1,6 @@
 """Conformance suite of BlobStore, with several processes that share it."""
 
 import hashlib
-import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -19,6 +17,7 @@ from datarecs_core.errors.storage import (
     BlobStoreUnavailableError,
 )
 from datarecs_core.values import RunId, TenantId
+from datarecs_testing.threads import Work, at_once
 
 TENANT = TenantId(UUID("019b0000-0000-7000-8000-000000000001"))
 OTHER = TenantId(UUID("019b0000-0000-7000-8000-000000000002"))
@@ -76,7 +75,7 @@ class BlobStoreConformance:
             else:
                 outcomes.append(data)
 
-        _at_once([partial(create, bytes([number]) * 1000) for number in range(8)])
+        at_once([partial(create, bytes([number]) * 1000) for number in range(8)])
         (winner,) = [outcome for outcome in outcomes if outcome is not None]
         assert store.get(KEY) == winner
         assert len(outcomes) == 8
@@ -93,7 +92,7 @@ class BlobStoreConformance:
             for data in whole * 5:
                 store.put(KEY, data)
 
-        _at_once([read, write, read, write])
+        at_once([read, write, read, write])
         assert seen <= set(whole)
 
     def test_a_file_is_stored_whole(self, store: BlobStore, tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ class BlobStoreConformance:
         tenant_store = stores.of(TENANT)
         file = tmp_path / "file"
         file.write_bytes(b"mine")
-        attempts: list[Callable[[], object]] = [
+        attempts: list[Work] = [
             lambda: tenant_store.get(key),
             lambda: tenant_store.get_range(key, 0, 1),
             lambda: tenant_store.head(key),
@@ -236,7 +235,7 @@ class BlobStoreConformance:
                 except BlobStoreUnavailableError:
                     continue  # writers were faster; the sweep repeats
 
-        _at_once([write, sweep, write])
+        at_once([write, sweep, write])
         store.put(KEY, b"after")
         assert store.get(KEY) == b"after"
 
@@ -244,24 +243,3 @@ class BlobStoreConformance:
         can = store.capabilities()
         assert can.create_only
         assert can.max_put_bytes >= 5 * 1024**3
-
-
-def _at_once(works: list[Callable[[], None]]) -> None:
-    """Run each on its own thread; the first error is raised here."""
-    errors: list[BaseException] = []
-    ready = threading.Barrier(len(works))
-
-    def run(work: Callable[[], None]) -> None:
-        ready.wait()
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  carried to the test's own thread
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from datarecs_application.ports.state import RunFilter
+from datarecs_core.catalog.pointers import Bump
+from datarecs_core.errors.catalogue import PointerRefusedError
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind
 from datarecs_core.values import EventId
@@ -137,6 +139,20 @@ class IsolationConformance:
             tx.inbox.first_time("email-notifier", "/datarecs/core-api", event)
         with stores.mail.unit.begin(A_TENANT) as tx:
             assert tx.inbox.first_time("email-notifier", "/datarecs/core-api", event)
+
+    def test_a_pointer_of_b_is_neither_read_nor_deleted_by_a(self, stores: Stores) -> None:
+        theirs = f"/accounts/{B_TENANT}/catalogs/one"
+        with stores.worker.unit.begin(B_TENANT) as tx:
+            tx.pointers.batch([Bump(key=theirs)])
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            for use in (tx.pointers.get, lambda key: tx.pointers.batch([Bump(key=key)])):
+                with pytest.raises(PointerRefusedError):
+                    use(theirs)
+            assert tx.pointers.count(f"/accounts/{A_TENANT}/", cap=1) == 0
+        with stores.worker.unit.begin(B_TENANT) as tx:
+            pointer = tx.pointers.get(theirs)
+        assert pointer is not None
+        assert pointer.version == 1
 
     @pytest.mark.case("X04")
     def test_the_feeds_show_only_a_number_of_other_tenants(self, stores: Stores) -> None:

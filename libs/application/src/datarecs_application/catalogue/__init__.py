@@ -1,0 +1,1 @@
+"""Repositories of the catalogue: objects, snapshots, statistics, and what is collected."""

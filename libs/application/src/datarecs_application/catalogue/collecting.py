@@ -1,0 +1,234 @@
+"""Remove blobs that nothing names any more, and never one that is reachable.
+
+Owner by owner, since the key of a blob names the owner that alone can reach it: read what is
+reachable, announce the removal of old other blobs by fences, read again, then delete. A writer that
+stored one of these blobs meanwhile has read an older fence, so its batch is rejected and it stores
+the blob again (ADR 0161).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from uuid import UUID
+
+from datarecs_application.catalogue.account import (
+    PAGE,
+    CatalogueAccount,
+    deleting_until,
+    fence,
+    require_blob,
+)
+from datarecs_application.catalogue.tables import TableRoots
+from datarecs_application.ports.outside import BlobInfo
+from datarecs_core.catalog import layout
+from datarecs_core.catalog.pointers import Applied, Pointer, Upsert
+from datarecs_core.catalog.records import TableRoot
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.values import TenantId
+
+MIN_AGE = timedelta(hours=1)
+"""Younger blobs may belong to a writer that has not moved its pointers yet."""
+DELETE_WITHIN = timedelta(seconds=10)
+"""After an announcement; a slower process stops."""
+ANNOUNCED_FOR = timedelta(seconds=60)
+"""From then on another process may take over."""
+REMEMBERED_FOR = timedelta(hours=24)
+"""How long a fence outlives the removal; longer than any writer takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What a pass did."""
+
+    scanned: int = 0
+    deleted: int = 0
+    rescued: int = 0
+    """Became reachable between the two readings."""
+    failed_owners: tuple[str, ...] = ()
+    """Prefixes whose pointers or records cannot be read completely; nothing was deleted there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owner:
+    """Who can reach the blobs below a prefix."""
+
+    prefix: str
+    reachable: Callable[[], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collector:
+    """Collects in one account; a second process at the same time is harmless."""
+
+    account: CatalogueAccount
+
+    def collect(self) -> Collected:
+        """One pass over the blobs of the catalogue, its fences and its expired pointers."""
+        while self.account.pointers.delete_expired(limit=PAGE) == PAGE:
+            pass
+        self._take_over()
+        total = Collected()
+        for owner, blobs in self._owners():
+            try:
+                one = self._collect_owner(owner, blobs)
+            except DatarecsError:
+                one = Collected(scanned=len(blobs), failed_owners=(owner.prefix,))
+            total = Collected(
+                scanned=total.scanned + one.scanned,
+                deleted=total.deleted + one.deleted,
+                rescued=total.rescued + one.rescued,
+                failed_owners=total.failed_owners + one.failed_owners,
+            )
+        return total
+
+    def _owners(self) -> Iterator[tuple[_Owner, list[BlobInfo]]]:
+        """Every owner with its blobs. Runs and captures have owners elsewhere."""
+        prefix = layout.account_prefix(self.account.tenant)
+        account = layout.account_pointer(self.account.tenant)
+        blobs = list(self.account.blobs.list(f"{prefix}account/"))
+        yield self._owner(f"{prefix}account/", account), blobs
+        for family, by_id in _BY_ID.items():
+            listed = self.account.blobs.list(f"{prefix}{family}/")
+            for segment, group in groupby(listed, _owner_id):
+                owner = self._owner(
+                    f"{prefix}{family}/{segment}/", by_id(self.account.tenant, UUID(segment))
+                )
+                if family == "tables":
+                    owner = self._table(UUID(segment))
+                yield owner, list(group)
+
+    def _owner(self, prefix: str, by_id: str) -> _Owner:
+        """An owner with one record."""
+
+        def reachable() -> frozenset[str]:
+            pointer = self.account.pointers.get(by_id)
+            return frozenset() if pointer is None else frozenset({require_blob(pointer)})
+
+        return _Owner(prefix=prefix, reachable=reachable)
+
+    def _table(self, table_id: UUID) -> _Owner:
+        tenant = self.account.tenant
+        below = layout.table_pointers(tenant, table_id)
+        by_id = layout.table_by_id(tenant, table_id)
+        pins = layout.pins(tenant, table_id)
+
+        def reachable() -> frozenset[str]:
+            pointer = self.account.pointers.get(by_id)
+            if pointer is None and not self.account.pointers.count(pins, cap=1):
+                # A deleted table without a pin: nothing can be added below it any more.
+                while self.account.pointers.delete_prefix(below, limit=PAGE) == PAGE:
+                    pass
+                return frozenset()
+            pointers = [*self.account.pages(below), *([] if pointer is None else [pointer])]
+            named = {one.blob_key for one in pointers if one.blob_key is not None}
+            roots = {
+                one.blob_key
+                for one in pointers
+                if one.blob_key is not None and one.key.startswith((pins, f"{below}root/"))
+            }
+            return frozenset(named).union(*map(self._root_blobs, roots))
+
+        return _Owner(prefix=layout.table_blobs(tenant, table_id), reachable=reachable)
+
+    def _root_blobs(self, blob_key: str) -> frozenset[str]:
+        """Everything that a root names."""
+        root = self.account.read(TableRoot, blob_key)
+        named = {root.table_blob}
+        for page_key, page in TableRoots(account=self.account).manifests(root):
+            named |= {page_key, *(entry.blob_key for entry in page.entries)}
+        return frozenset(named)
+
+    def _collect_owner(self, owner: _Owner, blobs: Sequence[BlobInfo]) -> Collected:
+        oldest = self.account.clock.now() - MIN_AGE
+        reachable = owner.reachable()
+        old = [
+            info.key for info in blobs if info.last_modified < oldest and info.key not in reachable
+        ]
+        total = Collected(scanned=len(blobs))
+        for start in range(0, len(old), PAGE):
+            deleted, rescued = self._remove(owner, old[start : start + PAGE])
+            total = replace(total, deleted=total.deleted + deleted, rescued=total.rescued + rescued)
+        return total
+
+    def _remove(self, owner: _Owner, blob_keys: Sequence[str]) -> tuple[int, int]:
+        """Announce, read again, delete, close: the number of deleted and of rescued blobs."""
+        began = self.account.clock.monotonic()
+        until = self.account.clock.now() + ANNOUNCED_FOR
+        fences = self._announce(blob_keys, until)
+        if fences is None:
+            return 0, 0
+        reachable = owner.reachable()
+        dead = [key for key in blob_keys if key not in reachable]
+        deleted = 0
+        for key in dead:
+            if self.account.clock.monotonic() - began > DELETE_WITHIN.total_seconds():
+                break  # the fences stay until another pass takes over
+            self.account.blobs.delete(key)
+            deleted += 1
+        else:
+            self._close(fences)
+        return deleted, len(blob_keys) - len(dead)
+
+    def _announce(self, blob_keys: Sequence[str], until: datetime) -> list[Pointer] | None:
+        """Fences of the blobs; None if another process removes one of them."""
+        keys = {layout.blob_deletion(self.account.tenant, key): key for key in blob_keys}
+        present = self.account.pointers.get_many(keys)
+        ops = [
+            Upsert(
+                next=fence(key, blob_key=blob_key, until=until),
+                expected=present[key].version if key in present else 0,
+            )
+            for key, blob_key in keys.items()
+        ]
+        if any(deleting_until(one) is not None for one in present.values()):
+            return None
+        outcome = self.account.pointers.batch(ops)
+        if not isinstance(outcome, Applied):
+            return None
+        return [replace(op.next, version=outcome.versions[op.key]) for op in ops]
+
+    def _close(self, fences: Sequence[Pointer]) -> None:
+        """End the removal: writers that have read the announced version start again."""
+        forgotten_at = self.account.clock.now() + REMEMBERED_FOR
+        ops = [
+            Upsert(
+                next=replace(
+                    fence(one.key, blob_key=_blob_of(one), until=None), expires_at=forgotten_at
+                ),
+                expected=one.version,
+            )
+            for one in fences
+        ]
+        self.account.pointers.batch(ops)
+
+    def _take_over(self) -> None:
+        """Close the fences of a process that has ended or is too slow to delete."""
+        now = self.account.clock.now()
+        late = [
+            one
+            for one in self.account.pages(layout.blob_deletions(self.account.tenant))
+            if (until := deleting_until(one)) is not None and until < now
+        ]
+        for start in range(0, len(late), PAGE):
+            self._close(late[start : start + PAGE])
+
+
+_BY_ID: Mapping[str, Callable[[TenantId, UUID], str]] = {
+    "catalogs": layout.catalog_by_id,
+    "connectors": layout.connector_by_id,
+    "namespaces": layout.namespace_by_id,
+    "tables": layout.table_by_id,
+    "views": layout.view_by_id,
+}
+"""The pointer of an owner, by the folder of its blobs."""
+
+
+def _owner_id(info: BlobInfo) -> str:
+    """`accounts/<account>/<family>/<owner>/…`."""
+    return info.key.split("/")[3]
+
+
+def _blob_of(pointer: Pointer) -> str:
+    return str(json.loads(pointer.payload or b"{}")["blob"])

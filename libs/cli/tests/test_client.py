@@ -193,9 +193,7 @@ def test_codes_of_declarations_have_a_separate_page() -> None:
 
 
 @pytest.mark.parametrize(("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.IN_USE, 5)])
-def test_a_declaration_at_fault_is_told_from_a_state_that_passes(
-    code: ApiCode, expected: int
-) -> None:
+def test_an_invalid_job_is_no_fault_of_the_server(code: ApiCode, expected: int) -> None:
     refused = Client(refuses(409, code)).refusal(READ)
     assert isinstance(refused, RefusedError)
     assert refused.exit_code == expected

@@ -48,7 +48,7 @@ def test_an_error_between_rows_leaves_no_file(tmp_path: Path, form: ExportForm) 
         full_disk()
 
     with pytest.raises(OutNotWritableError, match=FULL):
-        export(rows(), LAYOUT, form, tmp_path / "differences")  # type: ignore[arg-type]
+        export(rows(), LAYOUT, form, tmp_path / "differences")  # type: ignore[arg-type]  # rows that end in an error
     assert list(tmp_path.iterdir()) == []
 
 

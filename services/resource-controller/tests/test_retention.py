@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from datarecs_core.catalog.layout import run_document, run_prefix
+from datarecs_core.resources.annotations import HOLD
 from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.retention.policy import HOLD
 from datarecs_core.values import ResourceUid, RunId
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.roles import API, RESOURCES

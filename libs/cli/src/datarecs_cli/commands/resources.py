@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
 RUNS = frozenset({"run", "runs"})
 LIMIT = 50
+_NOT_OF_RUNS = "-w, -l, --namespace and --export are for resources; see datarecs watch RUN"
 
 
 def apply(
@@ -205,23 +206,17 @@ def get(
     where = _without_none(namespace=namespace, label_selector=label_selector)
     if kind.casefold() in RUNS:
         if watch or where or export:
-            raise UsageFault(
-                "-w, -l, --namespace and --export are for resources; see datarecs watch RUN"
-            )
+            raise UsageFault(_NOT_OF_RUNS)
         return _get_runs(name, of_runs, limit or LIMIT)
     if of_runs:
         raise UsageFault(f"--{next(iter(of_runs))} is only for `datarecs get runs`")
     entry = entry_of(kind)
     if watch:
-        _refuse_with_watch(
-            limit=limit is not None, export=export, timeout=current().timeout_s is not None
-        )
+        _refuse_with_watch(limit=limit is not None, export=export)
         return _watch(entry, name, where)
     if name is None:
         return _get_objects(entry, where, limit, export=export)
-    if label_selector is not None:
-        raise UsageFault("-l selects from a list: leave out NAME, or add -w")
-    return _get_object(entry, name, namespace or DEFAULT_NAMESPACE, export=export)
+    return _get_object(entry, name, where, export=export)
 
 
 def _get_runs(name: str | None, where: Mapping[str, str], limit: int) -> ExitCode:
@@ -252,10 +247,15 @@ def _get_objects(
     return ExitCode.DONE
 
 
-def _get_object(entry: "KindEntry", name: str, namespace: str, *, export: bool) -> ExitCode:
+def _get_object(
+    entry: "KindEntry", name: str, where: Mapping[str, str], *, export: bool
+) -> ExitCode:
     from datarecs_cli.client import connect
     from datarecs_cli.listing import print_object
 
+    if "label_selector" in where:
+        raise UsageFault("-l selects from a list: leave out NAME, or add -w")
+    namespace = where.get("namespace", DEFAULT_NAMESPACE)
     invocation = current()
     with connect(invocation) as api:
         resource = api.get(entry.path, name, namespace=namespace)
@@ -280,6 +280,7 @@ def _without_none(**options: str | None) -> dict[str, str]:
 
 
 def _refuse_with_watch(**options: bool) -> None:
+    options["timeout"] = current().timeout_s is not None
     for name, is_set in options.items():
         if is_set:
             raise UsageFault(f"--{name} has no effect with --watch: leave it out")

@@ -9,8 +9,9 @@ from datarecs_core.errors.faults import Fault
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.reconciling import PAUSED, RECONCILE_AT, RECONCILED
 from datarecs_core.resources.resource import Kind
-from datarecs_core.retention.policy import HOLD
 
+HOLD = "datarecs.io/hold"
+"""Of a job; with the value `true` nothing of the job is removed."""
 FLAGS = frozenset({PAUSED, HOLD})
 """Values `true` and `false`; the others have any value."""
 KINDS: Mapping[str, frozenset[Kind]] = {

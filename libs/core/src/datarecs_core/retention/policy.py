@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from datarecs_core.resources.annotations import HOLD
 from datarecs_core.resources.resource import Resource
 
-HOLD = "datarecs.io/hold"
-"""Annotation of a job; with the value `true` nothing of the job is removed."""
 LEAST_INTERVAL = timedelta(minutes=1)
 LEAST_TTL = timedelta(days=7)
 """A service that was down for some days finds the runs of the events that it reads."""

@@ -10,8 +10,9 @@ from datarecs_application.ports.retention import Place, Selection, SweepState
 from datarecs_application.ports.schedules import DecidedTick
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.notifications.mail import Mail, MailState
+from datarecs_core.resources.annotations import HOLD
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
-from datarecs_core.retention.policy import HOLD, Target
+from datarecs_core.retention.policy import Target
 from datarecs_core.runs.model import Run, RunResult, RunStatus
 from datarecs_core.scheduling.schedule import Tick, TickOutcome
 from datarecs_core.values import JobId, ResourceUid, RunId, TenantId

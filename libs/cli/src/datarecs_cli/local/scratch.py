@@ -49,7 +49,7 @@ def scratch_folder() -> Iterator[Path]:
 def remove_abandoned(root: Path) -> None:
     """Remove folders of this user whose process has ended; others are not touched."""
     for folder in root.glob(f"{PREFIX}*"):
-        if _is_own_folder(folder) and _is_abandoned(folder):
+        if _is_folder_of_this_user(folder) and _is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -71,7 +71,7 @@ def _locked(folder: Path) -> Iterator[None]:
             os.close(lock)
 
 
-def _is_own_folder(folder: Path) -> bool:
+def _is_folder_of_this_user(folder: Path) -> bool:
     try:
         status = folder.lstat()
     except OSError:

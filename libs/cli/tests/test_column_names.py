@@ -93,11 +93,11 @@ def measure(name: str) -> MeasureFlag:
     return MeasureFlag(name)
 
 
-def test_names_with_marks_are_listed_for_an_unknown_column(
+def test_names_with_commas_are_listed_for_an_unknown_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for file in ("one.csv", "two.csv"):
-        Path(file).write_text('id,a=b,"a,b"\n1,2,3\n')
+        Path(file).write_text('id,"a,b"\n1,2\n')
     assert run(["compare", "one.csv", "two.csv", "--key", "a,b"]) == 2
-    assert "source one has no column 'a'; it has a,b, a=b, id" in capsys.readouterr().err
+    assert "source one has no column 'a'; it has a,b, id" in capsys.readouterr().err

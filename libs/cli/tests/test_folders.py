@@ -39,7 +39,7 @@ def test_a_folder_can_be_named_in_every_way(
 
 @pytest.mark.parametrize("place", [place for place in PLACES if "*" not in place])
 @pytest.mark.parametrize("name", ["two.parquet", "two.jsonl", "two.tsv", "two.json.gz"])
-def test_a_folder_of_two_formats_lists_them(
+def test_a_folder_of_two_kinds_lists_them(
     place: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
 ) -> None:
     monkeypatch.chdir(folder)

@@ -1,12 +1,13 @@
 """Files that commands write: an error names the file and the cause, and leaves no part of one."""
 
 import os
+from collections.abc import Iterator
 from errno import ENOSPC, EXDEV
 from pathlib import Path
 
 import pytest
 
-from datarecs_cli.exporting import ExportForm, Layout, export
+from datarecs_cli.exporting import ExportForm, Layout, Row, export
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.main import run
@@ -43,12 +44,12 @@ def test_an_export_to_a_full_disk_says_so(form: ExportForm) -> None:
 
 @pytest.mark.parametrize("form", list(ExportForm))
 def test_an_error_between_rows_leaves_no_file(tmp_path: Path, form: ExportForm) -> None:
-    def rows() -> object:
+    def rows() -> Iterator[Row]:
         yield ROW
         full_disk()
 
     with pytest.raises(OutNotWritableError, match=FULL):
-        export(rows(), LAYOUT, form, tmp_path / "differences")  # type: ignore[arg-type]  # rows that end in an error
+        export(rows(), LAYOUT, form, tmp_path / "differences")
     assert list(tmp_path.iterdir()) == []
 
 

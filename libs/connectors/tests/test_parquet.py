@@ -147,7 +147,9 @@ def test_a_merged_column_that_a_file_lacks_may_be_null(open_files: Open, tmp_pat
 def test_one_column_in_two_types_is_refused_all_the_same(open_files: Open, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"n": ["1"], "v": [1]}), tmp_path / "b.parquet")
-    with pytest.raises(SchemaChangedError, match=r"a\.parquet and b\.parquet.*as two sources"):
+    with pytest.raises(
+        SchemaChangedError, match=r"a\.parquet and b\.parquet.*cast the column in a `query`"
+    ):
         open_files(PARQUET, "*.parquet", options=MERGED)
 
 

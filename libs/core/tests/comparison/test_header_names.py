@@ -6,7 +6,7 @@ from datarecs_core.comparison.planning.header_names import names_for_messages
 
 
 @pytest.mark.parametrize(
-    "name", ["id", "order id", "Größe", "_load_ts", "a.b.c", "VAT (20%)", "k#1"]
+    "name", ["id", "order id", "Größe", "_load_ts", "a.b.c", "VAT (20%)", "k#1", "a,b"]
 )
 def test_a_name_is_shown(name: str) -> None:
     assert names_for_messages(["id", name]) == ["id", name]

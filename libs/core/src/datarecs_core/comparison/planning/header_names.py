@@ -7,7 +7,7 @@ no values: planner and connectors use one rule to leave out names that look like
 import re
 from collections.abc import Sequence
 
-_NAME = re.compile(r"[^\W\d][\w .,:=/#%()-]{0,62}")
+_NAME = re.compile(r"[^\W\d][\w .,:/#%()-]{0,62}")
 
 
 def names_for_messages(names: Sequence[str]) -> list[str]:

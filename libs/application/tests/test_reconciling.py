@@ -9,7 +9,7 @@ import pytest
 
 from datarecs_application.controllers import Controller
 from datarecs_application.errors import StoreBusyError
-from datarecs_application.job_references import JobController
+from datarecs_application.job_references import JobController, start_refusal
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import (
     CONCURRENCY,
@@ -205,7 +205,7 @@ def test_a_job_says_which_connections_are_missing_until_they_are_applied() -> No
     assert platform.events() == ["created", *["status_updated", "reconciled"] * 4]
 
 
-def test_a_connection_that_is_being_deleted_is_not_resolved() -> None:
+def test_a_job_says_that_a_deletion_of_its_connection_waits() -> None:
     platform = Platform()
     platform.connect("here")
     stops = ("example.com/stop",)
@@ -224,7 +224,9 @@ def test_a_connection_that_is_being_deleted_is_not_resolved() -> None:
     platform.apply()
     platform.work()
     message = platform.condition("ReferencesResolved").message
-    assert message == "connection there is being deleted; name another one in the job"
+    assert message.startswith("connection there is being deleted, which waits for this job")
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        assert start_refusal(tx, platform.job()) is None
 
 
 @pytest.mark.case("R26")

@@ -7,6 +7,7 @@ from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.outside import Ids, Metrics
 from datarecs_application.previewing import Previewing
+from datarecs_application.stats import stats_loop
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
@@ -106,9 +107,13 @@ def build(settings: Settings) -> Process:
             watch_feed.hint()
 
     listener = Listener(url, wake_followers)
+    stats = stats_loop(ports.finder, metrics.samples, instance=ports.ids.new(), clock=clock)
     return Process(
         name=Name.CORE_API,
-        loops=(*((listener,) if settings.live.notify else ()), feed, watch_feed, failures, serving),
+        loops=(
+            *((listener,) if settings.live.notify else ()),
+            *(feed, watch_feed, failures, stats, serving),
+        ),
         wakes=(feed.wake, watch_feed.wake),
         ready_when={**ready_when, "http": serving.ready},
         start_checks=start_checks((database,), settings.profile, now=SystemClock().now),

@@ -17,6 +17,7 @@ from datarecs_application.observing import ObservedUnit
 from datarecs_application.orphans import stop_orphans
 from datarecs_application.ports.messaging import LogWriter
 from datarecs_application.ports.state import UnitOfWork
+from datarecs_application.stats import stats_loop
 from datarecs_argo.kubernetes import Access, KubernetesApi
 from datarecs_argo.launcher import ArgoLauncher
 from datarecs_argo.pace import CreationPace
@@ -104,11 +105,14 @@ def build(settings: Settings) -> Process:
     remote = remote_launcher(settings, clock)
     listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
     finder = PostgresWorkFinder(database)
-    parts = _RunParts(unit=unit, finder=finder, ids=ids, clock=clock, remote=remote)
+    parts = _RunParts(
+        unit=unit, finder=finder, ids=ids, clock=clock, remote=remote, metrics=metrics
+    )
+    stats = stats_loop(finder, metrics.samples, instance=ids.new(), clock=clock)
     return Process(
         name=Service.RUN_CONTROLLER,
         loops=(
-            *(listener, inlet, relay, *_run_loops(parts, wakes), *_sweeping(parts)),
+            *(listener, inlet, relay, *_run_loops(parts, wakes), *_sweeping(parts), stats),
             *_housekeeping(settings, database, reader, metrics),
         ),
         ready_when={
@@ -222,6 +226,7 @@ class _RunParts:
     finder: PostgresWorkFinder
     ids: UuidV7Ids
     clock: SystemClock
+    metrics: PrometheusMetrics
     remote: ArgoLauncher | None
     """The backend argo; None: it is not configured."""
 
@@ -245,7 +250,7 @@ def _run_loops(parts: _RunParts, wakes: Mapping[str, Latch]) -> tuple[Launching,
         launcher=launcher,
         remote=remote,
         ids=ids,
-        rhythm=Rhythm(clock=clock, wake=wakes["timing"]),
+        rhythm=Rhythm(clock=clock, wake=wakes["timing"], metrics=parts.metrics),
         jitter=random_fraction,
     )
     rescue = Rescue(

@@ -141,7 +141,7 @@ class Reconciling:
         observed = read_claimed(self.unit, claim)
         if observed is None:
             return
-        idle = idle_decision(observed)
+        idle = idle_decision(controller, observed)
         if idle is not None:
             self._record(attempt, observed, idle)
             return

@@ -377,6 +377,12 @@ class WorkFinder(ResourceFinder, CheckFinder, Protocol):
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""
 
+    def report_stats(self, instance: UUID, counters: Mapping[str, float]) -> None:
+        """Replace the counters of a process, which are of no tenant."""
+
+    def read_stats(self) -> list[Mapping[str, float]]:
+        """The counters of each process that has reported within 60 s."""
+
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
         """A stored key by its public id, before a tenant is known; revoked and expired included."""
 

@@ -330,6 +330,9 @@ def delete(
         print_json("delete", {"name": shown, "outcome": outcome})
     else:
         print(f"{shown} {outcome}")
+    if outcome == "deleting":
+        word, ending = entry.alias, "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}"
+        invocation.say(f"what it waits for: datarecs describe {word} {name}{ending}")
     return ExitCode.DONE
 
 

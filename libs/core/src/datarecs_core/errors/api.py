@@ -121,12 +121,6 @@ class ApiCode(ErrorCode):
         remedy="Wait for the seconds in Retry-After.",
         retryable=True,
     )
-    IN_USE = Entry(
-        docs_id="DR4017",
-        meaning="Other objects use this object, so it is not deleted.",
-        causes="A request to delete a connection that jobs use; the message names the jobs.",
-        remedy="Delete these jobs or change their connection, then delete again.",
-    )
     ACTION_OPEN = Entry(
         docs_id="DR4018",
         meaning="The webhook endpoint has another open recover or replay.",

@@ -194,7 +194,7 @@ def test_fires_that_were_killed_start_each_time_once(pair: Pair, hit: int) -> No
     assert len({fire_time for _, fire_time, _ in runs}) == 1
 
 
-@pytest.mark.case("R72")
+@pytest.mark.case("R25", "R72")
 @pytest.mark.parametrize("hit", HITS)
 def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: int) -> None:
     database = pair.database
@@ -214,6 +214,9 @@ def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: in
         "SELECT count(*) FROM datarecs.resource WHERE observed_generation = 1"
         " AND kind = 'ReconciliationJob' AND status -> 'conditions' IS NOT NULL",
     ) == (OBJECTS)
+    # A check is requested before the result is recorded: also the second reconcile finds it.
+    checks = database.query("SELECT count(*), count(DISTINCT uid) FROM datarecs.resource_check")
+    assert checks == [(OBJECTS, OBJECTS)]
 
 
 @pytest.mark.case("R28")

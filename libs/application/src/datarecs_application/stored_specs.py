@@ -6,6 +6,7 @@ import: the wiring passes it in, and use cases request values here.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 import structlog
@@ -19,6 +20,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+UNREADABLE_AGAIN = timedelta(minutes=10)
+"""Until something acts again on an object that this release cannot read; the next one may."""
 _MOST = 10_000
 """Cached specs; beyond that the cache is cleared."""
 

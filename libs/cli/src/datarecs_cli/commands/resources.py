@@ -331,7 +331,10 @@ def delete(
     else:
         print(f"{shown} {outcome}")
     if outcome == "deleting":
-        word, ending = entry.alias, "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}"
+        word, ending = (
+            entry.alias,
+            "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}",
+        )
         invocation.say(f"what it waits for: datarecs describe {word} {name}{ending}")
     return ExitCode.DONE
 

@@ -186,6 +186,7 @@ class ApiCode(ErrorCode):
         docs_id="DR4091",
         meaning="The server cannot do this now.",
         causes="The database cannot be reached, or the server is starting or stopping.",
-        remedy="Wait for the seconds in Retry-After, then repeat.",
+        remedy="Wait a few seconds (a program: those in Retry-After) and repeat. If it lasts, read"
+        " /readyz of the server: it names what is missing.",
         retryable=True,
     )

@@ -2,6 +2,19 @@
 
 DROP FUNCTION datarecs.report_stats, datarecs.read_stats;
 DROP TABLE datarecs.service_stats;
+DROP INDEX datarecs.schedule_state_due;
+CREATE INDEX schedule_state_due ON datarecs.schedule_state (due_at) WHERE due_at IS NOT NULL;
+CREATE OR REPLACE FUNCTION datarecs.claim_schedules(n integer)
+RETURNS TABLE (tenant_id uuid, schedule_uid uuid)
+LANGUAGE sql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
+    WITH due AS MATERIALIZED (
+        SELECT d.tenant_id, d.schedule_uid FROM schedule_state d
+        WHERE d.due_at <= clock_timestamp()
+        ORDER BY d.due_at LIMIT n FOR UPDATE SKIP LOCKED)
+    UPDATE schedule_state s SET due_at = clock_timestamp() + interval '30 seconds'
+    FROM due WHERE s.tenant_id = due.tenant_id AND s.schedule_uid = due.schedule_uid
+    RETURNING s.tenant_id, s.schedule_uid
+$$;
 DROP POLICY dying_resources ON datarecs.resource;
 REVOKE UPDATE (finalizers) ON datarecs.resource FROM datarecs_resources;
 REVOKE DELETE ON datarecs.resource FROM datarecs_resources;

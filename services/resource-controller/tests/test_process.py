@@ -43,11 +43,11 @@ def settings(database: PreparedDatabase, blobs: Path) -> dict[str, str]:
 
 
 REFUSE: LiteralString = """
-DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 0', current_database()); END $$
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I CONNECTION LIMIT 0', current_database()); END $$
 """
 """Superusers may still connect."""
 ACCEPT: LiteralString = """
-DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT -1', current_database()); END $$
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I CONNECTION LIMIT -1', current_database()); END $$
 """
 SPEC = {
     "job": "books",

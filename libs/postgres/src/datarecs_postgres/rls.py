@@ -118,6 +118,11 @@ def _subscriber_policy(role: str) -> Policy:
     )
 
 
+def _deletes(name: str, using: str) -> Policy:
+    """Rows of a table that resource-controller may delete."""
+    return Policy(name=name, role=RESOURCES, command="DELETE", using=using, restrictive=True)
+
+
 TABLES: tuple[TableAccess, ...] = (
     TableAccess(table="schema_compat", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
     TableAccess(table="service_role", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
@@ -192,15 +197,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", RESOURCES, columns=("differences_deleted_at",)),
             *granted("DELETE", RESOURCES),
         ),
-        extra_policies=(
-            Policy(
-                name="ended_resources",
-                role=RESOURCES,
-                command="DELETE",
-                using="closed_at IS NOT NULL",
-                restrictive=True,
-            ),
-        ),
+        extra_policies=(_deletes("ended_resources", "closed_at IS NOT NULL"),),
     ),
     TableAccess(
         table="run_event",
@@ -238,15 +235,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", WEBHOOK, RESOURCES, columns=_RESOURCE_STATUS),
             *granted("DELETE", API, WEBHOOK, RESOURCES),
         ),
-        extra_policies=(
-            Policy(
-                name="dying_resources",
-                role=RESOURCES,
-                command="DELETE",
-                using="deletion_at IS NOT NULL",
-                restrictive=True,
-            ),
-        ),
+        extra_policies=(_deletes("dying_resources", "deletion_at IS NOT NULL"),),
     ),
     TableAccess(
         table="resource_change",
@@ -343,13 +332,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("DELETE", RESOURCES),
         ),
         extra_policies=(
-            Policy(
-                name="terminal_resources",
-                role=RESOURCES,
-                command="DELETE",
-                using="state <> ALL ('{PENDING,SENDING}'::text[])",
-                restrictive=True,
-            ),
+            _deletes("terminal_resources", "state <> ALL ('{PENDING,SENDING}'::text[])"),
         ),
     ),
     TableAccess(

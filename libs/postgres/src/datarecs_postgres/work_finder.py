@@ -3,6 +3,7 @@
 The only module that queries without a tenant; results are ids and numbers.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
@@ -167,7 +168,7 @@ class PostgresWorkFinder:
         return [(TenantId(row.tenant_id), row.rv) for row in rows]
 
     def report_stats(self, instance: UUID, counters: Mapping[str, float]) -> None:
-        figures = cast(bindparam("figures", dict(counters)), JSONB)
+        figures = cast(bindparam("figures", json.dumps(dict(counters)), type_=Text), JSONB)
         self._database.call(select(func.datarecs.report_stats(instance, figures)))
 
     def read_stats(self) -> list[Mapping[str, float]]:

@@ -99,19 +99,11 @@ def build(settings: Settings) -> Process:
     )
     serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
 
-    def wake_followers(channel: str, payload: str) -> None:
-        if channel == RUN_CHANNEL:
-            following.wake_followers(payload)
-            feed.hint()
-        elif concerns(payload, Woken.CHANGES):
-            watch_feed.hint()
-
-    listener = Listener(url, wake_followers)
     stats = stats_loop(ports.finder, metrics.samples, instance=ports.ids.new(), clock=clock)
     return Process(
         name=Name.CORE_API,
         loops=(
-            *((listener,) if settings.live.notify else ()),
+            *_listening(settings, ports),
             *(feed, watch_feed, failures, stats, serving),
         ),
         wakes=(feed.wake, watch_feed.wake),
@@ -121,6 +113,20 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _listening(settings: Settings, ports: Ports) -> tuple[Listener, ...]:
+    """Wakes live views as soon as something is committed; without it they only poll."""
+
+    def wake_followers(channel: str, payload: str) -> None:
+        if channel == RUN_CHANNEL:
+            ports.following.wake_followers(payload)
+            ports.feed.hint()
+        elif concerns(payload, Woken.CHANGES):
+            ports.watch_feed.hint()
+
+    listener = Listener(settings.database.url.get_secret_value(), wake_followers)
+    return (listener,) if settings.live.notify else ()
 
 
 def _refuse_server_address(api: Api) -> None:

@@ -73,18 +73,10 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         rhythm=Rhythm(clock=clock, wake=wakes[0], metrics=metrics),
     )
-    sweeping = Sweeping(
-        unit=unit,
-        policies=StoredSpecs(read_policy, metrics),
-        blobs=blobs,
-        clock=clock,
-        metrics=metrics,
-    )
-    sweeps = RetentionSweeps(
-        finder=finder,
-        sweeping=sweeping,
-        rhythm=Rhythm(clock=clock, wake=wakes[2], metrics=metrics),
-    )
+    policies = StoredSpecs(read_policy, metrics)
+    sweeping = Sweeping(unit=unit, policies=policies, blobs=blobs, clock=clock, metrics=metrics)
+    rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
+    sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
     controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
     reconciling = Reconciling(
         unit=unit,

@@ -331,11 +331,8 @@ def delete(
     else:
         print(f"{shown} {outcome}")
     if outcome == "deleting":
-        word, ending = (
-            entry.alias,
-            "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}",
-        )
-        invocation.say(f"what it waits for: datarecs describe {word} {name}{ending}")
+        inside = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}"
+        invocation.say(f"what it waits for: datarecs describe {entry.alias} {name}{inside}")
     return ExitCode.DONE
 
 

@@ -234,14 +234,12 @@ def _missed(schedule: Schedule, one: _Pending, *, reason: str) -> _Decided:
 
 
 def _catchup_reason(schedule: Schedule) -> str:
-    match schedule.catchup:
-        case Catchup.NONE:
-            starts = "such times do not start (catchup: none)"
-        case Catchup.LATEST:
-            starts = "only the newest such time starts (catchup: latest)"
-        case Catchup.ALL:
-            starts = f"only the newest {schedule.max_catchup} such times start (max_catchup)"
-    return f"the platform or its database was away or busy at this time; {starts}"
+    starts = {
+        Catchup.NONE: "such times do not start (catchup: none)",
+        Catchup.LATEST: "only the newest such time starts (catchup: latest)",
+        Catchup.ALL: f"only the newest {schedule.max_catchup} such times start (max_catchup)",
+    }
+    return "the platform or its database was away or busy at this time; " + starts[schedule.catchup]
 
 
 def _ticks(decided: Sequence[_Decided], *, counts_all: bool) -> Iterator[Tick]:

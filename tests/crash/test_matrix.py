@@ -122,7 +122,7 @@ def test_every_place_is_passed(house: House) -> None:
     assert house.orders.passed() == expected
 
 
-@pytest.mark.case("L09", "L10", "L28", "L46", "X78")
+@pytest.mark.case("L09", "L10", "L28", "L46", "R37", "X78")
 @pytest.mark.parametrize(
     ("point", "hit"), chosen(process_environment().get("DATARECS_TEST_CRASH", "1")), ids=str
 )

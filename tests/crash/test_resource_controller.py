@@ -18,6 +18,7 @@ from uuid import UUID
 import pytest
 
 from datarecs_core.crashing import CrashPoint
+from datarecs_core.resources.reconciling import IN_USE
 from datarecs_core.resources.resource import Kind
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.roles import API, RESOURCES
@@ -193,7 +194,7 @@ def test_fires_that_were_killed_start_each_time_once(pair: Pair, hit: int) -> No
     assert len({fire_time for _, fire_time, _ in runs}) == 1
 
 
-@pytest.mark.case("R72")
+@pytest.mark.case("R25", "R72")
 @pytest.mark.parametrize("hit", HITS)
 def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: int) -> None:
     database = pair.database
@@ -213,6 +214,52 @@ def test_reconciles_that_were_killed_change_each_status_once(pair: Pair, hit: in
         "SELECT count(*) FROM datarecs.resource WHERE observed_generation = 1"
         " AND kind = 'ReconciliationJob' AND status -> 'conditions' IS NOT NULL",
     ) == (OBJECTS)
+    # A check is requested before the result is recorded: also the second reconcile finds it. The
+    # connection of each tenant has one, too.
+    checks: LiteralString = (
+        "SELECT count(*) FROM datarecs.resource_check WHERE epoch = 0 AND due_at IS NOT NULL"
+    )
+    assert counted(database, checks) == OBJECTS + 2
+
+
+@pytest.mark.case("R28")
+@pytest.mark.parametrize("hit", HITS)
+def test_deletions_that_were_killed_end_once(pair: Pair, hit: int) -> None:
+    database = pair.database
+    connections = declare_deleted(database)
+    for point in RECONCILE:
+        pair.killed_at(point, hit=hit)
+    left: LiteralString = "SELECT count(*) FROM datarecs.resource"
+    assert counted(database, left) > connections // 4, "the kills came too late"
+    with pair.running():
+        until(lambda: not counted(database, left))
+    changes = database.query(
+        "SELECT count(*) FROM datarecs.resource_change WHERE op = 'DELETED' GROUP BY uid"
+    )
+    assert changes == [(1,)] * connections
+    for verb in ("deleted", "finalized"):
+        events = database.query(
+            "SELECT count(*) FROM datarecs.outbox WHERE type LIKE %s GROUP BY partition_key",
+            (f"%.connection.{verb}",),
+        )
+        assert events == [(1,)] * connections
+
+
+def declare_deleted(database: PreparedDatabase) -> int:
+    """Connections that users have deleted, and that no job names any more."""
+    opened, count = Database(database.url(API), limits=Limits(pool_size=1)), OBJECTS // 4
+    with PostgresUnitOfWork(opened, UuidV7Ids()).begin(A_TENANT, feed=count) as tx:
+        for number in range(count):
+            connection = a_resource(
+                name=f"ledger-{number}",
+                finalizers=(IN_USE,),
+                deletion_at=tx.now,
+                rv=tx.next_rv(),
+            )
+            tx.resources.add(connection)
+            tx.resource_work.reconcile_soon(connection.uid, connection.kind)
+    opened.close()
+    return count
 
 
 def test_every_place_of_the_controller_is_in_a_storm() -> None:

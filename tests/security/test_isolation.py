@@ -374,6 +374,7 @@ WANTED: Mapping[str, str] = {
     },
     "GET /api/v1/schedules/{name}/history": "read",
     "GET /api/v1/kinds": "read",
+    "GET /api/v1/system/stats": "system.read",
     "GET /api/v1/keys": ANY_PRINCIPAL,
     "POST /api/v1/keys": ANY_PRINCIPAL,
     "DELETE /api/v1/keys/{key_id}": ANY_PRINCIPAL,

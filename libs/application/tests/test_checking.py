@@ -1,6 +1,8 @@
 """Checks over the store in memory and a scripted child: what is stored, counted and masked."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +25,7 @@ from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import Latch, SystemClock
 from datarecs_specs.documents import decode_stored, job_of
 from datarecs_testing.builders import a_resource
-from datarecs_testing.clock import FixedIds
+from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.scripted_child import ChildSide, Script, ScriptedChild
 
@@ -295,3 +297,37 @@ def test_a_deleted_resource_is_not_checked(worker: Worker) -> None:
 
 def test_a_lease_outlasts_every_check(worker: Worker) -> None:
     assert worker.loop.limit < CHECK_LEASE / 1.5
+
+
+@pytest.mark.case("R60")
+def test_a_rotated_secret_is_checked_within_a_minute(worker: Worker) -> None:
+    clock, wait = ManualClock(), timedelta(seconds=29)
+    worker.loop = replace(worker.loop, rhythm=Rhythm(clock=clock, wake=Latch()))
+    worker.checked(worker.ledger)
+    clock.advance(wait)
+    assert worker.loop.step() == 0
+    worker.secrets.value = "another-secret"
+    clock.advance(wait)
+    assert worker.loop.step() == 1
+    assert worker.frames[-1]["secrets"] == {"ledger/password": "another-secret"}
+    clock.advance(wait * 2)
+    assert worker.loop.step() == 0
+    worker.secrets.value = None
+    clock.advance(wait * 2)
+    assert worker.loop.step() == 1
+    (step,) = worker.stored(worker.ledger).result.steps  # type: ignore[union-attr]  # just checked
+    assert (step.name, step.cause) == ("secret", Cause.CREDENTIALS)
+    worker.secrets.value = SECRET
+    clock.advance(wait * 2)
+    assert worker.loop.step() == 1
+
+
+def test_a_rotated_secret_of_a_deleted_connection_is_forgotten(worker: Worker) -> None:
+    clock = ManualClock()
+    worker.loop = replace(worker.loop, rhythm=Rhythm(clock=clock, wake=Latch()))
+    worker.checked(worker.ledger)
+    with worker.unit.begin(worker.tenant) as tx:
+        assert tx.resources.remove(worker.ledger, expected_rv=worker.ledger.rv)
+    worker.secrets.value = "another-secret"
+    clock.advance(timedelta(minutes=1))
+    assert worker.loop.step() == 0

@@ -9,7 +9,7 @@ import pytest
 
 from datarecs_application.controllers import Controller
 from datarecs_application.errors import StoreBusyError
-from datarecs_application.job_references import JobController
+from datarecs_application.job_references import JobController, start_refusal
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import (
     CONCURRENCY,
@@ -44,6 +44,7 @@ from datarecs_core.resources.reconciling import (
 )
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_memory.lease_queue import MemoryWorkFinder
+from datarecs_memory.resources import MemoryResources
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import Latch
@@ -205,7 +206,7 @@ def test_a_job_says_which_connections_are_missing_until_they_are_applied() -> No
     assert platform.events() == ["created", *["status_updated", "reconciled"] * 4]
 
 
-def test_a_connection_that_is_being_deleted_is_not_resolved() -> None:
+def test_a_job_says_that_a_deletion_of_its_connection_waits() -> None:
     platform = Platform()
     platform.connect("here")
     stops = ("example.com/stop",)
@@ -224,7 +225,9 @@ def test_a_connection_that_is_being_deleted_is_not_resolved() -> None:
     platform.apply()
     platform.work()
     message = platform.condition("ReferencesResolved").message
-    assert message == "connection there is being deleted; name another one in the job"
+    assert message.startswith("connection there is being deleted, which waits for this job")
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        assert start_refusal(tx, platform.job()) is None
 
 
 @pytest.mark.case("R26")
@@ -485,6 +488,24 @@ def test_a_busy_store_repeats_at_once() -> None:
     platform.work()
     assert (platform.count(Ended.CONFLICT), platform.count(Ended.SUCCESS)) == (2, 1)
     assert platform.events("reconcile") == ["reconciled"]
+
+
+def test_a_status_write_that_loses_is_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, controller = scripted(lambda _: success(READY))
+    controller.act = lambda _: success(replace(READY, reason="Other"))
+    replace_row, losses = MemoryResources.replace, iter([False, False])
+
+    def losing(self: MemoryResources, resource: Resource, *, expected_rv: int) -> bool:
+        is_status = resource.status != platform.job().status
+        if is_status and next(losses, True) is False:
+            return False
+        return replace_row(self, resource, expected_rv=expected_rv)
+
+    platform.annotate(reconcile_at="2026-03-02T12:00:00Z")
+    monkeypatch.setattr(MemoryResources, "replace", losing)
+    platform.work()
+    assert platform.condition("Ready").reason == "Other"
+    assert len(controller.calls) == 2
 
 
 def test_an_object_that_is_being_deleted_waits_for_its_finalizers() -> None:

@@ -29,7 +29,7 @@ from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import Latch
 from datarecs_specs.cron_times import CronTimes
-from datarecs_specs.documents import job_of
+from datarecs_specs.documents import decode_stored, job_of
 from datarecs_testing.builders import a_resource
 from datarecs_testing.checking import WRONG_TYPE
 from datarecs_testing.clock import FixedIds, ManualClock
@@ -61,7 +61,7 @@ class Platform:
             unit=self.unit,
             finder=MemoryWorkFinder(self.store),
             use=Scheduling(
-                schedules=StoredSpecs(self._read),
+                schedules=StoredSpecs(self.read),
                 jobs=StoredSpecs(lambda spec: job_of("", spec)),
                 times=CronTimes(),
                 ids=ids,
@@ -129,7 +129,7 @@ class Platform:
     def outcomes(self, uid: ResourceUid) -> list[tuple[str, TickOutcome]]:
         return [(f"{tick.fire_time:%H:%M}", tick.outcome) for tick in self.ticks(uid)]
 
-    def _read(self, spec: Mapping[str, object]) -> Schedule:
+    def read(self, spec: Mapping[str, object]) -> Schedule:
         number = spec["number"]
         assert isinstance(number, int)
         return list(self.specs.values())[number]
@@ -356,3 +356,22 @@ def test_a_schedule_that_is_deleted_is_no_longer_due(here: Platform) -> None:
         assert tx.resources.remove(stored, expected_rv=stored.rv)
     here.until(61)
     assert here.runs() == []
+
+
+@pytest.mark.case("R26")
+def test_a_schedule_that_an_upgrade_can_read_again_goes_on(here: Platform) -> None:
+    uid = here.schedule()
+    here.until(61)
+    readable = here.loop.use
+    old = StoredSpecs(lambda _: decode_stored(Kind.SCHEDULE, "", {"cron": "later form"}))
+    here.loop.use = replace(readable, schedules=old)  # type: ignore[arg-type]  # raises always
+    here.until(120)
+    assert here.outcomes(uid) == [("13:00", TickOutcome.FIRED)]
+    here.end(here.runs()[0])
+    here.loop.use = replace(readable, schedules=StoredSpecs(here.read))
+    here.until(10)
+    assert here.outcomes(uid) == [
+        ("13:00", TickOutcome.FIRED),
+        ("14:00", TickOutcome.MISSED_CATCHUP),
+        ("15:00", TickOutcome.FIRED),
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from datarecs_application.controllers import decide, read_claimed, reconcile_with, record
 from datarecs_application.job_references import JobController, start_refusal
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
@@ -23,7 +24,7 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.resources.checks import CheckResult
 from datarecs_core.resources.conditions import conditions_of, phase_of
 from datarecs_core.resources.declared import Declared
-from datarecs_core.resources.reconciling import RECONCILE_AT, RESYNC
+from datarecs_core.resources.reconciling import IN_USE, RECONCILE_AT, RESYNC, Pace, Result
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.store import MemoryStore
@@ -36,7 +37,8 @@ from datarecs_testing.checking import GOOD, REFUSED, UNFINISHED, WRONG_TYPE, rep
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
-MINUTE = timedelta(minutes=1)
+MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+MOMENT = timedelta(milliseconds=1)
 FILES: Mapping[str, Any] = {"type": "files", "config": {"root": "."}}
 JOB: Mapping[str, Any] = {
     "sources": [
@@ -276,3 +278,147 @@ def test_a_job_without_its_connection_is_not_checked(platform: Platform) -> None
         "ReferencesResolved": "False",
         "Ready": "False",
     }
+
+
+def delete(platform: Platform, kind: Kind, name: str) -> bool:
+    """Whether it is gone at once."""
+    with platform.unit.begin(platform.tenant, feed=1) as tx:
+        key = Key(kind=kind, name=name)
+        return delete_resource(tx, platform.actor, key, match=ANY).is_gone
+
+
+def has_connection(platform: Platform) -> bool:
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        return tx.resources.get(Kind.CONNECTION, "default", "here") is not None
+
+
+def events(platform: Platform) -> list[str]:
+    """Types of the connection's events."""
+    prefix = "io.datarecs.resource.connection."
+    types = [one.row.type for one in platform.store.committed(platform.tenant).outbox.values()]
+    return [one.removeprefix(prefix) for one in types if one.startswith(prefix)]
+
+
+@pytest.mark.case("R59")
+@pytest.mark.parametrize("end", ["deleted", "another connection"])
+def test_a_deleted_connection_waits_for_its_last_job(platform: Platform, end: str) -> None:
+    for number in range(12):
+        platform.apply(Kind.RECONCILIATION_JOB, f"books-{number:02}", JOB)
+    platform.work()
+    assert not delete(platform, Kind.CONNECTION, "here")
+    platform.work()
+    blocked = conditions_of(platform.connection().status)["DeletionBlocked"]
+    assert (blocked.status.value, blocked.reason) == ("True", "InUse")
+    assert blocked.message.startswith("12 jobs read from this connection: books-00, books-01, ")
+    assert blocked.message.endswith("and 2 more; delete them, or name another connection in them")
+    assert phase_of(platform.connection()) == "Deleting"
+    for number in range(11):
+        assert delete(platform, Kind.RECONCILIATION_JOB, f"books-{number:02}")
+        platform.work()
+    blocked = conditions_of(platform.connection().status)["DeletionBlocked"]
+    assert blocked.message == (
+        "1 job read from this connection: books-11; delete it, or name another connection in it"
+    )
+    if end == "deleted":
+        delete(platform, Kind.RECONCILIATION_JOB, "books-11")
+    else:
+        other = [{**one, "connection": "there"} for one in JOB["sources"]]
+        platform.apply(Kind.RECONCILIATION_JOB, "books-11", {**JOB, "sources": other}, 2)
+    platform.reconcile()
+    assert not has_connection(platform)
+    assert events(platform)[-2:] == ["deleted", "finalized"]
+    assert events(platform).count("deleted") == 1
+
+
+@pytest.mark.case("R59")
+def test_runs_of_jobs_go_on_while_the_deletion_waits(platform: Platform) -> None:
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    platform.work()
+    delete(platform, Kind.CONNECTION, "here")
+    assert platform.work() > 0, "the connection is still checked, since jobs read from it"
+    resolved = conditions_of(platform.job().status)["ReferencesResolved"]
+    assert (resolved.status.value, resolved.reason) == ("True", "ConnectionBeingDeleted")
+    assert platform.refusal() is None
+
+
+@pytest.mark.case("R59")
+def test_an_apply_does_not_end_the_wait(platform: Platform) -> None:
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    delete(platform, Kind.CONNECTION, "here")
+    platform.apply(Kind.CONNECTION, "here", {**FILES, "config": {"root": "data"}}, 2)
+    platform.work()
+    assert platform.connection().deletion_at is not None
+
+
+@pytest.mark.case("R59")
+def test_a_job_that_comes_during_the_end_of_the_deletion_is_waited_for(platform: Platform) -> None:
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    delete(platform, Kind.CONNECTION, "here")
+    platform.work()
+    delete(platform, Kind.RECONCILIATION_JOB, "books")
+    (claim,) = platform.finder.claim_resources([Kind.CONNECTION], 1)
+    observed = read_claimed(platform.unit, claim)
+    assert observed is not None
+    result = reconcile_with(ConnectionController(unit=platform.unit), observed.resource)
+    assert result.released == IN_USE
+    platform.apply(Kind.RECONCILIATION_JOB, "late", JOB)
+    assert record(platform.unit, claim, observed, decide(observed, result, Pace(fraction=0.5)))
+    platform.work()
+    assert "late" in conditions_of(platform.connection().status)["DeletionBlocked"].message
+
+
+def test_without_jobs_a_connection_is_deleted_at_once(platform: Platform) -> None:
+    platform.work()
+    assert delete(platform, Kind.CONNECTION, "here")
+    assert events(platform)[-1] == "deleted"
+
+
+@pytest.mark.case("R28")
+def test_a_finalize_that_fails_is_repeated_and_the_object_deleted_once(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    platform.work()
+    delete(platform, Kind.CONNECTION, "here")
+    platform.work()
+    delete(platform, Kind.RECONCILIATION_JOB, "books")
+    finalize, failures = ConnectionController.finalize, iter(range(3))
+
+    def failing(self: ConnectionController, resource: Resource) -> Result:
+        if next(failures, None) is not None:
+            raise RuntimeError("defect")
+        return finalize(self, resource)
+
+    monkeypatch.setattr(ConnectionController, "finalize", failing)
+    for delay in (1, 2, 4):
+        platform.reconcile()
+        connection = platform.connection()
+        assert IN_USE in connection.finalizers
+        assert conditions_of(connection.status)["Ready"].reason == "ReconcileFailed"
+        platform.clock.advance(delay * 0.75 * SECOND - MOMENT)
+        assert platform.loop.step() == 0
+        platform.clock.advance(MOMENT)
+    platform.reconcile()
+    assert not has_connection(platform)
+    assert events(platform).count("finalize_failed") == 1
+    assert events(platform)[-2:] == ["deleted", "finalized"]
+
+
+def test_another_finalizer_remains_after_that_of_the_platform(platform: Platform) -> None:
+    declared = Declared(
+        kind=Kind.CONNECTION,
+        name="here",
+        spec=FILES,
+        spec_hash="sha256:1",
+        finalizers=("example.com/keep",),
+    )
+    with platform.unit.begin(platform.tenant, feed=1) as tx:
+        apply_resource(tx, platform.actor, declared, making=platform.making)
+    platform.apply(Kind.RECONCILIATION_JOB, "books", JOB)
+    delete(platform, Kind.CONNECTION, "here")
+    platform.work()
+    delete(platform, Kind.RECONCILIATION_JOB, "books")
+    platform.work()
+    connection = platform.connection()
+    assert connection.finalizers == ("example.com/keep",)
+    assert "DeletionBlocked" not in conditions_of(connection.status)

@@ -113,7 +113,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted
     api.on("GET", f"{run_path}/events", a_whole_stream(EVENT, run=RUN))
     api.on("GET", "/keys", says({"items": [KEY], **page}))
     api.on("GET", "/webhook-endpoints/erp/deliveries", says({"items": [DELIVERY], **page}))
-    api.on("DELETE", "/jobs/refused", refuses(409, ApiCode.IN_USE, detail=HOSTILE))
+    api.on("DELETE", "/jobs/refused", refuses(409, ApiCode.BEING_DELETED, detail=HOSTILE))
     api.on(
         "GET",
         "/jobs/faulty",

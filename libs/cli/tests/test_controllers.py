@@ -111,13 +111,15 @@ def test_a_schedule_is_described_with_its_times(
 ) -> None:
     server.on("GET", "/schedules/nightly", says(object_of("Schedule", "nightly")))
     tick = {"fire_time": SINCE, "outcome": "ERROR", "run_id": None, "reason": "no such job"}
-    history = {"next_start_at": None, "items": [tick], "next": None}
+    missed = {**tick, "first_fire_time": "2026-03-28T01:00:00Z", "missed": 2}
+    history = {"next_start_at": None, "items": [tick, missed], "next": None}
     server.on("GET", "/schedules/nightly/history", says(history))
     assert run(["describe", "schedule", "nightly"]) == 0
-    assert capsys.readouterr().out.splitlines()[-3:] == [
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "no next run: suspended or ended",
         "newest times",
         "  2026-03-29 01:00:00 UTC  ERROR  no such job",
+        "  2026-03-28 01:00:00 UTC to 2026-03-29 01:00:00 UTC (2)  ERROR  no such job",
     ]
 
 

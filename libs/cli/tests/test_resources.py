@@ -70,6 +70,18 @@ def test_each_object_has_a_line_in_the_order_of_references(
     assert [one.url.path for one in server.requests] == [f"/api/v1{path}" for path in PATHS]
 
 
+def test_an_apply_says_that_an_object_is_being_deleted(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"name": "files", "deletionTimestamp": "2026-01-15T12:00:00.000000Z"}
+    server.on("PUT", PATHS[0], says({"outcome": "unchanged", "metadata": metadata}))
+    assert run(["apply", "-f", "all.yaml"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "connection/files unchanged",
+        "  it is being deleted; datarecs describe shows what it waits for",
+    ]
+
+
 def test_what_is_sent_is_the_whole_declaration_over_whatever_stands_there(
     server: ScriptedApi,
 ) -> None:

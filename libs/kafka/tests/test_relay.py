@@ -129,6 +129,7 @@ def test_a_lower_position_that_commits_late_is_sent_too(office: Office) -> None:
     assert office.unsent() == set()
 
 
+@pytest.mark.case("R37")
 @pytest.mark.parametrize(
     "step",
     [

@@ -445,6 +445,8 @@ CALLS: dict[str, LiteralString] = {
     "adopt_resources": "SELECT datarecs.adopt_resources('{}')",
     "resource_backlog": "SELECT * FROM datarecs.resource_backlog()",
     "decide_schedules_again": "SELECT datarecs.decide_schedules_again('2026b')",
+    "report_stats": "SELECT datarecs.report_stats(gen_random_uuid(), '{}')",
+    "read_stats": "SELECT * FROM datarecs.read_stats()",
     "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",

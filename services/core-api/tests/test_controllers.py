@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
+from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.access.permissions import Role
 from datarecs_core.resources.checks import CheckResult
@@ -35,11 +36,11 @@ def ana(house: MemoryApiHouse) -> TestClient:
 def reconcile(house: MemoryApiHouse, result: CheckResult = GOOD) -> None:
     """What the resource-controller and a worker do until nothing is due."""
     jobs = StoredSpecs(lambda spec: job_of("", spec))
-    controller = JobController(unit=house.unit, jobs=jobs)
+    controllers = (JobController(unit=house.unit, jobs=jobs), ConnectionController(unit=house.unit))
     loop = Reconciling(
         unit=house.unit,
         finder=house.finder,
-        controllers={controller.kind: controller},
+        controllers={one.kind: one for one in controllers},
         metrics=RecordedMetrics(),
         rhythm=Rhythm(clock=house.clock, wake=Latch()),
         fraction=lambda: 0.5,

@@ -536,22 +536,14 @@ class TestAConnectionInUse:
         declare(ana, name="theirs", namespace="team")
         return [*names, "team/theirs"]
 
-    def test_stays_and_names_ten_of_its_jobs(self, ana: TestClient, jobs: list[str]) -> None:
-        answer = ana.delete(self.PLACE, headers=self.ANY)
-        assert (answer.status_code, answer.json()["reason"]) == (409, "IN_USE")
-        detail = answer.json()["detail"]
-        assert detail == (
-            f"connection ledger-pg is used by 12 jobs: {', '.join(jobs[:10])} and 2 more"
-        )
-        assert ana.get(self.PLACE).status_code == 200
-
-    def test_goes_when_its_last_job_is_gone(self, ana: TestClient, jobs: list[str]) -> None:
-        for job in jobs:
-            namespace, _, name = job.rpartition("/")
-            query = f"?namespace={namespace}" if namespace else ""
-            assert ana.delete(self.PLACE, headers=self.ANY).status_code == 409
-            assert ana.delete(f"{JOBS}/{name}{query}", headers=self.ANY).status_code == 200
-        assert ana.delete(self.PLACE, headers=self.ANY).status_code == 200
+    @pytest.mark.case("R59")
+    def test_is_marked_and_stays(self, ana: TestClient, jobs: list[str]) -> None:
+        assert jobs
+        for _ in range(2):
+            answer = ana.delete(self.PLACE, headers=self.ANY)
+            assert answer.status_code == 202
+            assert answer.json()["metadata"]["finalizers"] == ["datarecs.io/in-use"]
+        assert ana.get(self.PLACE).json()["metadata"]["deletionTimestamp"]
 
     def test_is_judged_after_its_version(self, ana: TestClient, jobs: list[str]) -> None:
         assert jobs

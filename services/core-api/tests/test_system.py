@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Annotated
+from uuid import UUID
 
 import jsonschema
 import pytest
@@ -96,6 +97,20 @@ def test_readiness_checks_the_dependencies_once_a_second() -> None:
     house.clock.advance(timedelta(seconds=1))
     house.bearing(None).get("/readyz")
     assert len(checks) == 2
+
+
+@pytest.mark.case("R69", "R71")
+def test_figures_of_the_platform_are_for_operators_alone() -> None:
+    house, place = memory_api(), "/api/v1/system/stats"
+    house.finder.report_stats(UUID(int=1), {"reconciliations_total": 3, "polls": 2})
+    refused = house.caller(A_TENANT).get(place)
+    assert (refused.status_code, refused.json()["reason"]) == (403, "FORBIDDEN")
+    operator = house.bearing(house.key(permissions=["system.read"]))
+    stats = operator.get(place).json()
+    assert set(stats) == {"watcher", "controller", "scheduler"}
+    assert stats["controller"]["reconciliations_total"] == 3
+    house.clock.advance(timedelta(seconds=60))
+    assert operator.get(place).json()["controller"]["reconciliations_total"] == 0
 
 
 class TestTheGuard:

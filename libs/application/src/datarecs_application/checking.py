@@ -18,7 +18,7 @@ from datarecs_application.source_checks import fault_text
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault
-from datarecs_core.hashing import JsonValue
+from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import Parameter, ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.jobs.vocabulary import ParameterType
@@ -88,6 +88,21 @@ class Checking:
         if faults := connection_faults(job, known):
             return CheckResult(steps=tuple(_fault_step(job, fault) for fault in faults))
         return self._assigned(tx, resource, connections, job)
+
+    def readable_connection(self, resource: Resource) -> Connection | None:
+        """The typed spec; None for another kind, or for one that this release cannot read."""
+        if resource.kind is not Kind.CONNECTION:
+            return None
+        try:
+            return self.decode.connection(resource.name, resource.spec)
+        except DatarecsError:
+            return None
+
+    def fingerprint(self, tenant: TenantId, connection: Connection) -> str:
+        """A hash of the secrets of a connection as they are now, or of why they cannot be read."""
+        values, failures = self._secrets(tenant, {"": connection})
+        faults = {name: error.code.name for name, error in failures.items()}
+        return sha256_hex(canonical_json({"values": dict(values), "faults": dict(faults)}))
 
     def _connections(self, tx: Transaction, job: ReconciliationJob) -> dict[str, Connection]:
         """As a run finds them: those that exist and can be read, in the default namespace."""

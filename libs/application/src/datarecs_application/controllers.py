@@ -8,14 +8,14 @@ process that lost its lease changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import structlog
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import Transaction, UnitOfWork
-from datarecs_application.resources import observe_resource
+from datarecs_application.resources import observe_resource, release_resource
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources import changes
@@ -45,7 +45,8 @@ from datarecs_core.resources.resource import Kind, Resource
 
 log = structlog.get_logger()
 
-_FEED_NUMBERS = 1
+_FEED_NUMBERS = 2
+"""Of a status, and of the end of a deletion."""
 
 
 class Controller(Protocol):
@@ -64,6 +65,18 @@ class Controller(Protocol):
         Repeatable: a process may die after it acted. An exception is a failure. Ends within 60 s;
         later effects must carry a fence of their own.
         """
+
+
+@runtime_checkable
+class FinalizingController(Protocol):
+    """A controller that has something to do before an object of its kind is deleted."""
+
+    @property
+    def finalizer(self) -> str:
+        """The object remains until this one is released."""
+
+    def finalize(self, resource: Resource) -> Result:
+        """Prepare the deletion; `released` of the result ends it. Repeatable, as a reconcile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,8 @@ class Decided:
     ended: Ended | None = None
     """None: nothing acted on the object."""
     error: str = ""
+    released: str = ""
+    """The finalizer to take away; empty: none."""
 
 
 def read_claimed(unit: UnitOfWork, claim: ClaimedResource) -> Observed | None:
@@ -100,17 +115,17 @@ def read_claimed(unit: UnitOfWork, claim: ClaimedResource) -> Observed | None:
         return Observed(resource=resource, work=work, now=tx.now)
 
 
-def idle_decision(observed: Observed) -> Decided | None:
+def idle_decision(controller: Controller, observed: Observed) -> Decided | None:
     """What to record if nothing may act on the object; None: its controller decides.
 
-    A paused object says so in a condition. An object that is being deleted waits for its
-    finalizers, and one with a terminal error for an edit or a request.
+    A paused object says so in a condition. An object that is being deleted waits for finalizers
+    that are not its controller's, and one with a terminal error for an edit or a request.
     """
     resource, work = observed.resource, observed.work
     status = resource.status
     if is_paused(resource):
         status = _paused_status(observed)
-    elif resource.deletion_at is None and not is_settled(work, resource):
+    elif _acts(controller, resource) and not is_settled(work, resource):
         return None
     return Decided(
         work=replace(work, due_at=None, lease_until=None),
@@ -119,9 +134,20 @@ def idle_decision(observed: Observed) -> Decided | None:
     )
 
 
+def _acts(controller: Controller, resource: Resource) -> bool:
+    """Whether the controller reconciles the object, or finalizes it."""
+    if resource.deletion_at is None:
+        return True
+    return (
+        isinstance(controller, FinalizingController) and controller.finalizer in resource.finalizers
+    )
+
+
 def reconcile_with(controller: Controller, resource: Resource) -> Result:
     """The controller's result; an exception is a failure of this object alone."""
     try:
+        if resource.deletion_at is not None and isinstance(controller, FinalizingController):
+            return controller.finalize(resource)
         return controller.reconcile(resource)
     except StoreUnavailableError:
         raise
@@ -177,6 +203,7 @@ def decide(observed: Observed, result: Result, pace: Pace) -> Decided:
         is_thrashing=settled.is_thrashing,
         ended=settled.ended,
         error=result.error if settled.ended.is_failure else "",
+        released="" if settled.ended.is_failure else result.released,
     )
 
 
@@ -190,19 +217,34 @@ def record(unit: UnitOfWork, claim: ClaimedResource, observed: Observed, decided
         not changes.is_same(before.status, decided.status)
         or before.observed_generation != decided.observed_generation
     )
-    with unit.begin(claim.tenant_id, feed=_FEED_NUMBERS if is_changed else 0) as tx:
-        if is_changed:  # rows are locked in one order: the object, then its work
+    writes = is_changed or bool(decided.released)
+    with unit.begin(claim.tenant_id, feed=_FEED_NUMBERS if writes else 0) as tx:
+        if writes:  # rows are locked in one order: the object, then its work
             tx.resources.for_update(before.kind, before.namespace, before.name)
         work = tx.resource_work.for_update(claim.uid)
         if work is None or not _is_held(work, claim):
             return False
-        if is_changed:
+        is_dirty = _is_dirty(work, claim)
+        is_gone = bool(decided.released) and not is_dirty and _release(tx, before, decided)
+        if is_changed and not is_gone:
             _write_status(tx, before, decided)
-        tx.resource_work.save(
-            _released(tx, claim, observed, decided, is_dirty=_is_dirty(work, claim))
-        )
+        if not is_gone:
+            tx.resource_work.save(_released(tx, claim, observed, decided, is_dirty=is_dirty))
         crash_point(CrashPoint.RECONCILE_IN_TX)
     return True
+
+
+def _release(tx: Transaction, before: Resource, decided: Decided) -> bool:
+    """Take the finalizer away; True if the object, and with it its work, is gone.
+
+    A change since the finalize, such as a job that names the connection, finalizes it again.
+    """
+    actor = f"controller/{before.kind}"
+    write = release_resource(tx, before.uid, decided.released, actor=actor)
+    if write is None:
+        return False
+    tx.outbox.append(changes.finalized(before, write, now=tx.now))
+    return write.is_gone
 
 
 def _is_held(work: Work, claim: ClaimedResource) -> bool:
@@ -258,6 +300,8 @@ def _status(observed: Observed, result: Result, settled: Settled) -> Mapping[str
         details = {name: one for name, one in resource.status.items() if name != "conditions"}
     conditions.pop(ConditionType.PAUSED, None)
     conditions.pop(ConditionType.THRASHING, None)
+    if result.released:
+        conditions.pop(ConditionType.DELETION_BLOCKED, None)
     if settled.ended.is_failure:
         conditions[ConditionType.READY] = _failure(settled.ended, result.error)
     if settled.is_thrashing:

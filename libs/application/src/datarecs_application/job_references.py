@@ -3,7 +3,7 @@
 Runs of every namespace find their connections in the default one (`assignments`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -56,11 +56,12 @@ class JobController:
             checked = check_again(
                 tx, resource, subject=_subject(tx, resource), every=_longest_validity
             )
+            used = [_connection(tx, name) for name in connection_names(resource.spec)]
         valid = valid_condition(checked.result)
         return requeue_after(
             checked.next_check,
             valid,
-            _condition(ConditionType.REFERENCES_RESOLVED, "AllResolved"),
+            _resolved(used),
             replace(valid, type=ConditionType.READY),
         )
 
@@ -79,7 +80,7 @@ def _subject(tx: Transaction, job: Resource) -> str:
     """A job is checked again when it or a connection changes, or one fails or recovers."""
     parts: list[JsonValue] = [job.generation, reconcile_request(job)]
     for name in connection_names(job.spec):
-        one = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+        one = _connection(tx, name)
         if one is not None:
             parts += [str(one.uid), one.generation, is_failing(one)]
     return sha256_hex(canonical_json(parts))
@@ -124,16 +125,32 @@ def connection_names(spec: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
+def _connection(tx: Transaction, name: str) -> Resource | None:
+    return tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+
+
 def _connection_fault(tx: Transaction, name: str) -> str | None:
-    connection = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+    connection = _connection(tx, name)
     if connection is None:
         return (
             f"connection {name} does not exist in namespace {DEFAULT_NAMESPACE};"
             " apply it, or name another one in the job"
         )
-    if connection.deletion_at is not None:
-        return f"connection {name} is being deleted; name another one in the job"
     return None
+
+
+def _resolved(connections: Iterable[Resource | None]) -> Condition:
+    """A deleted connection can be used until its last job is gone; the job says that it waits."""
+    dying = [one.name for one in connections if one and one.deletion_at is not None]
+    if not dying:
+        return _condition(ConditionType.REFERENCES_RESOLVED, "AllResolved")
+    return Condition(
+        type=ConditionType.REFERENCES_RESOLVED,
+        status=Truth.TRUE,
+        reason="ConnectionBeingDeleted",
+        message=f"connection {dying[0]} is being deleted, which waits for this job; name another"
+        " connection in the job, or delete the job",
+    )
 
 
 def start_refusal(tx: Transaction, job: Resource) -> str | None:

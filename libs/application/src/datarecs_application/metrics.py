@@ -159,6 +159,21 @@ _SCHEDULES = (
         buckets=_LONG,
     ),
 )
+_SCHEDULER = (
+    _counter("scheduler_ticks_total", "Passes of the loops that act when a time comes.", "phase"),
+    _counter("scheduler_processed_total", "Objects and runs that these passes acted on.", "phase"),
+    _histogram("scheduler_tick_seconds", "Time of one of these passes.", "phase", buckets=_FAST),
+)
+_WATCHING = (
+    _counter("watch_polls_total", "Reads of the feed of declared objects for watches."),
+    _counter("watch_changes_total", "Changes of declared objects that were read for watches."),
+    _histogram("watch_poll_seconds", "Time of one of these reads.", buckets=_FAST),
+    _counter(
+        "cache_reads_total",
+        "Reads of stored declarations: decoded before (yes) or not (no).",
+        "hit",
+    ),
+)
 _RETENTION = (
     _counter("cleanup_total", "Objects that retention policies removed.", "what"),
     _counter("retention_sweeps_total", "Sweeps of retention policies that ended."),
@@ -191,8 +206,7 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
         metric.name: metric
         for family in (
             *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS, _RETENTION),
-            _RECONCILING,
-            _PROCESS,
+            *(_RECONCILING, _SCHEDULER, _WATCHING, _PROCESS),
         )
         for metric in family
     }

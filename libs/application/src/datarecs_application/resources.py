@@ -5,13 +5,14 @@ event, audit entry and the route's idempotency key share one commit. Rules are i
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.outside import Ids, SecretStore
+from datarecs_application.ports.resources import JobsUsing
 from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_application.webhook_consent import claim_soon
 from datarecs_core.access.principal import Principal
@@ -19,10 +20,9 @@ from datarecs_core.errors.security import QuotaExceededError
 from datarecs_core.resources import changes
 from datarecs_core.resources.changes import Write
 from datarecs_core.resources.declared import Declared
-from datarecs_core.resources.reconciling import RECONCILED
+from datarecs_core.resources.reconciling import IN_USE, RECONCILED
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
-    ConnectionInUseError,
     PreconditionFailedError,
     ResourceNotFoundError,
     WriteConflictError,
@@ -41,7 +41,7 @@ ANY: Final = "*"
 """If-Match that overwrites any version; audited as such."""
 _KEY_ID_BYTES = 9
 NAMED_JOBS = 10
-"""Jobs named in the refusal of a deletion; further jobs are only counted."""
+"""Jobs named by a deletion that waits; further jobs are only counted."""
 
 
 class Outcome(StrEnum):
@@ -118,11 +118,12 @@ def create_resource(
         raise QuotaExceededError(what=f"objects of kind {declared.kind}", most=most)
     uid = ResourceUid(making.ids.new())
     write = changes.create(declared, tenant_id=tx.tenant_id, uid=uid, rv=tx.next_rv(), now=tx.now)
-    _hold_connections(tx, declared)
+    used = _hold_connections(tx, write.resource)
     tx.resources.add(write.resource)
     _report_write(tx, actor, write, "resource.create")
     secret = _signing_secret(tx, write.resource, making)
     _act_soon(tx, write.resource)
+    _finalize_unused(tx, used)
     return Applied(resource=write.resource, outcome=Outcome.CREATED, generated_secret=secret)
 
 
@@ -151,7 +152,7 @@ def replace_resource(
     write = changes.declare(stored, declared, rv=tx.next_rv(), now=tx.now)
     if write is None:
         return Applied(resource=stored, outcome=Outcome.UNCHANGED)
-    _hold_connections(tx, declared)
+    used = _hold_connections(tx, stored, write.resource)
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
     _report_write(tx, actor, write, action)
@@ -159,6 +160,7 @@ def replace_resource(
         _act_soon(tx, write.resource)
     else:
         _reconcile_users(tx, write.resource)
+    _finalize_unused(tx, used)
     return Applied(
         resource=write.resource,
         outcome=Outcome.CONFIGURED,
@@ -180,14 +182,15 @@ def apply_resource(
 def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) -> Deleted:
     """Delete the object with its sealed secrets, or mark it while finalizers remain.
 
+    A connection that jobs name remains until the last of them is gone.
+
     Raises:
         ResourceNotFoundError: there is no such object.
         PreconditionFailedError: another write came first.
-        ConnectionInUseError: jobs read from this connection.
     """
     stored = _locked(tx, key)
     _check(stored, match)
-    _refuse_used(tx, stored)
+    used = _hold_connections(tx, stored)
     held_by = _held_by(tx, stored)
     write = changes.delete(stored, rv=tx.next_rv(), now=tx.now, held_by=held_by)
     if write is None:
@@ -198,11 +201,14 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
         _act_soon(tx, write.resource)
     else:
         _reconcile_users(tx, write.resource)
+    _finalize_unused(tx, used)
     return Deleted(resource=write.resource, is_gone=write.is_gone)
 
 
 def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
-    """An endpoint with open deliveries stays until the webhook-service has ended them."""
+    """An endpoint stays while deliveries are open, a connection while jobs name it."""
+    if stored.kind is Kind.CONNECTION:
+        return (IN_USE,) if using_jobs(tx, stored).total else ()
     if stored.kind is not Kind.WEBHOOK_ENDPOINT or stored.deletion_at is not None:
         return ()
     left = tx.deliveries.waiting(stored.uid)
@@ -247,19 +253,22 @@ def annotate_resource(
     return write.resource
 
 
-def release_resource(tx: Transaction, uid: ResourceUid, finalizer: str, *, actor: str) -> None:
+def release_resource(
+    tx: Transaction, uid: ResourceUid, finalizer: str, *, actor: str
+) -> Write | None:
     """Take a finalizer away; the object goes with its last one, and its sealed secrets with it.
 
-    Called by the controller that the finalizer belongs to. Safe to repeat.
+    Called by the controller that the finalizer belongs to. Safe to repeat; None: nothing was taken.
     """
     stored = tx.resources.get_by_uid(uid)
     locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
     if locked is None or locked.uid != uid:
-        return
+        return None
     write = changes.release(locked, finalizer, rv=tx.next_rv(), now=tx.now)
     if write is not None:
         _store(tx, write, locked)
         _announce(tx, write, actor=actor)
+    return write
 
 
 def observe_resource(
@@ -299,26 +308,31 @@ def _check(stored: Resource, match: str) -> None:
         raise PreconditionFailedError(resource=stored)
 
 
-def _hold_connections(tx: Transaction, declared: Declared) -> None:
-    """Changes of a job and the deletion of its connection are serialized."""
-    sources = declared.spec.get("sources")
-    if declared.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
-        references = {one.get("connection") for one in sources if isinstance(one, Mapping)}
-        names = sorted(name for name in references if isinstance(name, str))
-        tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, names)
-
-
-def _refuse_used(tx: Transaction, stored: Resource) -> None:
+def using_jobs(tx: Transaction, connection: Resource) -> JobsUsing:
     """Jobs of every namespace find their connections in the default one (`assignments`)."""
-    if stored.kind is not Kind.CONNECTION or stored.namespace != DEFAULT_NAMESPACE:
-        return
-    using = tx.resources.jobs_using(stored.name, limit=NAMED_JOBS)
-    if using.total:
-        jobs = [
-            name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
-            for namespace, name in using.first
-        ]
-        raise ConnectionInUseError(name=stored.name, jobs=jobs, count=using.total)
+    if connection.namespace != DEFAULT_NAMESPACE:
+        return JobsUsing(first=(), total=0)
+    return tx.resources.jobs_using(connection.name, limit=NAMED_JOBS)
+
+
+def _hold_connections(tx: Transaction, *versions: Resource) -> tuple[str, ...]:
+    """Changes of a job and the deletion of its connections are serialized; their names."""
+    names: set[str] = set()
+    for one in versions:
+        sources = one.spec.get("sources")
+        if one.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
+            references = {each.get("connection") for each in sources if isinstance(each, Mapping)}
+            names |= {name for name in references if isinstance(name, str)}
+    tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, sorted(names))
+    return tuple(sorted(names))
+
+
+def _finalize_unused(tx: Transaction, names: Sequence[str]) -> None:
+    """Connections that wait for their last job are due after a change of one."""
+    for name in names:
+        connection = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+        if connection is not None and connection.deletion_at is not None:
+            tx.resource_work.reconcile_soon(connection.uid, connection.kind)
 
 
 def _act_soon(tx: Transaction, resource: Resource) -> None:
@@ -343,7 +357,8 @@ def _store(tx: Transaction, write: Write, before: Resource) -> None:
     """Under the row lock the compare-and-set succeeds; otherwise the row was not locked."""
     if write.is_gone:
         stored = tx.resources.remove(write.resource, expected_rv=before.rv)
-        tx.secrets.erase(before.uid)
+        if before.kind is Kind.WEBHOOK_ENDPOINT:
+            tx.secrets.erase(before.uid)
     else:
         stored = tx.resources.replace(write.resource, expected_rv=before.rv)
     if not stored:

@@ -15,7 +15,7 @@ from datarecs_application.ports.outside import BlobStores, Clock, Metrics
 from datarecs_application.ports.retention import Examined, Place, Selection, SweepState
 from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_application.resources import observe_resource
-from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.stored_specs import UNREADABLE_AGAIN, StoredSpecs
 from datarecs_core.catalog.layout import all_differences, run_prefix
 from datarecs_core.resources.resource import Resource
 from datarecs_core.retention.policy import RetentionPolicy, RunLifetime, Target
@@ -85,7 +85,10 @@ class Sweeping:
             return self._record(tx, step, due, ends)
 
     def _examine(self, tx: Transaction, uid: ResourceUid) -> _Step | None:
-        """None for a policy that is gone or cannot be read; it is no longer due."""
+        """None for a policy that is gone, is no longer due, or cannot be read.
+
+        One that cannot be read is due again in ten minutes: the next release may read it.
+        """
         state = tx.retention.for_update(uid)
         if state is None:
             return None
@@ -93,7 +96,9 @@ class Sweeping:
         policy = None if resource is None else self.policies.of(resource)
         first = policy and policy.first_target()
         if resource is None or resource.deletion_at is not None or not policy or not first:
-            tx.retention.save(replace(state, due_at=None))
+            is_unreadable = resource is not None and policy is None
+            again = tx.now + UNREADABLE_AGAIN if is_unreadable else None
+            tx.retention.save(replace(state, due_at=again))
             return None
         if state.generation != resource.generation or state.target is None:
             # A changed declaration begins anew.

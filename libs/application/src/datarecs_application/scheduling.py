@@ -17,7 +17,7 @@ from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import Transaction
 from datarecs_application.runs import new_fact_id, request_cancel, trigger_run
-from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.stored_specs import UNREADABLE_AGAIN, StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.resources.resource import Kind, Resource
@@ -62,7 +62,8 @@ def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Seque
 
     Args:
         tx: begun with `feed=FEED_NUMBERS`.
-        uid: of a schedule; one that is gone or cannot be read is no longer due.
+        uid: of a schedule; one that is gone is no longer due, one that cannot be read is due again
+            in ten minutes.
         use: the parts.
 
     Returns:
@@ -72,9 +73,12 @@ def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Seque
     if state is None:
         return ()
     resource = tx.resources.get_by_uid(uid)
-    schedule = None if resource is None else use.schedules.of(resource)
-    if resource is None or resource.deletion_at is not None or schedule is None:
+    if resource is None or resource.deletion_at is not None:
         tx.schedules.save(replace(state, due_at=None))
+        return ()
+    schedule = use.schedules.of(resource)
+    if schedule is None:
+        tx.schedules.save(replace(state, due_at=tx.now + UNREADABLE_AGAIN))
         return ()
     return _Decision(tx, resource, schedule, state, use).carry_out()
 

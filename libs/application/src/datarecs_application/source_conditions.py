@@ -4,15 +4,29 @@ A worker makes the check and makes its object due again in the transaction of th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from datarecs_application.ports.checks import ResourceCheck
+from datarecs_application.ports.resources import JobsUsing
 from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.resources import using_jobs
 from datarecs_core.resources.check_conditions import connection_conditions
 from datarecs_core.resources.checks import CheckResult
-from datarecs_core.resources.conditions import ConditionType, Truth, conditions_of, is_false
-from datarecs_core.resources.reconciling import Result, reconcile_request, requeue_after
+from datarecs_core.resources.conditions import (
+    Condition,
+    ConditionType,
+    Truth,
+    conditions_of,
+    is_false,
+)
+from datarecs_core.resources.reconciling import (
+    IN_USE,
+    Result,
+    finalized,
+    reconcile_request,
+    requeue_after,
+)
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 
 CHECK_EVERY = timedelta(minutes=15)
@@ -65,6 +79,7 @@ class ConnectionController:
     unit: UnitOfWork
     kind: Kind = Kind.CONNECTION
     resync: timedelta = CHECK_EVERY
+    finalizer: str = IN_USE
 
     def reconcile(self, resource: Resource) -> Result:
         """Reachable, CredentialsValid, SchemaReadable and Ready, as the last check saw them.
@@ -81,6 +96,32 @@ class ConnectionController:
             if fails != is_failing(resource) and resource.namespace == DEFAULT_NAMESPACE:
                 tx.resource_work.reconcile_jobs_using(resource.name)
         return requeue_after(checked.next_check, *conditions)
+
+    def finalize(self, resource: Resource) -> Result:
+        """Jobs use a deleted connection until the last of them is gone or names another one."""
+        with self.unit.begin(resource.tenant_id, read_only=True) as tx:
+            using = using_jobs(tx, resource)
+        if not using.total:
+            return finalized(self.finalizer)
+        result = self.reconcile(resource)
+        return replace(result, conditions=(*result.conditions, _blocked(using)))
+
+
+def _blocked(using: JobsUsing) -> Condition:
+    """Why the deletion of a connection waits."""
+    names = [
+        name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
+        for namespace, name in using.first
+    ]
+    rest = f" and {using.total - len(names)} more" if using.total > len(names) else ""
+    noun, them = ("job", "it") if using.total == 1 else ("jobs", "them")
+    return Condition(
+        type=ConditionType.DELETION_BLOCKED,
+        status=Truth.TRUE,
+        reason="InUse",
+        message=f"{using.total} {noun} read from this connection: {', '.join(names)}{rest};"
+        f" delete {them}, or name another connection in {them}",
+    )
 
 
 def is_failing(connection: Resource) -> bool:

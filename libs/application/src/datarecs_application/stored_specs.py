@@ -6,10 +6,12 @@ import: the wiring passes it in, and use cases request values here.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 import structlog
 
+from datarecs_application.ports.outside import Metrics
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import ResourceUid
@@ -18,6 +20,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+UNREADABLE_AGAIN = timedelta(minutes=10)
+"""Until something acts again on an object that this release cannot read; the next one may."""
 _MOST = 10_000
 """Cached specs; beyond that the cache is cleared."""
 
@@ -28,6 +32,8 @@ class StoredSpecs(Generic[T]):
 
     read: Callable[[Mapping[str, object]], T]
     """The canonical spec of a row to its typed value; raises a DatarecsError for another form."""
+    metrics: Metrics | None = None
+    """Counts the reads that were decoded before, and those that were not."""
     _known: dict[tuple[ResourceUid, int], T | None] = field(default_factory=dict)
 
     def of(self, resource: Resource) -> T | None:
@@ -36,7 +42,10 @@ class StoredSpecs(Generic[T]):
         Such a resource is skipped, so that it does not affect others.
         """
         key = (resource.uid, resource.generation)
-        if key not in self._known:
+        is_known = key in self._known
+        if self.metrics is not None:
+            self.metrics.count("cache_reads_total", hit="yes" if is_known else "no")
+        if not is_known:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = self._read(resource)

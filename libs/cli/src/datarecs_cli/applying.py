@@ -41,7 +41,7 @@ class Applied:
     """A new signing secret; the server never shows it again."""
     refusal: RefusedError | None = None
     changes: tuple[str, ...] = ()
-    """Differences field by field, for an object that was only compared."""
+    """Differences field by field, for an object that was only compared, or what it waits for."""
 
 
 def shown_name(entry: KindEntry, name: str) -> str:
@@ -80,7 +80,16 @@ def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
             name=name,
             outcome=Outcome(str(body.get("outcome", Outcome.CONFIGURED))),
             secret=secret if isinstance(secret, str) else None,
+            changes=waits_of(body),
         )
+
+
+def waits_of(body: Json) -> tuple[str, ...]:
+    """A line about an object that is deleted later; an apply does not end its deletion."""
+    metadata = body.get("metadata")
+    if isinstance(metadata, Mapping) and metadata.get("deletionTimestamp"):
+        return ("it is being deleted; datarecs describe shows what it waits for",)
+    return ()
 
 
 def compare_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:

@@ -113,7 +113,13 @@ def _history_lines(history: Json | None) -> Iterator[str]:
     yield "newest times" if ticks else "no times yet"
     for one in ticks:
         ending = one.get("reason") or one.get("run_id") or ""
-        yield f"  {instant_of(one.get('fire_time'))}  {one.get('outcome')}  {ending}".rstrip()
+        yield f"  {times_of(one)}  {one.get('outcome')}  {ending}".rstrip()
+
+
+def times_of(tick: Json) -> str:
+    """The time of a line of the history, or its range with the number of times."""
+    first, last = tick.get("first_fire_time"), instant_of(tick.get("fire_time"))
+    return last if first is None else f"{instant_of(first)} to {last} ({tick.get('missed')})"
 
 
 def part_of(one: Json, name: str) -> Json:

@@ -7,7 +7,7 @@ belong to it, so that a set never deletes what another one declares.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from datarecs_cli.applying import Applied, Outcome, send_or_refusal, shown_name
+from datarecs_cli.applying import Applied, Outcome, send_or_refusal, shown_name, waits_of
 from datarecs_cli.client import ALL, Api, ApiRequest, Json, path_of
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.refusals import RefusedError
@@ -99,4 +99,4 @@ def prune_each(api: Api, unwanted: Sequence[Leftover]) -> Iterator[Applied]:
         if isinstance(answer, RefusedError):
             yield Applied(name=one.name, outcome=Outcome.FAILED, refusal=answer)
         else:
-            yield Applied(name=one.name, outcome=Outcome.PRUNED)
+            yield Applied(name=one.name, outcome=Outcome.PRUNED, changes=waits_of(answer))

@@ -36,6 +36,7 @@ TABLE = {
     ),
     "queue.work": "",
     "audit.read": "admin auditor",
+    "system.read": "",
 }
 
 

@@ -229,14 +229,21 @@ _CONTROLLER_VERBS: tuple[tuple[str, EventClass], ...] = (
     ("reconciled", resource.ResourceReconciled),
     ("reconcile_failed", resource.ResourceReconcileFailed),
 )
+_FINALIZER_VERBS: tuple[tuple[str, EventClass], ...] = (
+    ("finalized", resource.ResourceFinalized),
+    ("finalize_failed", resource.ResourceFinalizeFailed),
+)
+"""Of connections: the resource-controller ends their deletion."""
 
 
 def _emitters(kind: Kind, verb: str) -> tuple[Service, ...]:
     """The webhook-service writes the status of an endpoint and ends its deletion (ADR 0122)."""
-    if verb in dict(_CONTROLLER_VERBS):
+    if verb in dict((*_CONTROLLER_VERBS, *_FINALIZER_VERBS)):
         return (Service.RESOURCE_CONTROLLER,)
     if kind is Kind.WEBHOOK_ENDPOINT and verb != "created":
         return (Service.CORE_API, Service.WEBHOOK_SERVICE)
+    if kind is Kind.CONNECTION and verb in {"updated", "deleted"}:
+        return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
     if kind in {*RECONCILED, Kind.RETENTION_POLICY} and verb == "status_updated":
         return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
     return (Service.CORE_API,)
@@ -259,7 +266,11 @@ def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
 _RESOURCES = tuple(
     _resource(kind, *verb)
     for kind in Kind
-    for verb in (*_VERBS, *(_CONTROLLER_VERBS if kind in RECONCILED else ()))
+    for verb in (
+        *_VERBS,
+        *(_CONTROLLER_VERBS if kind in RECONCILED else ()),
+        *(_FINALIZER_VERBS if kind is Kind.CONNECTION else ()),
+    )
 )
 
 

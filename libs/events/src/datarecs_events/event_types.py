@@ -34,6 +34,8 @@ class DataRecsEventType(StrEnum):
     CONNECTION_STATUS_UPDATED = "io.datarecs.resource.connection.status_updated"
     CONNECTION_RECONCILED = "io.datarecs.resource.connection.reconciled"
     CONNECTION_RECONCILE_FAILED = "io.datarecs.resource.connection.reconcile_failed"
+    CONNECTION_FINALIZED = "io.datarecs.resource.connection.finalized"
+    CONNECTION_FINALIZE_FAILED = "io.datarecs.resource.connection.finalize_failed"
     CONNECTION_DELETED = "io.datarecs.resource.connection.deleted"
     JOB_CREATED = "io.datarecs.resource.reconciliationjob.created"
     JOB_UPDATED = "io.datarecs.resource.reconciliationjob.updated"

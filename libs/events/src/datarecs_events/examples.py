@@ -257,8 +257,9 @@ def examples_of(definition: EventDef) -> Mapping[str, object]:
 
 
 def _resource(definition: EventDef) -> object:
-    of_status = ("status_updated", "reconciled", "reconcile_failed")
+    of_status = ("status_updated", "reconciled", "reconcile_failed", "finalize_failed")
     changed = "status" if definition.short_name.endswith(of_status) else "spec"
+    changed = "finalizers" if definition.short_name.endswith("finalized") else changed
     event_class = definition.event_class
     if not issubclass(event_class, resource.ResourceEvent):
         raise KeyError(definition.type)

@@ -28,6 +28,11 @@ class MemoryChecks:
         )
         self._scope.wake()
 
+    def repeat(self, uid: ResourceUid) -> None:
+        stored = self._scope.state.checks.get(uid)
+        if stored is not None:
+            self.request(uid, subject=stored.check.subject)
+
     def get(self, uid: ResourceUid) -> ResourceCheck | None:
         stored = self._scope.state.checks.get(uid)
         return None if stored is None else stored.check

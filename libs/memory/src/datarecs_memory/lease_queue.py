@@ -31,6 +31,7 @@ LEASE_TTL = timedelta(seconds=60)
 RECLAIM_GRACE = timedelta(seconds=5)
 HOLD = timedelta(seconds=30)
 """Duration of a claim of a run or timer."""
+STATS_LIFETIME = timedelta(seconds=60)
 FIRST_EPOCH = 1
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -253,6 +254,13 @@ class MemoryWorkFinder:
             raise ValueError(f"there is no feed {feed}")
         later = sorted(item for item in entries if item[0] > rv)
         return [(tenant, number) for number, tenant in later[:limit]]
+
+    def report_stats(self, instance: UUID, counters: Mapping[str, float]) -> None:
+        self._store.stats[instance] = (self._store.clock.now(), dict(counters))
+
+    def read_stats(self) -> list[Mapping[str, float]]:
+        oldest = self._store.clock.now() - STATS_LIFETIME
+        return [counters for at, counters in self._store.stats.values() if at > oldest]
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
         states = self._store.everything().values()

@@ -61,12 +61,16 @@ def claim_schedules(store: MemoryStore, limit: int) -> list[tuple[TenantId, Reso
     """Of WorkFinder."""
     now = store.clock.now()
     with store.writing_all() as tenants:
-        due = sorted(
-            (state.due_at, tenant, uid)
+        waiting = [
+            sorted(
+                (state.due_at, tenant, uid)
+                for uid, state in rows.schedules.items()
+                if state.due_at is not None and state.due_at <= now
+            )
             for tenant, rows in tenants.items()
-            for uid, state in rows.schedules.items()
-            if state.due_at is not None and state.due_at <= now
-        )[:limit]
+        ]
+        share = -(-limit // max(sum(map(bool, waiting)), 1))
+        due = sorted(one for rows in waiting for one in rows[:share])[:limit]
         for _, tenant, uid in due:
             rows = tenants[tenant].schedules
             rows[uid] = replace(rows[uid], due_at=now + HOLD)

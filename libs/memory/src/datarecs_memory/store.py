@@ -6,10 +6,11 @@ like the original.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.keys import ApiKey
@@ -28,6 +29,7 @@ from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_memory.delivery_rows import DeliveryRows
 
 Listener = Callable[[str, str], None]
+Reports = dict[UUID, tuple[datetime, Mapping[str, float]]]
 
 SHARDS = 16
 """Shards of the outbox, as in PostgreSQL."""
@@ -147,6 +149,8 @@ class MemoryStore:
         self.shards = [Shard() for _ in range(SHARDS)]
         self.relays: dict[str, datetime] = {}
         """Live relays, and the times until which they are considered alive."""
+        self.stats: Reports = {}
+        """Counters of processes and the times of their reports."""
         self._tenants: dict[TenantId, TenantState] = {}
         self._lock = threading.Lock()
         self._writer: int | None = None

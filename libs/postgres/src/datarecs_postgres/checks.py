@@ -36,6 +36,14 @@ class PostgresChecks:
         )
         self._session.wake(Woken.CHECKS)
 
+    def repeat(self, uid: ResourceUid) -> None:
+        self._session.execute(
+            update(RESOURCE_CHECK)
+            .where(self._session.tenant_rows(RESOURCE_CHECK), _CHECK.resource_uid == uid)
+            .values(due_at=func.clock_timestamp())
+        )
+        self._session.wake(Woken.CHECKS)
+
     def get(self, uid: ResourceUid) -> ResourceCheck | None:
         row = self._session.execute(
             select(RESOURCE_CHECK).where(

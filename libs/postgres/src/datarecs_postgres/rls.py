@@ -56,7 +56,6 @@ _RESOURCE_SPEC = (
     *("api_version", "generation", "rv", "spec", "spec_hash", "labels", "annotations"),
     *("finalizers", "deletion_at"),
 )
-_OBSERVED = ("status", "observed_generation", "rv")
 _RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
 _EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
 _SUBSCRIBER_COLUMNS = (
@@ -120,10 +119,16 @@ def _subscriber_policy(role: str) -> Policy:
     )
 
 
+def _deletes(name: str, using: str) -> Policy:
+    """Rows of a table that resource-controller may delete."""
+    return Policy(name=name, role=RESOURCES, command="DELETE", using=using, restrictive=True)
+
+
 TABLES: tuple[TableAccess, ...] = (
     TableAccess(table="schema_compat", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
     TableAccess(table="service_role", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
     TableAccess(table="partition_policy", tenant=False),
+    TableAccess(table="service_stats", tenant=False),
     TableAccess(
         table="relay_shard",
         tenant=False,
@@ -188,15 +193,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", RESOURCES, columns=("differences_deleted_at",)),
             *granted("DELETE", RESOURCES),
         ),
-        extra_policies=(
-            Policy(
-                name="ended_resources",
-                role=RESOURCES,
-                command="DELETE",
-                using="closed_at IS NOT NULL",
-                restrictive=True,
-            ),
-        ),
+        extra_policies=(_deletes("ended_resources", "closed_at IS NOT NULL"),),
     ),
     TableAccess(
         table="run_event",
@@ -231,10 +228,10 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", *SERVICES, READ),
             *granted("INSERT", API, columns=(*_RESOURCE_IDENTITY, *_RESOURCE_SPEC)),
             *granted("UPDATE", API, columns=_RESOURCE_SPEC),
-            *granted("UPDATE", WEBHOOK, columns=_RESOURCE_STATUS),
-            *granted("UPDATE", RESOURCES, columns=_OBSERVED),
-            *granted("DELETE", API, WEBHOOK),
+            *granted("UPDATE", WEBHOOK, RESOURCES, columns=_RESOURCE_STATUS),
+            *granted("DELETE", API, WEBHOOK, RESOURCES),
         ),
+        extra_policies=(_deletes("dying_resources", "deletion_at IS NOT NULL"),),
     ),
     TableAccess(
         table="resource_change",
@@ -331,13 +328,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("DELETE", RESOURCES),
         ),
         extra_policies=(
-            Policy(
-                name="terminal_resources",
-                role=RESOURCES,
-                command="DELETE",
-                using="state <> ALL ('{PENDING,SENDING}'::text[])",
-                restrictive=True,
-            ),
+            _deletes("terminal_resources", "state <> ALL ('{PENDING,SENDING}'::text[])"),
         ),
     ),
     TableAccess(
@@ -455,6 +446,10 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
     FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
     FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
+    FunctionAccess(
+        name="report_stats", arguments="uuid, jsonb", roles=(API, CONTROLLER, RESOURCES)
+    ),
+    FunctionAccess(name="read_stats", arguments="", roles=(API,)),
     FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),

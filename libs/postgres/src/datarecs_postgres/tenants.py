@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_once
 
-from datarecs_core.access.permissions import GRANTS, Role
+from datarecs_core.access.permissions import GRANTS, Permission, Role
 from datarecs_core.access.tokens import ID_BYTES, SECRET_BYTES, NewKey, new_key
 from datarecs_core.values import TenantId
 from datarecs_postgres.failures import TenantExistsError
@@ -37,23 +37,33 @@ def create_tenant(url: str, name: str) -> tuple[TenantId, str]:
     return _with_new_key(url, lambda connection: _insert_tenant(connection, name))
 
 
-def new_admin_key(url: str, name: str) -> tuple[TenantId, str]:
+def new_admin_key(url: str, name: str, *, system: bool = False) -> tuple[TenantId, str]:
     """Create another admin key of a tenant, for a lost first one; existing keys do not change.
+
+    Args:
+        url: the login datarecs_migrate.
+        name: of the tenant.
+        system: whether it also reads figures of the whole platform.
 
     Raises:
         LookupError: no tenant has this name.
         StoreUnavailableError: the server cannot be reached.
     """
-    return _with_new_key(url, lambda connection: _existing_tenant(connection, name))
+    more = frozenset({Permission.SYSTEM_READ}) if system else frozenset[Permission]()
+    return _with_new_key(url, lambda connection: _existing_tenant(connection, name), more)
 
 
-def _with_new_key(url: str, tenant_of: Callable[[Connection], TenantId]) -> tuple[TenantId, str]:
+def _with_new_key(
+    url: str,
+    tenant_of: Callable[[Connection], TenantId],
+    more: frozenset[Permission] = frozenset(),
+) -> tuple[TenantId, str]:
     key = new_key(
         id_bytes=secrets.token_bytes(ID_BYTES), secret_bytes=secrets.token_bytes(SECRET_BYTES)
     )
     with as_owner(url) as connection:
         tenant = tenant_of(connection)
-        _insert_key(connection, tenant, key)
+        _insert_key(connection, tenant, key, GRANTS[Role.ADMIN] | more)
     return tenant, key.text
 
 
@@ -76,7 +86,9 @@ def _insert_tenant(connection: Connection, name: str) -> TenantId:
     return TenantId(made)
 
 
-def _insert_key(connection: Connection, tenant: TenantId, key: NewKey) -> None:
+def _insert_key(
+    connection: Connection, tenant: TenantId, key: NewKey, permissions: frozenset[Permission]
+) -> None:
     now: datetime = connection.execute(select(func.now())).scalar_one()
     connection.execute(
         insert(API_KEY).values(
@@ -85,7 +97,7 @@ def _insert_key(connection: Connection, tenant: TenantId, key: NewKey) -> None:
             name="first admin key",
             subject=FIRST_SUBJECT,
             secret_sha256=key.secret_sha256,
-            permissions=sorted(GRANTS[Role.ADMIN]),
+            permissions=sorted(permissions),
             created_at=now,
             expires_at=now + KEY_LIFETIME,
         )

@@ -3,6 +3,7 @@
 The only module that queries without a tenant; results are ids and numbers.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
@@ -21,6 +22,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from datarecs_application.ports.checks import CHECK_LEASE, LeasedCheck
 from datarecs_application.ports.keys import ApiKey
@@ -164,6 +166,14 @@ class PostgresWorkFinder:
         numbers = func.datarecs.feed_after(feed, rv, limit).table_valued("tenant_id", "rv")
         rows = self._database.call(select(numbers))
         return [(TenantId(row.tenant_id), row.rv) for row in rows]
+
+    def report_stats(self, instance: UUID, counters: Mapping[str, float]) -> None:
+        figures = cast(bindparam("figures", json.dumps(dict(counters)), type_=Text), JSONB)
+        self._database.call(select(func.datarecs.report_stats(instance, figures)))
+
+    def read_stats(self) -> list[Mapping[str, float]]:
+        reports = func.datarecs.read_stats().table_valued("counters")
+        return [row.counters for row in self._database.call(select(reports))]
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
         keys = func.datarecs.resolve_api_key(key_id).table_valued(

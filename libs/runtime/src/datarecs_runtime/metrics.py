@@ -4,7 +4,7 @@ The client's default registry is global; here each process and each test has a s
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from prometheus_client import (
@@ -73,6 +73,14 @@ class PrometheusMetrics:
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
         self._gauges.of(metric(name, MetricKind.GAUGE, labels), labels).set(value)
+
+    def samples(self) -> list[tuple[str, Mapping[str, str], float]]:
+        """All current values, as `exposition` has them: full name, labels, value."""
+        return [
+            (sample.name, sample.labels, sample.value)
+            for family in self._registry.collect()
+            for sample in family.samples
+        ]
 
     def exposition(self) -> bytes:
         """All current values, in the text format of Prometheus."""

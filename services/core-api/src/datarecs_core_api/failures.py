@@ -59,6 +59,13 @@ def problem_of(error: Exception) -> ProblemError:
             return _of_store(error)
 
 
+_AWAY = {
+    StoreUnavailableError: "the database cannot be reached",
+    BlobStoreUnavailableError: "the store of artefacts cannot be reached",
+    SecretUnavailableError: "a secret of the platform cannot be read",
+}
+
+
 def _of_store(error: Exception) -> ProblemError:
     match error:
         case KeyBusyError():
@@ -70,7 +77,7 @@ def _of_store(error: Exception) -> ProblemError:
             )
         case StoreUnavailableError() | BlobStoreUnavailableError() | SecretUnavailableError():
             log.warning("dependency_unavailable", code=error.code.docs_id, cause=str(error))
-            return _later(ApiCode.UNAVAILABLE, "a required system cannot be reached", seconds=2)
+            return _later(ApiCode.UNAVAILABLE, _AWAY[type(error)], seconds=2)
         case _:
             return _known_or_defect(error)
 

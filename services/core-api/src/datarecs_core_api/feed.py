@@ -52,6 +52,8 @@ class FeedForm(Protocol[LineT, WhereT]):
     name: str
     """Of its loop."""
     lag_metric: str
+    is_counted: bool
+    """Whether its reads are in the figures of watches."""
     everything: WhereT
 
     def item(self, tenant: TenantId, line: LineT) -> Item[LineT]: ...
@@ -185,12 +187,20 @@ class Feed(Generic[LineT, WhereT]):
             if not buffers:
                 return 0
             hinted, self._is_hinted = self._is_hinted, False
+            began = self._clock.monotonic()
             batch = self.source.read_after(after=self._head, limit=PAGE)
+            self._count(batch, self._clock.monotonic() - began)
             self._rest = self._rest_after(batch, hinted=hinted)
             if batch.entries:
                 self._pass_on(batch, buffers)
                 self._head = batch.entries[-1][1]
             return len(batch.entries)
+
+    def _count(self, batch: FeedBatch, seconds: float) -> None:
+        if self.form.is_counted:
+            self._metrics.count("watch_polls_total")
+            self._metrics.count("watch_changes_total", len(batch.entries))
+            self._metrics.observe("watch_poll_seconds", seconds)
 
     def _rest_after(self, batch: FeedBatch, *, hinted: bool) -> timedelta:
         """How long until the next read without a notification.

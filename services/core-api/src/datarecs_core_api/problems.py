@@ -29,7 +29,6 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.NOT_ACCEPTABLE: 406,
     ApiCode.ALREADY_EXISTS: 409,
     ApiCode.BEING_DELETED: 409,
-    ApiCode.IN_USE: 409,
     ApiCode.JOB_NOT_READY: 409,
     ApiCode.WRITE_CONFLICT: 409,
     ApiCode.RUN_ALREADY_TERMINAL: 409,

@@ -29,6 +29,7 @@ class RunEventForm:
 
     name = "feed"
     lag_metric = "feed_lag_seconds"
+    is_counted = False
     everything = EventFilter()
 
     def __init__(self, places: Places) -> None:

@@ -38,6 +38,7 @@ class ChangeForm:
 
     name = "watch-feed"
     lag_metric = "watch_lag_seconds"
+    is_counted = True
     everything: WatchFilter | None = None
 
     def __init__(self, places: DatedPlaces, clock: Clock) -> None:

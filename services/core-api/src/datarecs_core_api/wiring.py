@@ -7,6 +7,7 @@ from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.outside import Ids, Metrics
 from datarecs_application.previewing import Previewing
+from datarecs_application.stats import stats_loop
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
@@ -98,17 +99,13 @@ def build(settings: Settings) -> Process:
     )
     serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
 
-    def wake_followers(channel: str, payload: str) -> None:
-        if channel == RUN_CHANNEL:
-            following.wake_followers(payload)
-            feed.hint()
-        elif concerns(payload, Woken.CHANGES):
-            watch_feed.hint()
-
-    listener = Listener(url, wake_followers)
+    stats = stats_loop(ports.finder, metrics.samples, instance=ports.ids.new(), clock=clock)
     return Process(
         name=Name.CORE_API,
-        loops=(*((listener,) if settings.live.notify else ()), feed, watch_feed, failures, serving),
+        loops=(
+            *_listening(settings, ports),
+            *(feed, watch_feed, failures, stats, serving),
+        ),
         wakes=(feed.wake, watch_feed.wake),
         ready_when={**ready_when, "http": serving.ready},
         start_checks=start_checks((database,), settings.profile, now=SystemClock().now),
@@ -116,6 +113,20 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _listening(settings: Settings, ports: Ports) -> tuple[Listener, ...]:
+    """Wakes live views as soon as something is committed; without it they only poll."""
+
+    def wake_followers(channel: str, payload: str) -> None:
+        if channel == RUN_CHANNEL:
+            ports.following.wake_followers(payload)
+            ports.feed.hint()
+        elif concerns(payload, Woken.CHANGES):
+            ports.watch_feed.hint()
+
+    listener = Listener(settings.database.url.get_secret_value(), wake_followers)
+    return (listener,) if settings.live.notify else ()
 
 
 def _refuse_server_address(api: Api) -> None:

@@ -13,6 +13,7 @@ from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.retention import Sweeping
 from datarecs_application.scheduling import Scheduling
 from datarecs_application.source_conditions import ConnectionController
+from datarecs_application.stats import stats_loop
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.resource import Kind
@@ -53,13 +54,13 @@ def build(settings: Settings) -> Process:
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
     )
-    finder, jobs = PostgresWorkFinder(database), StoredSpecs(read_job)
+    finder, jobs = PostgresWorkFinder(database), StoredSpecs(read_job, metrics)
     blobs = open_blob_stores(settings.blob.url, **settings.blob.store_options())
     starts = ScheduleStarts(
         unit=unit,
         finder=finder,
         use=Scheduling(
-            schedules=StoredSpecs(read_schedule),
+            schedules=StoredSpecs(read_schedule, metrics),
             jobs=jobs,
             times=CronTimes(),
             ids=ids,
@@ -70,14 +71,12 @@ def build(settings: Settings) -> Process:
             backend=Backend(settings.launcher.backend),
         ),
         metrics=metrics,
-        rhythm=Rhythm(clock=clock, wake=wakes[0]),
+        rhythm=Rhythm(clock=clock, wake=wakes[0], metrics=metrics),
     )
-    sweeping = Sweeping(
-        unit=unit, policies=StoredSpecs(read_policy), blobs=blobs, clock=clock, metrics=metrics
-    )
-    sweeps = RetentionSweeps(
-        finder=finder, sweeping=sweeping, rhythm=Rhythm(clock=clock, wake=wakes[2])
-    )
+    policies = StoredSpecs(read_policy, metrics)
+    sweeping = Sweeping(unit=unit, policies=policies, blobs=blobs, clock=clock, metrics=metrics)
+    rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
+    sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
     controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
     reconciling = Reconciling(
         unit=unit,
@@ -87,9 +86,10 @@ def build(settings: Settings) -> Process:
         rhythm=Rhythm(clock=clock, wake=wakes[1]),
         fraction=random_fraction,
     )
+    stats = stats_loop(finder, metrics.samples, instance=ids.new(), clock=clock)
     return Process(
         name=Service.RESOURCE_CONTROLLER,
-        loops=(*_listening(settings, wakes), starts, reconciling, sweeps),
+        loops=(*_listening(settings, wakes), starts, reconciling, sweeps, stats),
         ready_when={"database": database.ready, "blobs": blobs.ready},
         start_checks=start_checks((database,), settings.profile, now=clock.now),
         wakes=wakes,

@@ -16,7 +16,7 @@ from datarecs_application.loops.timing import Timing
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.orphans import stop_orphans
 from datarecs_application.ports.messaging import LogWriter
-from datarecs_application.ports.state import UnitOfWork
+from datarecs_application.stats import stats_loop
 from datarecs_argo.kubernetes import Access, KubernetesApi
 from datarecs_argo.launcher import ArgoLauncher
 from datarecs_argo.pace import CreationPace
@@ -162,7 +162,9 @@ def _refuse_short_memory(settings: Settings, archive: PostgresEventArchive) -> N
 def _housekeeping(
     settings: Settings, database: Database, reader: PostgresOutboxReader, metrics: PrometheusMetrics
 ) -> tuple[Periodic, ...]:
-    """Partitions each hour, gauges more often."""
+    """Partitions each hour, gauges and figures more often."""
+    finder, instance = PostgresWorkFinder(database), UuidV7Ids().new()
+    stats = stats_loop(finder, metrics.samples, instance=instance, clock=SystemClock())
     partitions = Periodic(
         name="partitions",
         act=lambda: _partitions(database, metrics, outbox_days=settings.outbox.retention_days),
@@ -182,11 +184,11 @@ def _housekeeping(
         clock=SystemClock(),
     )
     if settings.eventing.mode == "knative":
-        return partitions, shards, gauges
+        return partitions, shards, gauges, stats
     letters = depth_loop(
         _access(settings), Service.RUN_CONTROLLER, metrics=metrics, clock=SystemClock()
     )
-    return partitions, shards, gauges, letters
+    return partitions, shards, gauges, stats, letters
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:
@@ -218,7 +220,7 @@ def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
 class _RunParts:
     """What the loops of runs share."""
 
-    unit: UnitOfWork
+    unit: ObservedUnit
     finder: PostgresWorkFinder
     ids: UuidV7Ids
     clock: SystemClock
@@ -245,7 +247,7 @@ def _run_loops(parts: _RunParts, wakes: Mapping[str, Latch]) -> tuple[Launching,
         launcher=launcher,
         remote=remote,
         ids=ids,
-        rhythm=Rhythm(clock=clock, wake=wakes["timing"]),
+        rhythm=Rhythm(clock=clock, wake=wakes["timing"], metrics=parts.unit.metrics),
         jitter=random_fraction,
     )
     rescue = Rescue(

@@ -22,6 +22,7 @@ from datarecs_application.ports.checks import LeasedCheck
 from datarecs_application.ports.outside import Metrics, Wake
 from datarecs_application.ports.state import Transaction, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
+from datarecs_application.rotated_secrets import RotatedSecrets
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.resources.checks import CheckResult
@@ -53,7 +54,11 @@ class SourceChecks:
     memory_bytes: int
     """Of the child and all it started."""
     limit: timedelta = CHECK_LIMIT
+    _rotated: RotatedSecrets = field(init=False)
     _stop: Wake | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._rotated = RotatedSecrets(use=self.use, clock=self.rhythm.clock)
 
     @property
     def name(self) -> str:
@@ -65,6 +70,7 @@ class SourceChecks:
 
     def step(self) -> int:
         """Make at most one check; how many there were."""
+        self._check_rotated()
         leased = self.finder.lease_check()
         if leased is None:
             return 0
@@ -73,6 +79,13 @@ class SourceChecks:
         ):
             self._check(leased)
         return 1
+
+    def _check_rotated(self) -> None:
+        """A new password is checked at once, by this worker or another one."""
+        for tenant, uid in self._rotated.rotated():
+            with self.unit.begin(tenant) as tx:
+                tx.checks.repeat(uid)
+            log.info("secret_rotated", tenant_id=str(tenant), resource_uid=str(uid))
 
     def _check(self, leased: LeasedCheck) -> None:
         with self.unit.begin(leased.tenant_id, read_only=True) as tx:
@@ -90,6 +103,7 @@ class SourceChecks:
 
     def _assigned(self, tx: Transaction, resource: Resource) -> CheckAssignment | CheckResult:
         try:
+            self._rotated.remember(resource)
             return self.use.assign(tx, resource)
         except (StoreUnavailableError, StoreBusyError):
             raise

@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
-from datarecs_application.ports.outside import Clock, Wake
+from datarecs_application.ports.outside import Clock, Metrics, Wake
 
 log = structlog.get_logger()
 
@@ -26,6 +26,8 @@ class Rhythm:
     clock: Clock
     wake: Wake
     idle: timedelta = timedelta(seconds=1)
+    metrics: Metrics | None = None
+    """Counts the passes of loops that act when a time comes."""
 
     def repeat(self, step: Callable[[], int], stop: Wake, *, loop: str) -> None:
         """Call `step` until `stop`; it returns the number of items it processed, 0 means wait.
@@ -36,7 +38,7 @@ class Rhythm:
         while not stop.is_set():
             self.wake.clear()
             try:
-                worked = step()
+                worked = self._measured(step, loop)
             except (StoreUnavailableError, StoreBusyError) as cause:
                 failures += 1
                 log.warning("loop_waits", loop=loop, code=cause.code.name, failures=failures)
@@ -46,3 +48,13 @@ class Rhythm:
             failures = 0
             if not worked and not stop.is_set():
                 self.clock.wait(self.idle, until=self.wake)
+
+    def _measured(self, step: Callable[[], int], loop: str) -> int:
+        if self.metrics is None:
+            return step()
+        began = self.clock.monotonic()
+        worked = step()
+        self.metrics.count("scheduler_ticks_total", phase=loop)
+        self.metrics.count("scheduler_processed_total", worked, phase=loop)
+        self.metrics.observe("scheduler_tick_seconds", self.clock.monotonic() - began, phase=loop)
+        return worked

@@ -25,6 +25,7 @@ from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.resources.reconciling import Pace, Result
+from datarecs_core.resources.refusals import WriteConflictError
 from datarecs_core.resources.resource import Kind
 
 log = structlog.get_logger()
@@ -141,7 +142,7 @@ class Reconciling:
         observed = read_claimed(self.unit, claim)
         if observed is None:
             return
-        idle = idle_decision(observed)
+        idle = idle_decision(controller, observed)
         if idle is not None:
             self._record(attempt, observed, idle)
             return
@@ -176,7 +177,7 @@ class Reconciling:
         for _ in range(RECORD_TRIES - 1):
             try:
                 return record(self.unit, claim, observed, decided)
-            except StoreBusyError:
+            except (StoreBusyError, WriteConflictError):
                 continue
         return record(self.unit, claim, observed, decided)
 

@@ -61,6 +61,9 @@ class Checks(Protocol):
             subject: tells requests apart, such as the generation; the worker does not read it.
         """
 
+    def repeat(self, uid: ResourceUid) -> None:
+        """Make the same check due now, as a worker that knows more; no effect without a row."""
+
     def get(self, uid: ResourceUid) -> ResourceCheck | None: ...
 
     def end(self, leased: LeasedCheck, result: CheckResult, *, generation: int) -> bool:

@@ -369,7 +369,7 @@ class WorkFinder(ResourceFinder, CheckFinder, Protocol):
         """Mails with a due `due_at`, oldest first; it moves by 30 s."""
 
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-        """Schedules that are due, oldest first; each is due again after 30 s."""
+        """Schedules that are due, of each tenant its share; each is due again after 30 s."""
 
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""
@@ -379,6 +379,12 @@ class WorkFinder(ResourceFinder, CheckFinder, Protocol):
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""
+
+    def report_stats(self, instance: UUID, counters: Mapping[str, float]) -> None:
+        """Replace the counters of a process, which are of no tenant."""
+
+    def read_stats(self) -> list[Mapping[str, float]]:
+        """The counters of each process that has reported within 60 s."""
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
         """A stored key by its public id, before a tenant is known; revoked and expired included."""

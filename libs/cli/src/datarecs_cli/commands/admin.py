@@ -282,6 +282,10 @@ def tenant_create(
 def tenant_new_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the tenant")],
     *,
+    system: Annotated[
+        bool,
+        typer.Option("--system", help="the key also reads figures of the whole platform"),
+    ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
     """Create another admin key of a tenant.
@@ -289,7 +293,8 @@ def tenant_new_key(
     Use it when the last admin key has expired or is lost. The key is printed once, alone on stdout.
     """
     try:
-        _, api_key = provisioning.new_admin_key(migration_url(layout_of(data_dir)), name)
+        url = migration_url(layout_of(data_dir))
+        _, api_key = provisioning.new_admin_key(url, name, system=system)
     except LookupError as unknown:
         raise UsageFault(
             f"{unknown}; create it with: datarecs admin tenant create NAME"

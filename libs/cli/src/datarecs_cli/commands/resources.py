@@ -346,6 +346,9 @@ def delete(
         print_json("delete", {"name": shown, "outcome": outcome})
     else:
         print(f"{shown} {outcome}")
+    if outcome == "deleting":
+        inside = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}"
+        invocation.say(f"what it waits for: datarecs describe {entry.alias} {name}{inside}")
     return ExitCode.DONE
 
 

@@ -93,10 +93,11 @@ def history(
 
 
 def _tick_row(tick: "Json") -> "Json":
-    first, times = tick["first_fire_time"], _instant(tick["fire_time"])
+    from datarecs_cli.describing import times_of
+
     return {
         "name": tick["fire_time"],
-        "time": times if first is None else f"{_instant(first)} to {times} ({tick['missed']})",
+        "time": times_of(tick),
         "outcome": tick["outcome"],
         "run": tick["run_id"],
         "reason": tick["reason"],

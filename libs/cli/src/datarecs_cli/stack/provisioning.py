@@ -97,11 +97,11 @@ def create_tenant(url: str, name: str) -> tuple[str, str]:
     return str(tenant_id), api_key
 
 
-def new_admin_key(url: str, name: str) -> tuple[str, str]:
+def new_admin_key(url: str, name: str, *, system: bool = False) -> tuple[str, str]:
     """(tenant id, another admin key). Raises LookupError for an unknown tenant."""
     from datarecs_postgres.tenants import new_admin_key as make
 
-    tenant_id, api_key = make(url, name)
+    tenant_id, api_key = make(url, name, system=system)
     return str(tenant_id), api_key
 
 

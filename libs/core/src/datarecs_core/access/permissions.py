@@ -48,6 +48,8 @@ class Permission(StrEnum):
     QUEUE_WORK = "queue.work"
     """Worker service principals alone; no user and no API key can hold it."""
     AUDIT_READ = "audit.read"
+    SYSTEM_READ = "system.read"
+    """Figures of the whole platform; of operators: in keys of `datarecs admin`, in no role."""
 
 
 _VIEWER = frozenset({Permission.READ})

@@ -121,12 +121,6 @@ class ApiCode(ErrorCode):
         remedy="Wait for the seconds in Retry-After.",
         retryable=True,
     )
-    IN_USE = Entry(
-        docs_id="DR4017",
-        meaning="Other objects use this object, so it is not deleted.",
-        causes="A request to delete a connection that jobs use; the message names the jobs.",
-        remedy="Delete these jobs or change their connection, then delete again.",
-    )
     ACTION_OPEN = Entry(
         docs_id="DR4018",
         meaning="The webhook endpoint has another open recover or replay.",
@@ -192,6 +186,7 @@ class ApiCode(ErrorCode):
         docs_id="DR4091",
         meaning="The server cannot do this now.",
         causes="The database cannot be reached, or the server is starting or stopping.",
-        remedy="Wait for the seconds in Retry-After, then repeat.",
+        remedy="Wait a few seconds (a program: those in Retry-After) and repeat. If it lasts, read"
+        " /readyz of the server: it names what is missing.",
         retryable=True,
     )

@@ -16,14 +16,16 @@ from datarecs_core.resources.events import (
     ResourceCreated,
     ResourceDeleted,
     ResourceEvent,
+    ResourceFinalized,
+    ResourceFinalizeFailed,
     ResourceReconciled,
     ResourceReconcileFailed,
     ResourceStatusUpdated,
     ResourceUpdated,
 )
-from datarecs_core.resources.reconciling import RECONCILE_AT
+from datarecs_core.resources.reconciling import IN_USE, RECONCILE_AT
 from datarecs_core.resources.refusals import FinalizerAddedError
-from datarecs_core.resources.resource import Resource
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
 
 
@@ -122,7 +124,8 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
     Raises:
         FinalizerAddedError: a finalizer is new although the object is being deleted.
     """
-    added = tuple(name for name in declared.finalizers if name not in stored.finalizers)
+    finalizers = _finalizers(stored, declared)
+    added = tuple(name for name in finalizers if name not in stored.finalizers)
     if stored.deletion_at is not None and added:
         raise FinalizerAddedError(added=added)
     after = replace(
@@ -133,7 +136,7 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
         spec_hash=declared.spec_hash,
         labels=declared.labels,
         annotations=_annotations(stored, declared),
-        finalizers=declared.finalizers,
+        finalizers=finalizers,
     )
     changed = changed_parts(stored, after)
     if not changed:
@@ -143,6 +146,13 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
     if after.deletion_at is not None and not after.finalizers:
         return _write(after, Op.DELETED, changed, now=now, before=stored)
     return _write(after, Op.UPDATED, changed, now=now, before=stored)
+
+
+def _finalizers(stored: Resource, declared: Declared) -> tuple[str, ...]:
+    """The declared ones; an apply does not end the wait of a connection for its jobs."""
+    waits = stored.deletion_at is not None and stored.kind is Kind.CONNECTION
+    held = (IN_USE,) if waits and IN_USE in stored.finalizers else ()
+    return tuple(dict.fromkeys((*declared.finalizers, *held)))
 
 
 def delete(
@@ -218,13 +228,21 @@ def observe(
 
 def reconciled(before: Resource, after: Resource, *, error: str, now: datetime) -> ResourceEvent:
     """The event of a reconcile that changed the status; `error` is empty after a success."""
-    kind: type[ResourceEvent] = ResourceReconcileFailed if error else ResourceReconciled
+    kind: type[ResourceEvent] = ResourceReconciled
+    if error:
+        is_dying = before.deletion_at is not None
+        kind = ResourceFinalizeFailed if is_dying else ResourceReconcileFailed
     return replace(
         _event(kind, after, before, Op.STATUS_UPDATED, ("status",), now=now),
         old_phase=phase_of(before),
         new_phase=phase_of(after),
         error=error or None,
     )
+
+
+def finalized(before: Resource, write: Write, *, now: datetime) -> ResourceEvent:
+    """The event of a write that took a finalizer of the platform away."""
+    return _event(ResourceFinalized, write.resource, before, write.op, write.changed, now=now)
 
 
 def _write(

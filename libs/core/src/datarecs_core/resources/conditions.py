@@ -35,6 +35,7 @@ class ConditionType(StrEnum):
     REFERENCES_RESOLVED = "ReferencesResolved"
     PAUSED = "Paused"
     THRASHING = "Thrashing"
+    DELETION_BLOCKED = "DeletionBlocked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

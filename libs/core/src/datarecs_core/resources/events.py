@@ -75,5 +75,15 @@ class ResourceReconcileFailed(ResourceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFinalized(ResourceEvent):
+    """Its deletion waits no longer for a finalizer of the platform."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFinalizeFailed(ResourceEvent):
+    """Its controller could not end its deletion, with another error than before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDeleted(ResourceEvent):
     """It is deleted, finalizers included."""

@@ -19,6 +19,8 @@ PAUSED = "datarecs.io/paused"
 """Annotation; with the value `true` nothing acts on the object."""
 RECONCILE_AT = "datarecs.io/reconcile-at"
 """Annotation; each new value makes the object due, also after a terminal error."""
+IN_USE = "datarecs.io/in-use"
+"""Finalizer of a deleted connection that jobs still name."""
 RESYNC = timedelta(hours=6)
 """Of kinds without a state outside of the platform."""
 RESYNC_SPREAD = 0.1
@@ -64,11 +66,18 @@ class Result:
     """All that hold; a failure without conditions leaves the stored ones and only Ready changes."""
     details: tuple[tuple[str, object], ...] = ()
     """The other fields of the status, by name, as JSON."""
+    released: str = ""
+    """Of a success: the finalizer that the deletion no longer waits for."""
 
 
 def success(*conditions: Condition, details: tuple[tuple[str, object], ...] = ()) -> Result:
     """Done until the next resync or change."""
     return Result(ended=Ended.SUCCESS, conditions=conditions, details=details)
+
+
+def finalized(finalizer: str) -> Result:
+    """The deletion of the object no longer waits for this finalizer."""
+    return Result(ended=Ended.SUCCESS, released=finalizer)
 
 
 def requeue_after(

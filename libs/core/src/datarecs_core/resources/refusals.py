@@ -1,7 +1,5 @@
 """What a write or read of a resource is refused with."""
 
-from collections.abc import Sequence
-
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources.resource import Kind, Resource
@@ -41,19 +39,6 @@ class PreconditionFailedError(DatarecsError):
         )
         self.etag = resource.etag
         """The current one, for the response."""
-
-
-class ConnectionInUseError(DatarecsError):
-    """Jobs read from the connection that was to be deleted."""
-
-    code = ApiCode.IN_USE
-
-    def __init__(self, *, name: str, jobs: Sequence[str], count: int) -> None:
-        """`jobs` are the first names of all `count` jobs."""
-        rest = f" and {count - len(jobs)} more" if count > len(jobs) else ""
-        noun = "job" if count == 1 else "jobs"
-        super().__init__(f"connection {name} is used by {count} {noun}: {', '.join(jobs)}{rest}")
-        self.jobs, self.count = tuple(jobs), count
 
 
 class JobNotReadyError(DatarecsError):

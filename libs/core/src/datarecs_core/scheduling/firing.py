@@ -236,13 +236,12 @@ def _missed(schedule: Schedule, one: _Pending, *, reason: str) -> _Decided:
 
 
 def _catchup_reason(schedule: Schedule) -> str:
-    match schedule.catchup:
-        case Catchup.NONE:
-            return "late, and late times do not start (catchup: none)"
-        case Catchup.LATEST:
-            return "late, and only the newest time starts (catchup: latest)"
-        case Catchup.ALL:
-            return f"late, and only the newest {schedule.max_catchup} start (max_catchup)"
+    starts = {
+        Catchup.NONE: "such times do not start (catchup: none)",
+        Catchup.LATEST: "only the newest such time starts (catchup: latest)",
+        Catchup.ALL: f"only the newest {schedule.max_catchup} such times start (max_catchup)",
+    }
+    return "the platform or its database was away or busy at this time; " + starts[schedule.catchup]
 
 
 def _ticks(decided: Sequence[_Decided], *, counts_all: bool) -> Iterator[Tick]:

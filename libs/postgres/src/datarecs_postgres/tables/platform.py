@@ -1,8 +1,8 @@
-"""Tables without a tenant: schema versions, role names, retention of partitions."""
+"""Tables without a tenant: schema versions, role names, retention of partitions, counters."""
 
 from sqlalchemy import Boolean, PrimaryKeyConstraint, Table
 
-from datarecs_postgres.tables.metadata import COUNT, INSTANT, METADATA, TEXT, column
+from datarecs_postgres.tables.metadata import COUNT, INSTANT, JSON, METADATA, TEXT, UUID, column
 
 SCHEMA_COMPAT = Table(
     "schema_compat",
@@ -31,4 +31,14 @@ PARTITION_POLICY = Table(
     column("unsent_guard", Boolean(), "do not drop a partition with unsent rows", default="false"),
     PrimaryKeyConstraint("table_name"),
     info={"doc": "Tables that `maintain_partitions` maintains, and their retention."},
+)
+
+SERVICE_STATS = Table(
+    "service_stats",
+    METADATA,
+    column("instance", UUID, "process, new at each start"),
+    column("counters", JSON, "its counters since its start"),
+    column("at", INSTANT, "last report", default="now()"),
+    PrimaryKeyConstraint("instance"),
+    info={"doc": "Counters of running processes for /system/stats; no figure of one tenant."},
 )

@@ -27,7 +27,7 @@ SCHEDULE_STATE = Table(
     column("tzdata", TEXT, "version of the zone data of the last decision", default="''::text"),
     PrimaryKeyConstraint("tenant_id", "schedule_uid"),
     ForeignKeyConstraint(["tenant_id", "schedule_uid"], _SCHEDULE, ondelete="CASCADE"),
-    Index("schedule_state_due", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    Index("schedule_state_due", "tenant_id", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     info={"doc": "What the scheduler knows of each schedule."},
 )
 

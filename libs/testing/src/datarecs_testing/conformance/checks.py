@@ -89,6 +89,16 @@ class ChecksConformance:
         assert end(stores, leased(stores))
         assert stores.worker.finder.lease_check() is None
 
+    def test_a_worker_repeats_a_check_and_creates_none(self, stores: Stores) -> None:
+        uid = requested(stores)
+        assert end(stores, leased(stores))
+        assert stores.worker.finder.lease_check() is None
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            tx.checks.repeat(uid)
+            tx.checks.repeat(a_resource().uid)
+        assert leased(stores).uid == uid
+        assert stores.worker.finder.lease_check() is None
+
     def test_a_later_result_replaces_the_earlier_one(self, stores: Stores) -> None:
         uid = requested(stores)
         assert end(stores, leased(stores), BAD)

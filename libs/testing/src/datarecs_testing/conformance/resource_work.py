@@ -178,3 +178,10 @@ class ResourceWorkConformance:
             assert tx.resources.remove(resource, expected_rv=resource.rv)
         with stores.api.unit.begin(A_TENANT) as tx:
             assert tx.resource_work.get(uid) is None
+
+    def test_counters_of_a_process_are_those_of_its_last_report(self, stores: Stores) -> None:
+        finder, instance = stores.resources.finder, an_id()
+        finder.report_stats(instance, {"polls": 1, "poll_seconds": 0.25})
+        finder.report_stats(instance, {"polls": 2, "poll_seconds": 0.5})
+        assert {"polls": 2, "poll_seconds": 0.5} in stores.api.finder.read_stats()
+        assert {"polls": 1, "poll_seconds": 0.25} not in stores.api.finder.read_stats()

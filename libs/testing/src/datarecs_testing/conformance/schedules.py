@@ -64,6 +64,17 @@ class SchedulesConformance:
         assert finder.claim_schedules(1) == [(A_TENANT, first)]
         assert finder.claim_schedules(5) == [(B_TENANT, second)]
 
+    def test_a_backlog_of_one_tenant_does_not_delay_another(self, stores: Stores) -> None:
+        backlog = {declared(stores) for _ in range(9)}
+        uid = declared(stores, B_TENANT)
+        finder = stores.resources.finder
+        first, second = finder.claim_schedules(4), finder.claim_schedules(4)
+        assert (B_TENANT, uid) in first
+        assert len(first) == 3
+        assert {tenant for tenant, _ in second} == {A_TENANT}
+        assert len(second) == 4
+        assert {one for _, one in (*first, *second)} <= {uid, *backlog}
+
     def test_a_saved_state_is_read_back(self, stores: Stores) -> None:
         uid = declared(stores)
         state = saved(

@@ -1,13 +1,20 @@
-"""Status of the platform: alive, ready, and its kinds and schemas."""
+"""Status of the platform: alive, ready, its figures, and its kinds and schemas."""
+
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
-from datarecs_core_api.auth import AnyPrincipal, Reader
+from datarecs_application.stats import stats_of
+from datarecs_core.access.permissions import Permission
+from datarecs_core.access.principal import Principal
+from datarecs_core_api.auth import AnyPrincipal, Reader, needs
 from datarecs_core_api.conditional import json_answer
+from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute, StrictRoute
 from datarecs_core_api.outputs import JsonObject, KindOut, LiveOut, Page, ReadyOut, WhoamiOut
 from datarecs_core_api.problems import not_found
 from datarecs_core_api.published_types import KindPath
+from datarecs_core_api.stats_outputs import StatsOut
 from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import KINDS, KindEntry, kind_named
 
@@ -47,6 +54,19 @@ def kinds(caller: Reader) -> Page[KindOut]:  # noqa: ARG001  only for the permis
     """The declared kinds with their paths and short names, in the order of `apply`."""
     entries = sorted(KINDS.values(), key=lambda entry: entry.order)
     return Page(items=[_kind_view(one) for one in entries])
+
+
+@router.get("/system/stats", operation_id="get_stats")
+def stats(
+    caller: Annotated[Principal, needs(Permission.SYSTEM_READ)],  # noqa: ARG001  only for the permission
+    use: Using,
+) -> StatsOut:
+    """Figures of watches, controllers and schedulers, over all tenants; for operators.
+
+    They are sums of the metrics of the processes that reported within the last 60 seconds, each
+    since its start.
+    """
+    return StatsOut.model_validate(stats_of(use.finder.read_stats()))
 
 
 def _kind_view(entry: KindEntry) -> KindOut:

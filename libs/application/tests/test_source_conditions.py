@@ -62,8 +62,8 @@ class Platform:
         self.making = Making(ids=FixedIds(5_000), secrets=secrets, random_bytes=bytes)
         jobs = StoredSpecs(lambda spec: job_of("", spec))
         controllers = (
-            ConnectionController(unit=self.unit),
-            JobController(unit=self.unit, jobs=jobs),
+            ConnectionController(),
+            JobController(jobs=jobs),
         )
         self.loop = Reconciling(
             unit=self.unit,

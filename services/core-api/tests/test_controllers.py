@@ -35,7 +35,7 @@ def ana(house: MemoryApiHouse) -> TestClient:
 def reconcile(house: MemoryApiHouse, result: CheckResult = GOOD) -> None:
     """What the resource-controller and a worker do until nothing is due."""
     jobs = StoredSpecs(lambda spec: job_of("", spec))
-    controller = JobController(unit=house.unit, jobs=jobs)
+    controller = JobController(jobs=jobs)
     loop = Reconciling(
         unit=house.unit,
         finder=house.finder,

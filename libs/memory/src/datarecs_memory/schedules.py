@@ -9,7 +9,7 @@ from datarecs_core.values import ResourceUid, RunId, TenantId
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import MemoryStore
 
-HOLD = timedelta(seconds=30)
+HOLD = timedelta(seconds=12)
 """Duration of a claim."""
 
 

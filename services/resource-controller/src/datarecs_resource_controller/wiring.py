@@ -78,7 +78,7 @@ def build(settings: Settings) -> Process:
     sweeps = RetentionSweeps(
         finder=finder, sweeping=sweeping, rhythm=Rhythm(clock=clock, wake=wakes[2])
     )
-    controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
+    controllers = (ConnectionController(), JobController(jobs=jobs))
     reconciling = Reconciling(
         unit=unit,
         finder=finder,

@@ -64,6 +64,10 @@ class Result:
     """All that hold; a failure without conditions leaves the stored ones and only Ready changes."""
     details: tuple[tuple[str, object], ...] = ()
     """The other fields of the status, by name, as JSON."""
+    check: str | None = None
+    """Subject of the check that a worker shall make of the object; None: no check."""
+    makes_users_due: bool = False
+    """Whether the jobs that use this connection are due."""
 
 
 def success(*conditions: Condition, details: tuple[tuple[str, object], ...] = ()) -> Result:

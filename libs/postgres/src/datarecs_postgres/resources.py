@@ -5,14 +5,17 @@ status, and the grants of the database follow this. No caller sets `version`: a 
 one with every write, as the rules of core do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Executable,
+    Uuid,
+    any_,
     bindparam,
+    cast,
     delete,
     func,
     not_,
@@ -36,6 +39,9 @@ from datarecs_postgres.tables.resources import RESOURCE, RESOURCE_CHANGE
 _MINE = RESOURCE.c.tenant_id == bindparam("of_tenant")
 _OF_UID = (_MINE, RESOURCE.c.uid == bindparam("of_uid"))
 _BY_UID = select(RESOURCE).where(*_OF_UID)
+_BY_UIDS = select(RESOURCE).where(
+    _MINE, RESOURCE.c.uid == any_(cast(bindparam("uids", type_=ARRAY(Uuid)), ARRAY(Uuid)))
+)
 _BY_NAME = select(RESOURCE).where(
     _MINE,
     RESOURCE.c.kind == bindparam("of_kind"),
@@ -64,6 +70,13 @@ class PostgresResources:
 
     def get_by_uid(self, uid: ResourceUid) -> Resource | None:
         return self._one(_BY_UID, {"of_uid": uid})
+
+    def get_by_uids(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, Resource]:
+        wanted = {"of_tenant": self._session.tenant_id, "uids": list(uids)}
+        rows = self._session.answer(_BY_UIDS, wanted).fetchall()
+        read = {one.uid: one for one in (resource_of(ResourceRow._make(row)) for row in rows)}
+        self._loaded.update(read)
+        return read
 
     def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None:
         return self._one(_LOCKED, _named(kind, namespace, name))

@@ -1,4 +1,4 @@
-"""Reconcile due objects in batches: a failing or hanging one delays no other and loses its lease."""
+"""Reconcile due objects in batches: one that fails or hangs delays no other one."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -54,7 +54,7 @@ class MemorySchedules:
         for run in sorted(runs, key=lambda run: (run.created_at, run.run_id)):
             uid = run.schedule_uid
             if uid is not None and uid in uids and not run.status.is_terminal:
-                active[uid].append(run.run_id)
+                active[ResourceUid(uid)].append(run.run_id)
         return active
 
 

@@ -176,8 +176,8 @@ def test_fires_that_were_killed_start_each_time_once(pair: Pair, hit: int) -> No
     database = pair.database
     declare(database, jobs=2, schedules=OBJECTS)
     for point in FIRE:
-        is_claim = point is CrashPoint.FIRE_AFTER_CLAIM  # of a hundred at once
-        pair.killed_at(point, hit=min(hit, 2) if is_claim else hit)
+        is_shared = point in {CrashPoint.FIRE_AFTER_CLAIM, CrashPoint.FIRE_AFTER_COMMIT}  # by fifty
+        pair.killed_at(point, hit=min(hit, 2) if is_shared else hit)
     assert counted(database, DUE_SCHEDULES) > OBJECTS // 4, "the kills came too late"
     with pair.running():
         until(lambda: not counted(database, DUE_SCHEDULES))

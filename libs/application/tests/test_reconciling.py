@@ -4,19 +4,24 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from time import monotonic
 
 import pytest
 
-from datarecs_application.controllers import Controller
+from datarecs_application.controllers import Controller, Snapshot
 from datarecs_application.errors import StoreBusyError
 from datarecs_application.job_references import JobController, start_refusal
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import (
+    BATCH,
     CONCURRENCY,
     MOST_HANGING,
+    RENEW_EVERY,
+    SLOW,
     TIMEOUT,
     Reconciling,
 )
+from datarecs_application.ports.reconciling import RESOURCE_LEASE
 from datarecs_application.resources import (
     ANY,
     Key,
@@ -83,7 +88,7 @@ class Scripted:
     resync: timedelta = RESYNC
     calls: list[Resource] = field(default_factory=list)
 
-    def reconcile(self, resource: Resource) -> Result:
+    def reconcile(self, _: Snapshot, resource: Resource) -> Result:
         self.calls.append(resource)
         return self.act(resource)
 
@@ -107,7 +112,7 @@ class Platform:
         )
         self.making = Making(ids=self.ids, secrets=secrets, random_bytes=bytes)
         jobs = StoredSpecs(lambda spec: job_of("", spec))
-        chosen = controllers or (JobController(unit=self.unit, jobs=jobs),)
+        chosen = controllers or (JobController(jobs=jobs),)
         self.loop = Reconciling(
             unit=self.unit,
             finder=MemoryWorkFinder(self.store),
@@ -171,6 +176,11 @@ class Platform:
         types = [one.row.type for one in self.store.committed(self.tenant).outbox.values()]
         job = "io.datarecs.resource.reconciliationjob."
         return [one.removeprefix(job) for one in types if one.startswith(job + ending)]
+
+    def calls(self) -> list[Resource]:
+        (controller,) = self.loop.controllers.values()
+        assert isinstance(controller, Scripted)
+        return controller.calls
 
     def count(self, ended: Ended) -> float:
         return self.metrics.total("reconcile_total", kind=str(JOB.kind), result=ended.value)
@@ -524,7 +534,7 @@ def test_the_gauges_count_what_waits() -> None:
     platform, _ = scripted(lambda _: success(READY))
     labels = {"kind": str(JOB.kind)}
     platform.clock.advance(SECOND * 60)
-    for number in range(9):
+    for number in range(BATCH + 5):
         platform.apply(replace(JOB, name=f"job-{number}"))
     platform.clock.advance(SECOND * 5)
     platform.loop.step()
@@ -535,7 +545,7 @@ def test_the_gauges_count_what_waits() -> None:
     platform.clock.advance(SECOND * 60)
     platform.work()
     assert platform.metrics.last("reconcile_queue_depth", **labels) == 0
-    assert platform.metrics.times("reconcile_seconds", **labels) == 10
+    assert platform.metrics.times("reconcile_seconds", **labels) == BATCH + 6
 
 
 def test_a_job_of_another_release_is_reconciled_after_the_start() -> None:
@@ -577,18 +587,100 @@ def test_with_many_hanging_reconciles_nothing_more_is_claimed(gate: threading.Ev
         return success(READY)
 
     platform = Platform(Scripted(hang))
-    for number in range(MOST_HANGING + CONCURRENCY):
+    for number in range(BATCH):
         platform.apply(replace(JOB, name=f"job-{number}"))
-    for _ in range(MOST_HANGING // CONCURRENCY):
-        assert platform.loop.step() >= CONCURRENCY
-        platform.clock.advance(TIMEOUT)
+    assert platform.loop.step() == BATCH
+    for _ in range(80):
+        platform.clock.advance(SLOW)
+        platform.loop.step()
+    hanging = reconciling_threads()
+    assert len(hanging) == CONCURRENCY + MOST_HANGING
+    platform.apply()
     platform.loop.step()
-    assert platform.loop.step() == 0
-    assert platform.count(Ended.TIMEOUT) == MOST_HANGING
-    hanging = [one for one in threading.enumerate() if one.name.startswith("reconcile-")]
-    assert len(hanging) == MOST_HANGING
+    assert platform.row().epoch == 0
     gate.set()
     for thread in hanging:
         thread.join(30)
-    assert platform.loop.step() == CONCURRENCY
+    platform.pass_time(RESOURCE_LEASE)
+    assert platform.row().epoch == 1
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        assert {phase_of(one) for one in tx.resources.page(JOB.kind, limit=100)} == {"Ready"}
+
+
+def reconciling_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("reconcile-")]
+
+
+@pytest.mark.case("R22")
+def test_the_others_of_a_batch_do_not_wait_for_a_hanging_one(gate: threading.Event) -> None:
+    def hang(resource: Resource) -> Result:
+        if resource.name == "job-1" and not gate.is_set():
+            gate.wait(30)
+        return success(READY)
+
+    platform = Platform(Scripted(hang))
+    for number in range(4):
+        platform.apply(replace(JOB, name=f"job-{number}"))
+    assert platform.loop.step() == 4
+    (hanging,) = reconciling_threads()
+    wait_until(lambda: len(platform.calls()) == 2)
+    platform.clock.advance(SLOW)
+    platform.loop.step()
+    wait_until(lambda: platform.count(Ended.SUCCESS) == 3)
+    assert hanging.is_alive()
+    gate.set()
+    hanging.join(30)
+    assert platform.count(Ended.SUCCESS) == 4
+    assert platform.metrics.total("stale_epoch_total", queue="resources") == 0
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_the_others_of_a_batch_do_not_share_a_failure(is_handled: bool) -> None:
+    def fail(resource: Resource) -> Result:
+        if resource.name == "job-1":
+            if is_handled:
+                raise RuntimeError("no answer")
+            return replace(success(READY), conditions=None)  # type: ignore[arg-type]  # a defect
+        return success(READY)
+
+    platform = Platform(Scripted(fail))
+    for number in range(4):
+        platform.apply(replace(JOB, name=f"job-{number}"))
+    assert platform.loop.step() == 4
     platform.loop.drain()
+    assert platform.count(Ended.SUCCESS) == 3
+    assert platform.count(Ended.ERROR) == (1 if is_handled else 0)
+
+
+def test_leases_are_renewed_while_a_reconcile_lasts_and_end_with_its_process(
+    gate: threading.Event,
+) -> None:
+    def hang(_: Resource) -> Result:
+        gate.wait(30)
+        return success(READY)
+
+    platform = Platform(Scripted(hang))
+    other = MemoryWorkFinder(platform.store)
+    platform.apply()
+    assert platform.loop.step() == 1
+    for _ in range(6):
+        platform.clock.advance(RENEW_EVERY)
+        platform.loop.step()
+        assert other.claim_resources([JOB.kind], 1) == []
+    platform.clock.advance(RESOURCE_LEASE)
+    (taken,) = other.claim_resources([JOB.kind], 1)
+    platform.loop.step()
+    gate.set()
+    platform.loop.drain()
+    assert taken.epoch == 2
+    assert platform.metrics.total("stale_epoch_total", queue="resources") == 1
+    assert platform.row().epoch == 2
+    assert platform.row().lease_until is not None
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """For a thread, which nothing else announces."""
+    ends = monotonic() + 30
+    while not holds():
+        assert monotonic() < ends
+        threading.Event().wait(0.005)

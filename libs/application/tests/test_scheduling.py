@@ -84,8 +84,8 @@ class Platform:
             tx.resources.add(resource)
         return resource
 
-    def schedule(self, spec: Schedule = HOURLY) -> ResourceUid:
-        resource = self.declare(Kind.SCHEDULE, "nightly", {"number": len(self.specs)})
+    def schedule(self, spec: Schedule = HOURLY, *, name: str = "nightly") -> ResourceUid:
+        resource = self.declare(Kind.SCHEDULE, name, {"number": len(self.specs)})
         self.specs[resource.uid] = spec
         with self.unit.begin(self.tenant) as tx:
             tx.schedules.decide_soon(resource.uid)
@@ -257,6 +257,31 @@ def test_a_schedule_starts_no_more_runs_than_may_wait(here: Platform) -> None:
     last = here.ticks(uid)[-1]
     assert last.outcome is TickOutcome.ERROR
     assert last.reason == "there are 3 waiting runs of this job, as many as may wait"
+
+
+@pytest.mark.case("X33")
+def test_schedules_that_start_together_start_no_more_runs_than_may_wait(here: Platform) -> None:
+    uids = [here.schedule(name=f"hourly-{number}") for number in range(5)]
+    here.pass_time(timedelta(hours=1))
+    assert len(here.runs()) == 3
+    ticks = [here.ticks(uid)[-1] for uid in uids]
+    assert [tick.outcome for tick in ticks].count(TickOutcome.FIRED) == 3
+    refused = {tick.reason for tick in ticks if tick.outcome is TickOutcome.ERROR}
+    assert refused == {"there are 3 waiting runs of this job, as many as may wait"}
+
+
+def test_a_defect_of_one_schedule_stops_no_other_that_is_due_with_it(here: Platform) -> None:
+    good = [here.schedule(name=f"hourly-{number}") for number in range(2)]
+    bad = here.declare(Kind.SCHEDULE, "bad", {"number": 99})
+    here.clock.advance(timedelta(hours=1))
+    with here.unit.begin(here.tenant) as tx:
+        tx.schedules.decide_soon(bad.uid)
+    assert here.loop.step() == 3
+    assert [here.ticks(uid)[-1].outcome for uid in good] == [TickOutcome.FIRED] * 2
+    assert len(here.runs()) == 2
+    assert here.loop.step() == 0
+    here.pass_time(timedelta(seconds=12))
+    assert here.ticks(bad.uid) == []
 
 
 @pytest.mark.case("R47")

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from datarecs_application.controllers import decide, read_claimed, reconcile_with, record
+from datarecs_application.controllers import (
+    Outcome,
+    Snapshot,
+    decide,
+    reconcile_with,
+    record,
+    snapshot,
+)
 from datarecs_application.job_references import JobController, start_refusal
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
@@ -64,8 +71,8 @@ class Platform:
         self.making = Making(ids=FixedIds(5_000), secrets=secrets, random_bytes=bytes)
         jobs = StoredSpecs(lambda spec: job_of("", spec))
         controllers = (
-            ConnectionController(unit=self.unit),
-            JobController(unit=self.unit, jobs=jobs),
+            ConnectionController(),
+            JobController(jobs=jobs),
         )
         self.loop = Reconciling(
             unit=self.unit,
@@ -357,12 +364,14 @@ def test_a_job_that_comes_during_the_end_of_the_deletion_is_waited_for(platform:
     platform.work()
     delete(platform, Kind.RECONCILIATION_JOB, "books")
     (claim,) = platform.finder.claim_resources([Kind.CONNECTION], 1)
-    observed = read_claimed(platform.unit, claim)
-    assert observed is not None
-    result = reconcile_with(ConnectionController(unit=platform.unit), observed.resource)
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        seen = snapshot(tx, [claim])
+        observed = seen.observed[claim.uid]
+        result = reconcile_with(ConnectionController(), seen, observed.resource)
     assert result.released == IN_USE
     platform.apply(Kind.RECONCILIATION_JOB, "late", JOB)
-    assert record(platform.unit, claim, observed, decide(observed, result, Pace(fraction=0.5)))
+    decided = decide(observed, result, Pace(fraction=0.5))
+    assert record(platform.unit, [Outcome(claim=claim, observed=observed, decided=decided)])
     platform.work()
     assert "late" in conditions_of(platform.connection().status)["DeletionBlocked"].message
 
@@ -384,10 +393,10 @@ def test_a_finalize_that_fails_is_repeated_and_the_object_deleted_once(
     delete(platform, Kind.RECONCILIATION_JOB, "books")
     finalize, failures = ConnectionController.finalize, iter(range(3))
 
-    def failing(self: ConnectionController, resource: Resource) -> Result:
+    def failing(self: ConnectionController, seen: Snapshot, resource: Resource) -> Result:
         if next(failures, None) is not None:
             raise RuntimeError("defect")
-        return finalize(self, resource)
+        return finalize(self, seen, resource)
 
     monkeypatch.setattr(ConnectionController, "finalize", failing)
     for delay in (1, 2, 4):

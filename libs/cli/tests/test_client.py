@@ -192,7 +192,9 @@ def test_codes_of_declarations_have_a_separate_page() -> None:
     assert refused.code is SpecCode.UNKNOWN_CONNECTION
 
 
-@pytest.mark.parametrize(("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.IN_USE, 5)])
+@pytest.mark.parametrize(
+    ("code", "expected"), [(ApiCode.JOB_NOT_READY, 2), (ApiCode.WRITE_CONFLICT, 5)]
+)
 def test_an_invalid_job_is_no_fault_of_the_server(code: ApiCode, expected: int) -> None:
     refused = Client(refuses(409, code)).refusal(READ)
     assert isinstance(refused, RefusedError)

@@ -36,7 +36,7 @@ def ana(house: MemoryApiHouse) -> TestClient:
 def reconcile(house: MemoryApiHouse, result: CheckResult = GOOD) -> None:
     """What the resource-controller and a worker do until nothing is due."""
     jobs = StoredSpecs(lambda spec: job_of("", spec))
-    controllers = (JobController(unit=house.unit, jobs=jobs), ConnectionController(unit=house.unit))
+    controllers = (JobController(jobs=jobs), ConnectionController())
     loop = Reconciling(
         unit=house.unit,
         finder=house.finder,

@@ -194,8 +194,7 @@ def decided(house: MemoryApiHouse, *ticks: Tick) -> None:
     with house.unit.begin(A_TENANT) as tx:
         stored = tx.resources.get(Kind.SCHEDULE, "default", "nightly")
         assert stored is not None
-        state = tx.schedules.for_update(stored.uid)
-        assert state is not None
+        state = tx.schedules.for_update(stored.uid)[stored.uid]
         tx.schedules.record(stored.uid, [DecidedTick(tick=tick) for tick in ticks])
         newest = max(tick.fire_time for tick in ticks)
         tx.schedules.save(replace(state, last_fire_time=newest, due_at=newest + HOUR))

@@ -603,7 +603,7 @@ def test_conditions_follow_the_password_of_a_server(
         reconciling = Reconciling(
             unit=unit,
             finder=PostgresWorkFinder(controller),
-            controllers={Kind.CONNECTION: ConnectionController(unit=unit)},
+            controllers={Kind.CONNECTION: ConnectionController()},
             metrics=PrometheusMetrics(),
             rhythm=Rhythm(clock=SystemClock(), wake=Latch()),
             fraction=lambda: 0.5,

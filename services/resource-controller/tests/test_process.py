@@ -115,7 +115,7 @@ def test_kills_while_schedules_fire_lose_and_double_no_time(
             processes[secrets.randbelow(2)].kill()
             processes = [one for one in processes if one.process.poll() is None]
             processes.append(start(kill + 2))
-        # Schedules of killed processes are due again after 30 s.
+        # Schedules of killed processes are due again after 12 s.
         database.query("UPDATE datarecs.schedule_state SET due_at = now() RETURNING 1")
         wait_until_decided(database, SCHEDULES)
     ledger(database, uids)

@@ -4,20 +4,28 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from datarecs_core.resources.resource import Kind
+from datarecs_application.controllers import Snapshot
+from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.reconciling import Reconciling
+from datarecs_core.resources.conditions import Condition, Truth
+from datarecs_core.resources.reconciling import Result, success
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.roles import API, RESOURCES
-from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.unit_of_work import PostgresTransaction, PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.clock import UuidV7Ids
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource
 from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.service_process import ServiceProcess, running_service
 
 pytestmark = pytest.mark.integration
@@ -30,7 +38,7 @@ JOB = {
     "stages": [{"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}],
 }
 JOBS, FEW = 1112, 200
-LEASE = timedelta(seconds=76)
+LEASE = timedelta(seconds=13)
 
 
 def declare(database: PreparedDatabase, count: int) -> None:
@@ -158,6 +166,45 @@ def test_a_backlog_of_one_tenant_does_not_delay_another(private_database: Prepar
     rounds = [finder.claim_resources(kinds, 4) for _ in range(2)]
     opened.close()
     assert B_TENANT in {claim.tenant_id for claims in rounds for claim in claims}
+
+
+@dataclass(frozen=True, slots=True)
+class BreaksAt:
+    """A controller whose statement fails for one object, which ends the shared transaction."""
+
+    name: str
+    kind: Kind = Kind.RECONCILIATION_JOB
+    resync: timedelta = timedelta(hours=1)
+
+    def reconcile(self, seen: Snapshot, resource: Resource) -> Result:
+        assert isinstance(seen.tx, PostgresTransaction)
+        seen.tx.session.execute(text(f"SELECT 1 / {0 if resource.name == self.name else 1}"))
+        return success(Condition(type="Ready", status=Truth.TRUE, reason="Done"))
+
+
+def test_a_statement_that_fails_for_one_object_fails_for_no_other(
+    private_database: PreparedDatabase,
+) -> None:
+    declare(private_database, 8)
+    opened = Database(private_database.url(RESOURCES), limits=Limits(pool_size=4))
+    metrics = RecordedMetrics()
+    loop = Reconciling(
+        unit=PostgresUnitOfWork(opened, UuidV7Ids()),
+        finder=PostgresWorkFinder(opened),
+        controllers={Kind.RECONCILIATION_JOB: BreaksAt("job-1")},
+        metrics=metrics,
+        rhythm=Rhythm(clock=SystemClock(), wake=Latch()),
+        fraction=lambda: 0.99,
+    )
+    assert loop.step() == 8
+    loop.drain()
+    opened.close()
+    counts = [
+        metrics.total("reconcile_total", kind="ReconciliationJob", result=result)
+        for result in ("error", "success")
+    ]
+    assert counts == [2, 6]
+    assert decided(private_database) == 6
 
 
 def test_a_stored_declaration_is_reconciled_without_waiting_for_a_poll(

@@ -1,21 +1,23 @@
-"""One reconcile of one object: read it, decide, and record the result under the lease.
+"""The reconcile of objects: read them, decide, and record the results under their leases.
 
 A controller reads fresh state and returns what it observed. Here are pause, failures, the thrash
 guard, and the one transaction that writes the status together with the release of the lease: a
-process that lost its lease changes nothing.
+process that lost its lease changes nothing. Objects share the transaction that reads them and,
+where nothing changes, the one that releases their leases.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import structlog
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import Transaction, UnitOfWork
-from datarecs_application.resources import observe_resource, release_resource
+from datarecs_application.resources import observe_locked, release_resource
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources import changes
@@ -41,12 +43,10 @@ from datarecs_core.resources.reconciling import (
     success,
 )
 from datarecs_core.resources.refusals import WriteConflictError
-from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
+from datarecs_core.values import ResourceUid
 
 log = structlog.get_logger()
-
-_FEED_NUMBERS = 2
-"""Of a status, and of the end of a deletion."""
 
 
 class Controller(Protocol):
@@ -59,11 +59,11 @@ class Controller(Protocol):
     def resync(self) -> timedelta:
         """After a success, and without a change."""
 
-    def reconcile(self, resource: Resource) -> Result:
-        """Compare the declaration with what is, act, and return what is observed.
+    def reconcile(self, seen: "Snapshot", resource: Resource) -> Result:
+        """Compare the declaration with what is, and return what is observed and to be done.
 
-        Repeatable: a process may die after it acted. An exception is a failure. Ends within 60 s;
-        later effects must carry a fence of their own.
+        Repeatable: a process may die after it. An exception is a failure. Ends within 60 s;
+        effects outside of the result must carry a fence of their own.
         """
 
 
@@ -75,7 +75,7 @@ class FinalizingController(Protocol):
     def finalizer(self) -> str:
         """The object remains until this one is released."""
 
-    def finalize(self, resource: Resource) -> Result:
+    def finalize(self, seen: "Snapshot", resource: Resource) -> Result:
         """Prepare the deletion; `released` of the result ends it. Repeatable, as a reconcile."""
 
 
@@ -87,6 +87,26 @@ class Observed:
     work: Work
     now: datetime
     """Database time of the read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Snapshot:
+    """What controllers read of one tenant: a moment that all objects of a batch share."""
+
+    tx: Transaction
+    """Reads only."""
+    now: datetime
+    observed: Mapping[ResourceUid, Observed]
+    checks: Mapping[ResourceUid, ResourceCheck]
+    """Of these objects."""
+    _connections: dict[str, Resource | None] = field(default_factory=dict)
+
+    def connection(self, name: str) -> Resource | None:
+        """The connection that runs find by this name."""
+        if name not in self._connections:
+            one = self.tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+            self._connections[name] = one
+        return self._connections[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +123,57 @@ class Decided:
     error: str = ""
     released: str = ""
     """The finalizer to take away; empty: none."""
+    check: str | None = None
+    makes_users_due: bool = False
+    """These two as in `Result`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One reconcile, to be recorded."""
+
+    claim: ClaimedResource
+    observed: Observed
+    decided: Decided
+    began: float = 0.0
+    """Monotonic seconds."""
+
+    @property
+    def writes_status(self) -> bool:
+        before, decided = self.observed.resource, self.decided
+        return before.observed_generation != decided.observed_generation or not changes.is_same(
+            before.status, decided.status
+        )
+
+    @property
+    def feed_numbers(self) -> int:
+        """Of a status, and of the end of a deletion."""
+        return self.writes_status + bool(self.decided.released)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Nothing but the next due time."""
+        has_wishes = self.decided.check is not None or self.decided.makes_users_due
+        return not has_wishes and not self.feed_numbers
+
+
+def snapshot(tx: Transaction, claims: Collection[ClaimedResource]) -> Snapshot:
+    """Without objects that are gone, or whose lease belongs to another process."""
+    epochs = {claim.uid: claim for claim in claims}
+    observed = {
+        work.uid: Observed(resource=resource, work=work, now=tx.now)
+        for resource, work in tx.resource_work.observed(epochs)
+        if _is_held(work, epochs[work.uid])
+    }
+    return Snapshot(
+        tx=tx, now=tx.now, observed=observed, checks=tx.checks.of_resources(observed.keys())
+    )
 
 
 def read_claimed(unit: UnitOfWork, claim: ClaimedResource) -> Observed | None:
-    """The object and its work; None if it is gone or the lease belongs to another process."""
+    """One object and its work; None if it is gone or the lease belongs to another process."""
     with unit.begin(claim.tenant_id, read_only=True) as tx:
-        resource = tx.resources.get_by_uid(claim.uid)
-        work = tx.resource_work.get(claim.uid)
-        if resource is None or work is None or not _is_held(work, claim):
-            return None
-        return Observed(resource=resource, work=work, now=tx.now)
+        return snapshot(tx, [claim]).observed.get(claim.uid)
 
 
 def idle_decision(controller: Controller, observed: Observed) -> Decided | None:
@@ -143,12 +204,12 @@ def _acts(controller: Controller, resource: Resource) -> bool:
     )
 
 
-def reconcile_with(controller: Controller, resource: Resource) -> Result:
+def reconcile_with(controller: Controller, seen: Snapshot, resource: Resource) -> Result:
     """The controller's result; an exception is a failure of this object alone."""
     try:
         if resource.deletion_at is not None and isinstance(controller, FinalizingController):
-            return controller.finalize(resource)
-        return controller.reconcile(resource)
+            return controller.finalize(seen, resource)
+        return controller.reconcile(seen, resource)
     except StoreUnavailableError:
         raise
     except (StoreBusyError, WriteConflictError):
@@ -204,43 +265,56 @@ def decide(observed: Observed, result: Result, pace: Pace) -> Decided:
         ended=settled.ended,
         error=result.error if settled.ended.is_failure else "",
         released="" if settled.ended.is_failure else result.released,
+        check=result.check,
+        makes_users_due=result.makes_users_due,
     )
 
 
-def record(unit: UnitOfWork, claim: ClaimedResource, observed: Observed, decided: Decided) -> bool:
-    """Write the status, if it differs, and release the lease; one transaction.
+def record(unit: UnitOfWork, outcomes: Sequence[Outcome]) -> Collection[ResourceUid]:
+    """Write each status that differs, and release the leases; one transaction of one tenant.
 
-    False without any change: the object is gone, or another process has its lease.
+    Returns:
+        Whose outcomes are recorded. Nothing changes of an object that is gone, or whose lease
+        another process has.
     """
-    before = observed.resource
-    is_changed = (
-        not changes.is_same(before.status, decided.status)
-        or before.observed_generation != decided.observed_generation
-    )
-    writes = is_changed or bool(decided.released)
-    with unit.begin(claim.tenant_id, feed=_FEED_NUMBERS if writes else 0) as tx:
-        if writes:  # rows are locked in one order: the object, then its work
-            tx.resources.for_update(before.kind, before.namespace, before.name)
-        work = tx.resource_work.for_update(claim.uid)
-        if work is None or not _is_held(work, claim):
-            return False
-        is_dirty = _is_dirty(work, claim)
-        is_gone = bool(decided.released) and not is_dirty and _release(tx, before, decided)
-        if is_changed and not is_gone:
-            _write_status(tx, before, decided)
-        if not is_gone:
-            tx.resource_work.save(_released(tx, claim, observed, decided, is_dirty=is_dirty))
-        crash_point(CrashPoint.RECONCILE_IN_TX)
-    return True
+    written = [one for one in outcomes if one.feed_numbers]
+    recorded = []
+    with unit.begin(
+        outcomes[0].claim.tenant_id, feed=sum(one.feed_numbers for one in written)
+    ) as tx:
+        # Rows are locked in one order: objects, then their work.
+        locked = {one.claim.uid: _locked(tx, one.observed.resource) for one in written}
+        works = tx.resource_work.for_update(*(one.claim.uid for one in outcomes))
+        for one in outcomes:
+            work = works.get(one.claim.uid)
+            if work is None or not _is_held(work, one.claim):
+                continue
+            is_dirty = _is_dirty(work, one.claim)
+            is_gone = not is_dirty and _release(tx, one)
+            if one.decided.released:  # which has changed the row
+                locked[work.uid] = _locked(tx, one.observed.resource)
+            if not is_gone:
+                _carry_out(tx, one, locked.get(work.uid))
+                tx.resource_work.save(_released(tx, one, is_dirty=is_dirty))
+            crash_point(CrashPoint.RECONCILE_IN_TX)
+            recorded.append(work.uid)
+    return recorded
 
 
-def _release(tx: Transaction, before: Resource, decided: Decided) -> bool:
+def _locked(tx: Transaction, one: Resource) -> Resource | None:
+    stored = tx.resources.for_update(one.kind, one.namespace, one.name)
+    return stored if stored is not None and stored.uid == one.uid else None
+
+
+def _release(tx: Transaction, one: Outcome) -> bool:
     """Take the finalizer away; True if the object, and with it its work, is gone.
 
     A change since the finalize, such as a job that names the connection, finalizes it again.
     """
-    actor = f"controller/{before.kind}"
-    write = release_resource(tx, before.uid, decided.released, actor=actor)
+    before, released = one.observed.resource, one.decided.released
+    if not released:
+        return False
+    write = release_resource(tx, before.uid, released, actor=f"controller/{before.kind}")
     if write is None:
         return False
     tx.outbox.append(changes.finalized(before, write, now=tx.now))
@@ -256,37 +330,38 @@ def _is_dirty(work: Work, claim: ClaimedResource) -> bool:
     return work.dirty_seq != claim.dirty_seq
 
 
-def _released(
-    tx: Transaction,
-    claim: ClaimedResource,
-    observed: Observed,
-    decided: Decided,
-    *,
-    is_dirty: bool,
-) -> Work:
+def _released(tx: Transaction, one: Outcome, *, is_dirty: bool) -> Work:
     """The work with its next due time: now, if the object changed meanwhile."""
+    decided = one.decided
     due_at = decided.work.due_at
     if due_at is not None:  # delays count from the end of the reconcile
-        due_at += tx.now - observed.now
-    if is_dirty and not (decided.is_thrashing and _is_unedited(tx, claim, observed)):
+        due_at += tx.now - one.observed.now
+    if is_dirty and not (decided.is_thrashing and _is_unedited(tx, one.observed.resource)):
         due_at = tx.now
     if due_at is not None and due_at <= tx.now:
         tx.wake()
-    return replace(decided.work, due_at=due_at, epoch=claim.epoch)
+    return replace(decided.work, due_at=due_at, epoch=one.claim.epoch)
 
 
-def _is_unedited(tx: Transaction, claim: ClaimedResource, observed: Observed) -> bool:
-    resource = tx.resources.get_by_uid(claim.uid)
-    return resource is not None and resource.generation == observed.resource.generation
+def _is_unedited(tx: Transaction, before: Resource) -> bool:
+    resource = tx.resources.get_by_uid(before.uid)
+    return resource is not None and resource.generation == before.generation
 
 
-def _write_status(tx: Transaction, before: Resource, decided: Decided) -> None:
-    after = observe_resource(
-        tx, before.uid, decided.status, observed_generation=decided.observed_generation
-    )
-    if after is not None and decided.ended is not None:
-        event = changes.reconciled(before, after, error=decided.error, now=tx.now)
-        tx.outbox.append(event)
+def _carry_out(tx: Transaction, one: Outcome, locked: Resource | None) -> None:
+    """The wishes of the controller, and the status if it differs."""
+    before, decided = one.observed.resource, one.decided
+    if decided.check is not None:
+        tx.checks.request(before.uid, subject=decided.check)
+    if locked is not None and one.writes_status:
+        after = observe_locked(
+            tx, locked, decided.status, observed_generation=decided.observed_generation
+        )
+        if decided.ended is not None:
+            event = changes.reconciled(before, after, error=decided.error, now=tx.now)
+            tx.outbox.append(event)
+    if decided.makes_users_due:
+        tx.resource_work.reconcile_jobs_using(before.name)
 
 
 def _status(observed: Observed, result: Result, settled: Settled) -> Mapping[str, object]:

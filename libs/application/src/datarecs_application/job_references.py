@@ -3,12 +3,12 @@
 Runs of every namespace find their connections in the default one (`assignments`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from datarecs_application.controllers import unreadable
-from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.controllers import Snapshot, unreadable
+from datarecs_application.ports.state import Transaction
 from datarecs_application.source_conditions import CHECK_EVERY, check_again, is_failing
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
@@ -34,36 +34,36 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 
 _NAMED = 5
 """Connections named in a message; further ones are counted."""
+ConnectionOf = Callable[[str], Resource | None]
+"""The connection of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobController:
     """The controller of ReconciliationJob."""
 
-    unit: UnitOfWork
     jobs: StoredSpecs[ReconciliationJob]
     kind: Kind = Kind.RECONCILIATION_JOB
     resync: timedelta = RESYNC
 
-    def reconcile(self, resource: Resource) -> Result:
+    def reconcile(self, seen: Snapshot, resource: Resource) -> Result:
         """Valid, ReferencesResolved and Ready."""
         if self.jobs.of(resource) is None:
             return unreadable(resource)
-        with self.unit.begin(resource.tenant_id) as tx:
-            fault = reference_fault(tx, resource)
-            if fault is not None:
-                return _unresolved(fault)
-            checked = check_again(
-                tx, resource, subject=_subject(tx, resource), every=_longest_validity
-            )
-            used = [_connection(tx, name) for name in connection_names(resource.spec)]
+        fault = reference_fault(seen.connection, resource)
+        if fault is not None:
+            return _unresolved(fault)
+        subject = _subject(seen.connection, resource)
+        checked = check_again(seen, resource, subject=subject, every=_longest_validity)
+        used = [seen.connection(name) for name in connection_names(resource.spec)]
         valid = valid_condition(checked.result)
-        return requeue_after(
+        result = requeue_after(
             checked.next_check,
             valid,
             _resolved(used),
             replace(valid, type=ConditionType.READY),
         )
+        return replace(result, check=checked.request)
 
 
 def _unresolved(fault: str) -> Result:
@@ -76,11 +76,11 @@ def _unresolved(fault: str) -> Result:
     )
 
 
-def _subject(tx: Transaction, job: Resource) -> str:
+def _subject(connection_of: ConnectionOf, job: Resource) -> str:
     """A job is checked again when it or a connection changes, or one fails or recovers."""
     parts: list[JsonValue] = [job.generation, reconcile_request(job)]
     for name in connection_names(job.spec):
-        one = _connection(tx, name)
+        one = connection_of(name)
         if one is not None:
             parts += [str(one.uid), one.generation, is_failing(one)]
     return sha256_hex(canonical_json(parts))
@@ -101,12 +101,12 @@ def _condition(name: ConditionType, reason: str, fault: str = "") -> Condition:
     return Condition(type=name, status=Truth.of(not fault), reason=reason, message=fault)
 
 
-def reference_fault(tx: Transaction, job: Resource) -> str | None:
+def reference_fault(connection_of: ConnectionOf, job: Resource) -> str | None:
     """Which connections of the job a run would not find, and what to do; None if it finds all."""
     faults = [
         fault
         for name in connection_names(job.spec)
-        if (fault := _connection_fault(tx, name)) is not None
+        if (fault := _connection_fault(connection_of(name), name)) is not None
     ]
     if not faults:
         return None
@@ -125,12 +125,7 @@ def connection_names(spec: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
-def _connection(tx: Transaction, name: str) -> Resource | None:
-    return tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
-
-
-def _connection_fault(tx: Transaction, name: str) -> str | None:
-    connection = _connection(tx, name)
+def _connection_fault(connection: Resource | None, name: str) -> str | None:
     if connection is None:
         return (
             f"connection {name} does not exist in namespace {DEFAULT_NAMESPACE};"
@@ -165,5 +160,7 @@ def start_refusal(tx: Transaction, job: Resource) -> str | None:
     if is_false(conditions, ConditionType.VALID):
         return conditions[ConditionType.VALID].message
     if is_false(conditions, ConditionType.REFERENCES_RESOLVED):
-        return reference_fault(tx, job)
+        return reference_fault(
+            lambda name: tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name), job
+        )
     return None

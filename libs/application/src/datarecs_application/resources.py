@@ -282,6 +282,13 @@ def observe_resource(
     locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
     if locked is None or locked.uid != uid:
         return None
+    return observe_locked(tx, locked, status, observed_generation=observed_generation)
+
+
+def observe_locked(
+    tx: Transaction, locked: Resource, status: Mapping[str, object], *, observed_generation: int
+) -> Resource:
+    """The same for an object that this transaction has locked."""
     write = changes.observe(
         locked,
         status,

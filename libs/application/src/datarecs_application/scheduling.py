@@ -1,11 +1,11 @@
-"""Decide a due schedule: its runs, its ticks and its next time in one transaction.
+"""Decide due schedules: their runs, their ticks and their next times in one transaction.
 
 The rules are in `datarecs_core.scheduling`; here they meet the rows. A crash leaves everything or
 nothing, and a run is unique per schedule and time, so two schedulers start each time once.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -18,6 +18,7 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import Transaction
 from datarecs_application.runs import new_fact_id, request_cancel, trigger_run
 from datarecs_application.stored_specs import UNREADABLE_AGAIN, StoredSpecs
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.resources.resource import Kind, Resource
@@ -39,7 +40,10 @@ SCHEDULED = "scheduled"
 """`triggered_by` and `cancelled_by` of what a schedule does."""
 REPLACED = "replaced by schedule"
 FEED_NUMBERS = 256
-"""Two for each run of the largest catch-up, and room for cancels; unused ones leave gaps."""
+"""Two for each run of the largest catch-up, and room for cancels; unused ones leave gaps.
+
+Schedules that need more together are decided one by one.
+"""
 RECHECK = timedelta(seconds=1)
 """While a run waits for the end of the one that it replaces."""
 
@@ -57,30 +61,86 @@ class Scheduling:
     backend: Backend = Backend.QUEUE
 
 
-def decide_schedule(tx: Transaction, uid: ResourceUid, use: Scheduling) -> Sequence[Tick]:
+def decide_schedules(
+    tx: Transaction, uids: Sequence[ResourceUid], use: Scheduling
+) -> Mapping[ResourceUid, Sequence[Tick]]:
     """Start what is due and store when to decide again; safe to repeat.
 
     Args:
         tx: begun with `feed=FEED_NUMBERS`.
-        uid: of a schedule; one that is gone is no longer due, one that cannot be read is due again
+        uids: of schedules; one that is gone is no longer due, one that cannot be read is due again
             in ten minutes.
         use: the parts.
 
     Returns:
         What became of the times that were due, for logs and metrics.
     """
-    state = tx.schedules.for_update(uid)
-    if state is None:
-        return ()
-    resource = tx.resources.get_by_uid(uid)
-    if resource is None or resource.deletion_at is not None:
-        tx.schedules.save(replace(state, due_at=None))
-        return ()
-    schedule = use.schedules.of(resource)
-    if schedule is None:
-        tx.schedules.save(replace(state, due_at=tx.now + UNREADABLE_AGAIN))
-        return ()
-    return _Decision(tx, resource, schedule, state, use).carry_out()
+    states = tx.schedules.for_update(*uids)
+    resources = tx.resources.get_by_uids(states.keys())
+    active = tx.schedules.active_runs(*states)
+    shared, ticks = _Shared(tx, use), {}
+    for uid, state in states.items():
+        resource = resources.get(uid)
+        if resource is None or resource.deletion_at is not None:
+            tx.schedules.save(replace(state, due_at=None))
+            continue
+        schedule = use.schedules.of(resource)
+        if schedule is None:
+            tx.schedules.save(replace(state, due_at=tx.now + UNREADABLE_AGAIN))
+            continue
+        ticks[uid] = _Decision(tx, resource, schedule, state, use, shared).carry_out(
+            active.get(uid, ())
+        )
+        crash_point(CrashPoint.FIRE_IN_TX)
+    return ticks
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the schedules of one transaction read once."""
+
+    tx: Transaction
+    use: Scheduling
+    _jobs: dict[tuple[str, str], tuple[Resource, ReconciliationJob] | str] = field(
+        default_factory=dict
+    )
+    _waiting: dict[JobId, WaitingRuns] = field(default_factory=dict)
+
+    def job(self, namespace: str, name: str) -> tuple[Resource, ReconciliationJob] | str:
+        """A job with its definition, or why it cannot run."""
+        key = (namespace, name)
+        if key not in self._jobs:
+            self._jobs[key] = self._read(namespace, name)
+        return self._jobs[key]
+
+    def _read(self, namespace: str, name: str) -> tuple[Resource, ReconciliationJob] | str:
+        job = self.tx.resources.get(Kind.RECONCILIATION_JOB, namespace, name)
+        definition = None if job is None else self.use.jobs.of(job)
+        if job is None or definition is None or job.deletion_at is not None:
+            state = "does not exist" if job is None else "is being deleted or cannot be read"
+            return f"job {name!r} {state}; apply it, or correct `job`"
+        refusal = start_refusal(self.tx, job)
+        return (job, definition) if refusal is None else f"job {name!r} cannot run: {refusal}"
+
+    def excess(self, job_id: JobId) -> str | None:
+        """Why no run of the job may wait any more.
+
+        The first count blocks those of other transactions until this one ends, so that the
+        tenant's waiting runs become more by own starts alone.
+        """
+        if job_id not in self._waiting:
+            self._waiting[job_id] = self.tx.quotas.waiting_runs(job_id)
+        return self._waiting[job_id].excess(self.use.most_waiting)
+
+    def count_start(self, job_id: JobId) -> None:
+        for one, waiting in self._waiting.items():
+            self._waiting[one] = WaitingRuns(
+                of_job=waiting.of_job + (one == job_id), of_tenant=waiting.of_tenant + 1
+            )
+
+    def count_again(self) -> None:
+        """After a cancel fewer runs wait."""
+        self._waiting.clear()
 
 
 @dataclass(slots=True)
@@ -90,9 +150,9 @@ class _Decision:
     schedule: Schedule
     state: ScheduleState
     use: Scheduling
+    shared: _Shared
 
-    def carry_out(self) -> Sequence[Tick]:
-        active = self.tx.schedules.active_runs(self.state.uid)
+    def carry_out(self, active: Sequence[RunId]) -> Sequence[Tick]:
         times = _times_text(self.schedule)
         firing = fire(
             Due(
@@ -164,15 +224,17 @@ class _Decision:
         for run_id in active:
             fact_id = new_fact_id(self.use.ids)
             request_cancel(self.tx, run_id, by=SCHEDULED, reason=REPLACED, fact_id=fact_id)
+        self.shared.count_again()
 
     def _start(self, fire_time: datetime) -> DecidedTick:
         command = self._command(fire_time)
         if isinstance(command, str):
             return self._failed(fire_time, command)
-        excess = self.tx.quotas.waiting_runs(command.job_id).excess(self.use.most_waiting)
+        excess = self.shared.excess(command.job_id)
         if excess is not None:
             return self._failed(fire_time, f"there are {excess}, as many as may wait")
         run = trigger_run(self.tx, command)
+        self.shared.count_start(command.job_id)
         return self._of(Tick(fire_time=fire_time, outcome=TickOutcome.FIRED), run.run_id)
 
     def _failed(self, fire_time: datetime, reason: str) -> DecidedTick:
@@ -187,15 +249,10 @@ class _Decision:
 
     def _command(self, fire_time: datetime) -> TriggerRun | str:
         """The trigger of the job for a time, or why it cannot run."""
-        use, name = self.use, self.schedule.job
-        job = self.tx.resources.get(Kind.RECONCILIATION_JOB, self.resource.namespace, name)
-        definition = None if job is None else use.jobs.of(job)
-        if job is None or definition is None or job.deletion_at is not None:
-            state = "does not exist" if job is None else "is being deleted or cannot be read"
-            return f"job {name!r} {state}; apply it, or correct `job`"
-        refusal = start_refusal(self.tx, job)
-        if refusal is not None:
-            return f"job {name!r} cannot run: {refusal}"
+        use, read = self.use, self.shared.job(self.resource.namespace, self.schedule.job)
+        if isinstance(read, str):
+            return read
+        job, definition = read
         values, faults = resolve_parameters(
             definition.parameters, {}, moment=fire_time, zone=ZoneInfo(definition.timezone)
         )

@@ -5,11 +5,11 @@ A worker makes the check and makes its object due again in the transaction of th
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from datarecs_application.controllers import Snapshot
 from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.resources import JobsUsing
-from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_application.resources import using_jobs
 from datarecs_core.resources.check_conditions import connection_conditions
 from datarecs_core.resources.checks import CheckResult
@@ -42,28 +42,35 @@ class Checked:
 
     result: CheckResult | None
     next_check: timedelta
+    request: str | None
+    """Subject of the check that is due now, if one is."""
 
 
-def check_again(tx: Transaction, resource: Resource, *, subject: str, every: Every) -> Checked:
-    """Request a check if its subject has changed or its result is old; repeatable.
+def check_again(seen: Snapshot, resource: Resource, *, subject: str, every: Every) -> Checked:
+    """Which check is due: of a new subject, or because the result is old.
 
     Args:
-        tx: of the resource's tenant.
+        seen: of the resource's tenant.
         resource: a connection or job.
         subject: everything whose change needs a new check.
         every: age at which a result is checked again.
     """
-    check = tx.checks.get(resource.uid)
+    check = seen.checks.get(resource.uid)
     result = _current(check, resource)
     left = every(result)
     if check is None or check.subject != subject:
-        tx.checks.request(resource.uid, subject=subject)
-    elif check.due_at is None and check.checked_at is not None:
-        left = check.checked_at + left - tx.now
-        if left <= timedelta():
-            tx.checks.request(resource.uid, subject=subject)
-            left = every(result)
-    return Checked(result, left)
+        return Checked(result, left, subject)
+    age = _age(check, seen.now)
+    if age is None or age < left:
+        return Checked(result, left - (age or timedelta()), None)
+    return Checked(result, left, subject)
+
+
+def _age(check: ResourceCheck, now: datetime) -> timedelta | None:
+    """Of the result; None while another check is requested, and before the first one."""
+    if check.due_at is not None or check.checked_at is None:
+        return None
+    return now - check.checked_at
 
 
 def _current(check: ResourceCheck | None, resource: Resource) -> CheckResult | None:
@@ -76,34 +83,31 @@ def _current(check: ResourceCheck | None, resource: Resource) -> CheckResult | N
 class ConnectionController:
     """The controller of Connection."""
 
-    unit: UnitOfWork
     kind: Kind = Kind.CONNECTION
     resync: timedelta = CHECK_EVERY
     finalizer: str = IN_USE
 
-    def reconcile(self, resource: Resource) -> Result:
+    def reconcile(self, seen: Snapshot, resource: Resource) -> Result:
         """Reachable, CredentialsValid, SchemaReadable and Ready, as the last check saw them.
 
         Jobs of a connection that works again are due, since their checks failed with it.
         """
         subject = f"{resource.generation} {reconcile_request(resource)}"
-        with self.unit.begin(resource.tenant_id) as tx:
-            checked = check_again(tx, resource, subject=subject, every=lambda _: CHECK_EVERY)
-            conditions = connection_conditions(checked.result)
-            fails = any(
-                one.type == ConditionType.READY and one.status is Truth.FALSE for one in conditions
-            )
-            if fails != is_failing(resource) and resource.namespace == DEFAULT_NAMESPACE:
-                tx.resource_work.reconcile_jobs_using(resource.name)
-        return requeue_after(checked.next_check, *conditions)
+        checked = check_again(seen, resource, subject=subject, every=lambda _: CHECK_EVERY)
+        conditions = connection_conditions(checked.result)
+        fails = any(
+            one.type == ConditionType.READY and one.status is Truth.FALSE for one in conditions
+        )
+        is_news = fails != is_failing(resource) and resource.namespace == DEFAULT_NAMESPACE
+        result = requeue_after(checked.next_check, *conditions)
+        return replace(result, check=checked.request, makes_users_due=is_news)
 
-    def finalize(self, resource: Resource) -> Result:
+    def finalize(self, seen: Snapshot, resource: Resource) -> Result:
         """Jobs use a deleted connection until the last of them is gone or names another one."""
-        with self.unit.begin(resource.tenant_id, read_only=True) as tx:
-            using = using_jobs(tx, resource)
+        using = using_jobs(seen.tx, resource)
         if not using.total:
             return finalized(self.finalizer)
-        result = self.reconcile(resource)
+        result = self.reconcile(seen, resource)
         return replace(result, conditions=(*result.conditions, _blocked(using)))
 
 

@@ -1,5 +1,6 @@
 """Twin of `resource_check` and of the lease of due checks."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -36,6 +37,9 @@ class MemoryChecks:
     def get(self, uid: ResourceUid) -> ResourceCheck | None:
         stored = self._scope.state.checks.get(uid)
         return None if stored is None else stored.check
+
+    def of_resources(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, ResourceCheck]:
+        return {uid: check for uid in uids if (check := self.get(uid)) is not None}
 
     def end(self, leased: LeasedCheck, result: CheckResult, *, generation: int) -> bool:
         stored = self._held(leased)

@@ -1,20 +1,22 @@
 """Twin of `resource_work`, and the claim of due objects."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import ceil
 
-from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
+from datarecs_application.ports.reconciling import (
+    RESOURCE_LEASE,
+    ClaimedResource,
+    ResourceBacklog,
+)
 from datarecs_core.resources.reconciling import Work
-from datarecs_core.resources.resource import Kind
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_memory.resources import reads_from
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import MemoryStore, TenantState
-
-LEASE = timedelta(seconds=75)
 
 
 class MemoryResourceWork:
@@ -45,13 +47,27 @@ class MemoryResourceWork:
     def get(self, uid: ResourceUid) -> Work | None:
         return self._scope.state.work.get(uid)
 
-    def for_update(self, uid: ResourceUid) -> Work | None:
-        return self.get(uid)
+    def observed(self, uids: Collection[ResourceUid]) -> Sequence[tuple[Resource, Work]]:
+        state = self._scope.state
+        return [(state.resources[uid], state.work[uid]) for uid in uids if uid in state.work]
+
+    def for_update(self, *uids: ResourceUid) -> Mapping[ResourceUid, Work]:
+        return {uid: work for uid in uids if (work := self.get(uid)) is not None}
 
     def save(self, work: Work) -> None:
         stored = self.get(work.uid)
         if stored is not None:
             self._scope.state.work[work.uid] = replace(work, dirty_seq=stored.dirty_seq)
+
+    def renew(self, claims: Collection[ClaimedResource]) -> Collection[ResourceUid]:
+        renewed = []
+        for claim in claims:
+            work = self.get(claim.uid)
+            if work is not None and work.epoch == claim.epoch and work.lease_until is not None:
+                until = self._scope.store.clock.now() + RESOURCE_LEASE
+                self._scope.state.work[claim.uid] = replace(work, lease_until=until)
+                renewed.append(claim.uid)
+        return renewed
 
 
 def _due(work: Work, now: datetime) -> Work:
@@ -100,7 +116,7 @@ def _leased(
     state: TenantState, tenant: TenantId, uid: ResourceUid, now: datetime
 ) -> ClaimedResource:
     work = state.work[uid]
-    state.work[uid] = replace(work, epoch=work.epoch + 1, lease_until=now + LEASE)
+    state.work[uid] = replace(work, epoch=work.epoch + 1, lease_until=now + RESOURCE_LEASE)
     return ClaimedResource(
         tenant_id=tenant,
         uid=uid,

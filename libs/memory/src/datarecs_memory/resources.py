@@ -1,6 +1,6 @@
 """Twin of the resource tables: compare-and-set on rv, one change per write, sealed values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,6 +28,9 @@ class MemoryResources:
         return next(
             (one for one in everything if (one.kind, one.namespace, one.name) == wanted), None
         )
+
+    def get_by_uids(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, Resource]:
+        return {uid: one for uid in uids if (one := self.get_by_uid(uid)) is not None}
 
     def get_by_uid(self, uid: ResourceUid) -> Resource | None:
         return self._scope.state.resources.get(uid)

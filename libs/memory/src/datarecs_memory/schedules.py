@@ -1,6 +1,7 @@
 """Twin of `schedule_state` and `schedule_tick`, and the claim of due schedules."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -9,7 +10,7 @@ from datarecs_core.values import ResourceUid, RunId, TenantId
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import MemoryStore
 
-HOLD = timedelta(seconds=30)
+HOLD = timedelta(seconds=12)
 """Duration of a claim."""
 
 
@@ -24,8 +25,8 @@ class MemorySchedules:
         self._scope.state.schedules[uid] = replace(state, due_at=self._scope.now)
         self._scope.wake()
 
-    def for_update(self, uid: ResourceUid) -> ScheduleState | None:
-        return self.state(uid)
+    def for_update(self, *uids: ResourceUid) -> Mapping[ResourceUid, ScheduleState]:
+        return {uid: state for uid in uids if (state := self.state(uid)) is not None}
 
     def save(self, state: ScheduleState) -> None:
         self._scope.state.schedules[state.uid] = state
@@ -48,13 +49,13 @@ class MemorySchedules:
     def state(self, uid: ResourceUid) -> ScheduleState | None:
         return self._scope.state.schedules.get(uid)
 
-    def active_runs(self, uid: ResourceUid) -> list[RunId]:
-        runs = [
-            run
-            for run in self._scope.state.runs.values()
-            if run.schedule_uid == uid and not run.status.is_terminal
-        ]
-        return [run.run_id for run in sorted(runs, key=lambda run: (run.created_at, run.run_id))]
+    def active_runs(self, *uids: ResourceUid) -> Mapping[ResourceUid, Sequence[RunId]]:
+        runs, active = self._scope.state.runs.values(), defaultdict[ResourceUid, list[RunId]](list)
+        for run in sorted(runs, key=lambda run: (run.created_at, run.run_id)):
+            uid = run.schedule_uid
+            if uid is not None and uid in uids and not run.status.is_terminal:
+                active[ResourceUid(uid)].append(run.run_id)
+        return active
 
 
 def claim_schedules(store: MemoryStore, limit: int) -> list[tuple[TenantId, ResourceUid]]:

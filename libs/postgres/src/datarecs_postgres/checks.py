@@ -1,10 +1,22 @@
 """The rows of `resource_check`."""
 
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, func, select, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.checks import LeasedCheck, ResourceCheck
@@ -15,6 +27,11 @@ from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.checks import RESOURCE_CHECK
 
 _CHECK = RESOURCE_CHECK.c
+_Row = namedtuple("_Row", _CHECK.keys())  # type: ignore[misc]  # noqa: PYI024  the table's columns
+_OF_RESOURCES = select(RESOURCE_CHECK).where(
+    _CHECK.tenant_id == bindparam("of_tenant"),
+    _CHECK.resource_uid == any_(cast(bindparam("uids", type_=ARRAY(Uuid)), ARRAY(Uuid))),
+)
 
 
 class PostgresChecks:
@@ -45,12 +62,12 @@ class PostgresChecks:
         self._session.wake(Woken.CHECKS)
 
     def get(self, uid: ResourceUid) -> ResourceCheck | None:
-        row = self._session.execute(
-            select(RESOURCE_CHECK).where(
-                self._session.tenant_rows(RESOURCE_CHECK), _CHECK.resource_uid == uid
-            )
-        ).one_or_none()
-        return None if row is None else _check_of(row)
+        return self.of_resources([uid]).get(uid)
+
+    def of_resources(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, ResourceCheck]:
+        wanted = {"of_tenant": self._session.tenant_id, "uids": list(uids)}
+        checks = [_check_of(_Row._make(row)) for row in self._session.answer(_OF_RESOURCES, wanted)]
+        return {check.uid: check for check in checks}
 
     def end(self, leased: LeasedCheck, result: CheckResult, *, generation: int) -> bool:
         ended = self._session.execute(
@@ -84,7 +101,7 @@ class PostgresChecks:
         )
 
 
-def _check_of(row: Row[Any]) -> ResourceCheck:
+def _check_of(row: Any) -> ResourceCheck:  # noqa: ANN401  the columns of the table
     return ResourceCheck(
         uid=ResourceUid(row.resource_uid),
         subject=row.subject,

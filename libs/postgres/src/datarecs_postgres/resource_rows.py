@@ -3,6 +3,7 @@
 Separate from `resources`, because the change feed reads bodies outside a transaction of writers.
 """
 
+from collections import namedtuple
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,11 @@ from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.changes import Op
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId, aware
+from datarecs_postgres.tables.resources import RESOURCE
 
+ResourceRow = namedtuple("ResourceRow", RESOURCE.c.keys())  # type: ignore[misc]  # noqa: PYI024  the table's columns
+STORED = len(RESOURCE.c)
+"""Columns of an object in a row of the driver."""
 VERSION = "version"
 """A body with this member is complete; earlier releases stored it only for DELETED, without it."""
 
@@ -42,7 +47,7 @@ def row_of(resource: Resource) -> dict[str, Any]:
     }
 
 
-def resource_of(row: Row[tuple[Any, ...]]) -> Resource:
+def resource_of(row: Any) -> Resource:  # noqa: ANN401  a row of SQLAlchemy, or ResourceRow
     return Resource(
         tenant_id=row.tenant_id,
         uid=ResourceUid(row.uid),

@@ -5,11 +5,24 @@ status, and the grants of the database follow this. No caller sets `version`: a 
 one with every write, as the rules of core do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, not_, select, tuple_, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Executable,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    not_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.postgresql import insert
 
@@ -19,9 +32,30 @@ from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.resources.selector import EVERYTHING, Operator, Requirement, Selector
 from datarecs_core.values import ResourceUid
-from datarecs_postgres.resource_rows import body_of, change_of, resource_of, row_of
+from datarecs_postgres.resource_rows import ResourceRow, body_of, change_of, resource_of, row_of
 from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.resources import RESOURCE, RESOURCE_CHANGE
+
+_MINE = RESOURCE.c.tenant_id == bindparam("of_tenant")
+_OF_UID = (_MINE, RESOURCE.c.uid == bindparam("of_uid"))
+_BY_UID = select(RESOURCE).where(*_OF_UID)
+_BY_UIDS = select(RESOURCE).where(
+    _MINE, RESOURCE.c.uid == any_(cast(bindparam("uids", type_=ARRAY(Uuid)), ARRAY(Uuid)))
+)
+_BY_NAME = select(RESOURCE).where(
+    _MINE,
+    RESOURCE.c.kind == bindparam("of_kind"),
+    RESOURCE.c.namespace == bindparam("of_namespace"),
+    RESOURCE.c.name == bindparam("of_name"),
+)
+_LOCKED = _BY_NAME.with_for_update()
+_REPLACE = update(RESOURCE).where(
+    *_OF_UID,
+    RESOURCE.c.rv == bindparam("expected_rv"),
+    RESOURCE.c.rv < bindparam("new_rv"),
+)
+"""Sets the named columns."""
+_CHANGE = plain_insert(RESOURCE_CHANGE).inline()
 
 
 class PostgresResources:
@@ -32,13 +66,20 @@ class PostgresResources:
         self._loaded: dict[ResourceUid, Resource] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Resource | None:
-        return self._one(self._named(kind, namespace, name))
+        return self._one(_BY_NAME, _named(kind, namespace, name))
 
     def get_by_uid(self, uid: ResourceUid) -> Resource | None:
-        return self._one(select(RESOURCE).where(*self._by_uid(uid)))
+        return self._one(_BY_UID, {"of_uid": uid})
+
+    def get_by_uids(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, Resource]:
+        wanted = {"of_tenant": self._session.tenant_id, "uids": list(uids)}
+        rows = self._session.answer(_BY_UIDS, wanted).fetchall()
+        read = {one.uid: one for one in (resource_of(ResourceRow._make(row)) for row in rows)}
+        self._loaded.update(read)
+        return read
 
     def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None:
-        return self._one(self._named(kind, namespace, name).with_for_update())
+        return self._one(_LOCKED, _named(kind, namespace, name))
 
     def add(self, resource: Resource) -> None:
         if resource.tenant_id != self._session.tenant_id:
@@ -65,14 +106,16 @@ class PostgresResources:
             return False
         old = row_of(before)
         changed = {name: value for name, value in row_of(resource).items() if value != old[name]}
-        written = self._session.execute(
-            update(RESOURCE)
-            .where(
-                *self._by_uid(resource.uid),
-                RESOURCE.c.rv == expected_rv,
-                RESOURCE.c.rv < resource.rv,
-            )
-            .values(changed | {"rv": resource.rv})
+        written = self._session.answer(
+            _REPLACE,
+            {
+                **changed,
+                "rv": resource.rv,
+                "of_tenant": self._session.tenant_id,
+                "of_uid": resource.uid,
+                "expected_rv": expected_rv,
+                "new_rv": resource.rv,
+            },
         )
         if written.rowcount:
             self._loaded[resource.uid] = resource
@@ -94,23 +137,22 @@ class PostgresResources:
         actor: str,
         old_labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._session.execute(
-            plain_insert(RESOURCE_CHANGE)
-            .values(
-                tenant_id=self._session.tenant_id,
-                rv=resource.rv,
-                kind=resource.kind.value,
-                namespace=resource.namespace,
-                name=resource.name,
-                uid=resource.uid,
-                op=op,
-                generation=resource.generation,
-                changed=list(changed),
-                body=body_of(resource),
-                old_labels=old_labels,
-                actor=actor,
-            )
-            .inline()
+        self._session.later(
+            _CHANGE,
+            {
+                "tenant_id": self._session.tenant_id,
+                "rv": resource.rv,
+                "kind": resource.kind.value,
+                "namespace": resource.namespace,
+                "name": resource.name,
+                "uid": resource.uid,
+                "op": op,
+                "generation": resource.generation,
+                "changed": list(changed),
+                "body": body_of(resource),
+                "old_labels": old_labels,
+                "actor": actor,
+            },
         )
         self._session.wake()
         self._session.wake(Woken.CHANGES)
@@ -186,24 +228,21 @@ class PostgresResources:
         newest = statement.order_by(RESOURCE.c.created_at.desc(), RESOURCE.c.uid.desc())
         return [resource_of(row) for row in self._session.execute(newest.limit(limit))]
 
-    def _named(self, kind: Kind, namespace: str, name: str) -> Select[tuple[Any, ...]]:
-        return select(RESOURCE).where(
-            self._session.tenant_rows(RESOURCE),
-            RESOURCE.c.kind == kind.value,
-            RESOURCE.c.namespace == namespace,
-            RESOURCE.c.name == name,
-        )
-
     def _by_uid(self, uid: ResourceUid) -> tuple[ColumnElement[bool], ...]:
         return (self._session.tenant_rows(RESOURCE), RESOURCE.c.uid == uid)
 
-    def _one(self, statement: Select[tuple[Any, ...]]) -> Resource | None:
-        row = self._session.execute(statement).one_or_none()
+    def _one(self, statement: Executable, parameters: Mapping[str, object]) -> Resource | None:
+        mine = {**parameters, "of_tenant": self._session.tenant_id}
+        row = self._session.answer(statement, mine).fetchone()
         if row is None:
             return None
-        resource = resource_of(row)
+        resource = resource_of(ResourceRow._make(row))
         self._loaded[resource.uid] = resource
         return resource
+
+
+def _named(kind: Kind, namespace: str, name: str) -> dict[str, object]:
+    return {"of_kind": kind.value, "of_namespace": namespace, "of_name": name}
 
 
 def _meets(requirement: Requirement) -> ColumnElement[bool]:

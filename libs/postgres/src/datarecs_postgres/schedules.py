@@ -1,10 +1,11 @@
 """The rows of `schedule_state` and `schedule_tick`."""
 
-from collections.abc import Sequence
+from collections import defaultdict, namedtuple
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import ARRAY, Row, Uuid, any_, bindparam, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.schedules import DecidedTick, ScheduleState
@@ -15,6 +16,26 @@ from datarecs_postgres.tables.runs import RUN
 from datarecs_postgres.tables.schedules import SCHEDULE_STATE, SCHEDULE_TICK
 
 _STATE, _TICK = SCHEDULE_STATE.c, SCHEDULE_TICK.c
+_Row = namedtuple("_Row", _STATE.keys())  # type: ignore[misc]  # noqa: PYI024  the table's columns
+_UIDS = any_(cast(bindparam("uids", type_=ARRAY(Uuid)), ARRAY(Uuid)))
+_STATES = select(SCHEDULE_STATE).where(
+    _STATE.tenant_id == bindparam("of_tenant"), _STATE.schedule_uid == _UIDS
+)
+_LOCKED = _STATES.order_by(_STATE.schedule_uid).with_for_update()
+_SAVE = update(SCHEDULE_STATE).where(
+    _STATE.tenant_id == bindparam("of_tenant"), _STATE.schedule_uid == bindparam("of_uid")
+)
+"""Sets the named columns."""
+_RECORD = insert(SCHEDULE_TICK).on_conflict_do_nothing().inline()
+_ACTIVE = (
+    select(RUN.c.schedule_uid, RUN.c.run_id)
+    .where(
+        RUN.c.tenant_id == bindparam("of_tenant"),
+        RUN.c.schedule_uid == _UIDS,
+        RUN.c.closed_at.is_(None),
+    )
+    .order_by(RUN.c.created_at, RUN.c.run_id)
+)
 
 
 class PostgresSchedules:
@@ -34,43 +55,45 @@ class PostgresSchedules:
         )
         self._session.wake(Woken.OBJECTS)
 
-    def for_update(self, uid: ResourceUid) -> ScheduleState | None:
-        return self._one(self._of(uid).with_for_update())
+    def for_update(self, *uids: ResourceUid) -> Mapping[ResourceUid, ScheduleState]:
+        rows = self._session.answer(_LOCKED, self._of(uids)).fetchall()
+        return {state.uid: state for state in map(_state_of, rows)}
 
     def state(self, uid: ResourceUid) -> ScheduleState | None:
-        return self._one(self._of(uid))
+        row = self._session.answer(_STATES, self._of((uid,))).fetchone()
+        return None if row is None else _state_of(row)
 
     def save(self, state: ScheduleState) -> None:
-        self._session.execute(
-            update(SCHEDULE_STATE)
-            .where(self._session.tenant_rows(SCHEDULE_STATE), _STATE.schedule_uid == state.uid)
-            .values(
-                due_at=state.due_at,
-                times=state.times,
-                last_fire_time=state.last_fire_time,
-                is_suspended=state.is_suspended,
-                waiting=state.waiting,
-                tzdata=state.tzdata,
-            )
+        self._session.later(
+            _SAVE,
+            {
+                "of_tenant": self._session.tenant_id,
+                "of_uid": state.uid,
+                "due_at": state.due_at,
+                "times": state.times,
+                "last_fire_time": state.last_fire_time,
+                "is_suspended": state.is_suspended,
+                "waiting": state.waiting,
+                "tzdata": state.tzdata,
+            },
         )
 
     def record(self, uid: ResourceUid, ticks: Sequence[DecidedTick]) -> None:
-        rows = [
-            {
-                "tenant_id": self._session.tenant_id,
-                "schedule_uid": uid,
-                "fire_time": each.tick.fire_time,
-                "outcome": each.tick.outcome.value,
-                "run_id": each.run_id,
-                "first_fire_time": each.tick.first_fire_time,
-                "missed": each.tick.missed,
-                "reason": each.tick.reason,
-                "tzdata": each.tzdata,
-            }
-            for each in ticks
-        ]
-        if rows:
-            self._session.execute(insert(SCHEDULE_TICK).values(rows).on_conflict_do_nothing())
+        for each in ticks:
+            self._session.later(
+                _RECORD,
+                {
+                    "tenant_id": self._session.tenant_id,
+                    "schedule_uid": uid,
+                    "fire_time": each.tick.fire_time,
+                    "outcome": each.tick.outcome.value,
+                    "run_id": each.run_id,
+                    "first_fire_time": each.tick.first_fire_time,
+                    "missed": each.tick.missed,
+                    "reason": each.tick.reason,
+                    "tzdata": each.tzdata,
+                },
+            )
 
     def ticks(
         self, uid: ResourceUid, *, limit: int, before: datetime | None = None
@@ -85,29 +108,18 @@ class PostgresSchedules:
             query = query.where(_TICK.fire_time < before)
         return [_tick_of(row) for row in self._session.execute(query)]
 
-    def active_runs(self, uid: ResourceUid) -> list[RunId]:
-        rows = self._session.execute(
-            select(RUN.c.run_id)
-            .where(
-                self._session.tenant_rows(RUN),
-                RUN.c.schedule_uid == uid,
-                RUN.c.closed_at.is_(None),
-            )
-            .order_by(RUN.c.created_at, RUN.c.run_id)
-        )
-        return [RunId(row.run_id) for row in rows]
+    def active_runs(self, *uids: ResourceUid) -> Mapping[ResourceUid, Sequence[RunId]]:
+        active = defaultdict[ResourceUid, list[RunId]](list)
+        for uid, run_id in self._session.answer(_ACTIVE, self._of(uids)):
+            active[ResourceUid(uid)].append(RunId(run_id))
+        return active
 
-    def _of(self, uid: ResourceUid) -> Select[Any]:
-        return select(SCHEDULE_STATE).where(
-            self._session.tenant_rows(SCHEDULE_STATE), _STATE.schedule_uid == uid
-        )
-
-    def _one(self, query: Select[Any]) -> ScheduleState | None:
-        row = self._session.execute(query).one_or_none()
-        return None if row is None else _state_of(row)
+    def _of(self, uids: Collection[ResourceUid]) -> dict[str, object]:
+        return {"of_tenant": self._session.tenant_id, "uids": list(uids)}
 
 
-def _state_of(row: Row[Any]) -> ScheduleState:
+def _state_of(columns: tuple[Any, ...]) -> ScheduleState:
+    row: Any = _Row._make(columns)
     return ScheduleState(
         uid=ResourceUid(row.schedule_uid),
         due_at=_instant(row.due_at),

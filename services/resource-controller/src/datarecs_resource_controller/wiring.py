@@ -77,7 +77,7 @@ def build(settings: Settings) -> Process:
     sweeping = Sweeping(unit=unit, policies=policies, blobs=blobs, clock=clock, metrics=metrics)
     rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
     sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
-    controllers = (ConnectionController(unit=unit), JobController(unit=unit, jobs=jobs))
+    controllers = (ConnectionController(), JobController(jobs=jobs))
     reconciling = Reconciling(
         unit=unit,
         finder=finder,

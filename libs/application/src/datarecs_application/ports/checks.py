@@ -4,6 +4,7 @@ Separate from `resources`, because only workers reach sources, and they write no
 status: the result waits here for the controller of the kind.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -65,6 +66,9 @@ class Checks(Protocol):
         """Make the same check due now, as a worker that knows more; no effect without a row."""
 
     def get(self, uid: ResourceUid) -> ResourceCheck | None: ...
+
+    def of_resources(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, ResourceCheck]:
+        """The rows of these resources that have one."""
 
     def end(self, leased: LeasedCheck, result: CheckResult, *, generation: int) -> bool:
         """Store the result and end the lease; False if another worker has taken over.

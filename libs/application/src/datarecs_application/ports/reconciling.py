@@ -1,12 +1,16 @@
 """Which objects are due for their controller, and the lease of one that works on them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from datarecs_core.resources.reconciling import Work
-from datarecs_core.resources.resource import Kind
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
+
+RESOURCE_LEASE = timedelta(seconds=12)
+"""Renewed every third of it; the work of a process that was killed is free after this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ class ResourceFinder(Protocol):
     """The part of WorkFinder that is about objects."""
 
     def claim_resources(self, kinds: Collection[Kind], limit: int) -> list[ClaimedResource]:
-        """Lease due objects of these kinds for 75 s, fairly over tenants: epoch + 1."""
+        """Lease due objects of these kinds for 12 s, fairly over tenants: epoch + 1."""
 
     def adopt_resources(self, kinds: Collection[Kind]) -> int:
         """Make objects of these kinds due that have no row of work yet; their number."""
@@ -58,8 +62,17 @@ class ResourceWork(Protocol):
     def get(self, uid: ResourceUid) -> Work | None:
         """Without a lock."""
 
-    def for_update(self, uid: ResourceUid) -> Work | None:
-        """Lock the row until the transaction ends; the object's row is locked before it."""
+    def observed(self, uids: Collection[ResourceUid]) -> Sequence[tuple[Resource, Work]]:
+        """These objects with their work, without a lock; those that are gone are left out."""
+
+    def for_update(self, *uids: ResourceUid) -> Mapping[ResourceUid, Work]:
+        """Lock the rows until the transaction ends; an object's row is locked before it."""
 
     def save(self, work: Work) -> None:
         """Replace the locked row, except `dirty_seq`."""
+
+    def renew(self, claims: Collection[ClaimedResource]) -> Collection[ResourceUid]:
+        """Extend leases of this tenant with a current epoch to `RESOURCE_LEASE`; which these are.
+
+        A lease that ran out is extended as well, unless another process has it.
+        """

@@ -3,7 +3,7 @@
 Separate from `state`, which joins all ports of a transaction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -28,6 +28,8 @@ class Resources(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
 
     def get_by_uid(self, uid: ResourceUid) -> Resource | None: ...
+
+    def get_by_uids(self, uids: Collection[ResourceUid]) -> Mapping[ResourceUid, Resource]: ...
 
     def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
 

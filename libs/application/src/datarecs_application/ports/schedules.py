@@ -3,7 +3,7 @@
 Separate from `resources`: users own the declaration, the scheduler alone writes these rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -50,8 +50,8 @@ class Schedules(Protocol):
     def decide_soon(self, uid: ResourceUid) -> None:
         """Make the schedule due now; called in the transaction that declares it."""
 
-    def for_update(self, uid: ResourceUid) -> ScheduleState | None:
-        """Lock the row until the transaction ends; None if it was never declared."""
+    def for_update(self, *uids: ResourceUid) -> Mapping[ResourceUid, ScheduleState]:
+        """Lock the rows until the transaction ends; without those that were never declared."""
 
     def save(self, state: ScheduleState) -> None:
         """Replace the locked row."""
@@ -67,5 +67,5 @@ class Schedules(Protocol):
     def state(self, uid: ResourceUid) -> ScheduleState | None:
         """Without a lock."""
 
-    def active_runs(self, uid: ResourceUid) -> list[RunId]:
-        """Runs of this schedule that have not ended, oldest first."""
+    def active_runs(self, *uids: ResourceUid) -> Mapping[ResourceUid, Sequence[RunId]]:
+        """Runs of these schedules that have not ended, oldest first; without those of none."""

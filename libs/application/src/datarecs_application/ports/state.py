@@ -369,7 +369,7 @@ class WorkFinder(ResourceFinder, CheckFinder, Protocol):
         """Mails with a due `due_at`, oldest first; it moves by 30 s."""
 
     def claim_schedules(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-        """Schedules that are due, of each tenant its share; each is due again after 30 s."""
+        """Schedules that are due, of each tenant its share; each is due again after 12 s."""
 
     def decide_schedules_again(self, tzdata: str) -> int:
         """Make schedules due that another version of the zone data decided; their number."""

@@ -68,6 +68,10 @@ class Result:
     """The other fields of the status, by name, as JSON."""
     released: str = ""
     """Of a success: the finalizer that the deletion no longer waits for."""
+    check: str | None = None
+    """Subject of the check that a worker shall make of the object; None: no check."""
+    makes_users_due: bool = False
+    """Whether the jobs that use this connection are due."""
 
 
 def success(*conditions: Condition, details: tuple[tuple[str, object], ...] = ()) -> Result:

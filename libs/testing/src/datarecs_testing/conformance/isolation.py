@@ -100,7 +100,9 @@ class IsolationConformance:
         theirs = declared(stores, B_TENANT)
         with stores.resources.unit.begin(A_TENANT) as tx:
             assert tx.resource_work.get(theirs) is None
-            assert tx.resource_work.for_update(theirs) is None
+            assert not tx.resource_work.for_update(theirs)
+            assert not tx.resource_work.observed([theirs])
+            assert not tx.checks.of_resources([theirs])
             tx.resource_work.save(Work(uid=theirs, kind=JOB, attempts=7))
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.resource_work.reconcile_jobs_using("here")

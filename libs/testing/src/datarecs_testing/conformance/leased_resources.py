@@ -1,7 +1,6 @@
 """The work of controllers with the lease rules.
 
-A reconcile is never renewed, because a lease is longer than its timeout; a stopping process ends
-what it has begun. Nothing is set aside: failures are repeated without end.
+A stopping process ends what it has begun. Nothing is set aside: failures are repeated without end.
 """
 
 from collections.abc import Hashable
@@ -10,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from datarecs_application.controllers import decide, read_claimed, record
-from datarecs_application.ports.reconciling import ClaimedResource
+from datarecs_application.controllers import Outcome, decide, read_claimed, record
+from datarecs_application.ports.reconciling import RESOURCE_LEASE, ClaimedResource
 from datarecs_core.resources.reconciling import Pace, success
 from datarecs_core.values import TenantId
 from datarecs_testing.builders import A_TENANT
@@ -19,9 +18,10 @@ from datarecs_testing.conformance.lease_discipline import (
     FairnessDiscipline,
     Grants,
     LeaseDiscipline,
+    RenewalDiscipline,
     Taken,
 )
-from datarecs_testing.conformance.resource_work import JOB, LEASE, declared
+from datarecs_testing.conformance.resource_work import JOB, declared
 from datarecs_testing.conformance.stores import Stores
 
 
@@ -30,8 +30,8 @@ class ResourceQueue:
     """`resource_work` with jobs."""
 
     stores: Stores
-    ttl = LEASE
-    lasts = LEASE + timedelta(seconds=1)
+    ttl = RESOURCE_LEASE
+    lasts = RESOURCE_LEASE + timedelta(seconds=1)
     pause = timedelta()
 
     def put(self, tenant: TenantId = A_TENANT) -> Hashable:
@@ -48,13 +48,19 @@ class ResourceQueue:
         observed = read_claimed(unit, claim)
         if observed is None:
             return False
-        return record(unit, claim, observed, decide(observed, success(), Pace(fraction=0.5)))
+        decided = decide(observed, success(), Pace(fraction=0.5))
+        return claim.uid in record(unit, [Outcome(claim=claim, observed=observed, decided=decided)])
+
+    def renew(self, taken: Taken) -> bool:
+        claim = taken.of(ClaimedResource)
+        with self.stores.resources.unit.begin(claim.tenant_id) as tx:
+            return claim.uid in tx.resource_work.renew([claim])
 
     def pass_time(self, duration: timedelta) -> None:
         self.stores.pass_time(duration)
 
 
-class ResourceQueueConformance(LeaseDiscipline, FairnessDiscipline):
+class ResourceQueueConformance(LeaseDiscipline, RenewalDiscipline, FairnessDiscipline):
     """Subclass with a fixture `stores`."""
 
     @pytest.fixture

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from datarecs_application.ports.reconciling import ClaimedResource
+from datarecs_application.ports.reconciling import RESOURCE_LEASE, ClaimedResource
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind
 from datarecs_core.values import ResourceUid, TenantId
@@ -15,7 +15,6 @@ from datarecs_testing.conformance.stores import Stores
 JOB = Kind.RECONCILIATION_JOB
 HOUR = timedelta(hours=1)
 MOMENT = timedelta(milliseconds=1)
-LEASE = timedelta(seconds=75)
 
 
 def declared(
@@ -45,8 +44,7 @@ def work_of(stores: Stores, uid: ResourceUid) -> Work:
 
 def saved(stores: Stores, uid: ResourceUid, **changes: object) -> Work:
     with stores.resources.unit.begin(A_TENANT) as tx:
-        work = tx.resource_work.for_update(uid)
-        assert work is not None
+        work = tx.resource_work.for_update(uid)[uid]
         work = replace(work, **changes)  # type: ignore[arg-type]  # fields of the work
         tx.resource_work.save(work)
     return work
@@ -70,7 +68,7 @@ class ResourceWorkConformance:
     def test_a_lease_ends_by_the_time_of_the_database(self, stores: Stores) -> None:
         uid = declared(stores)
         assert claimed(stores)[uid].epoch == 1
-        stores.pass_time(LEASE - timedelta(seconds=1))
+        stores.pass_time(RESOURCE_LEASE - timedelta(seconds=1))
         assert claimed(stores) == {}
         stores.pass_time(timedelta(seconds=2))
         assert claimed(stores)[uid].epoch == 2

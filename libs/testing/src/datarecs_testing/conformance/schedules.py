@@ -26,8 +26,7 @@ def declared(stores: Stores, tenant: TenantId = A_TENANT) -> ResourceUid:
 
 def saved(stores: Stores, uid: ResourceUid, **changes: object) -> ScheduleState:
     with stores.resources.unit.begin(A_TENANT) as tx:
-        state = tx.schedules.for_update(uid)
-        assert state is not None
+        state = tx.schedules.for_update(uid)[uid]
         state = replace(state, **changes)  # type: ignore[arg-type]  # fields of the state
         tx.schedules.save(state)
     return state
@@ -162,7 +161,8 @@ class SchedulesConformance:
             with stores.resources.unit.begin(A_TENANT, feed=8) as tx:
                 tx.runs.add(run)
         with stores.resources.unit.begin(A_TENANT) as tx:
-            assert tx.schedules.active_runs(uid) == [run.run_id for run in runs]
+            active = tx.schedules.active_runs(uid, ResourceUid(an_id()))
+        assert active == {uid: [run.run_id for run in runs]}
 
     def test_state_and_ticks_go_with_their_schedule(self, stores: Stores) -> None:
         uid = declared(stores)

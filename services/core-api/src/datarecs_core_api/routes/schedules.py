@@ -85,7 +85,7 @@ def history(
             before = place.created_at
         state = tx.schedules.state(resource.uid) or ScheduleState(uid=resource.uid)
         ticks = tx.schedules.ticks(resource.uid, limit=limit + 1, before=before)
-        active_runs = tx.schedules.active_runs(resource.uid)
+        active_runs = tx.schedules.active_runs(resource.uid).get(resource.uid, ())
     following = None
     if len(ticks) > limit:
         place = Position(created_at=ticks[limit - 1].tick.fire_time, id=resource.uid)

@@ -11,7 +11,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
         SELECT d.tenant_id, d.schedule_uid FROM schedule_state d
         WHERE d.due_at <= clock_timestamp()
         ORDER BY d.due_at LIMIT n FOR UPDATE SKIP LOCKED)
-    UPDATE schedule_state s SET due_at = clock_timestamp() + interval '30 seconds'
+    UPDATE schedule_state s SET due_at = clock_timestamp() + interval '12 seconds'
     FROM due WHERE s.tenant_id = due.tenant_id AND s.schedule_uid = due.schedule_uid
     RETURNING s.tenant_id, s.schedule_uid
 $$;

@@ -43,7 +43,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
             LIMIT (SELECT ceil(n::numeric / count(*))::integer FROM waiting)
             FOR UPDATE SKIP LOCKED) d
         ORDER BY d.due_at LIMIT n)
-    UPDATE schedule_state s SET due_at = clock_timestamp() + interval '30 seconds'
+    UPDATE schedule_state s SET due_at = clock_timestamp() + interval '12 seconds'
     FROM due WHERE s.tenant_id = due.tenant_id AND s.schedule_uid = due.schedule_uid
     RETURNING s.tenant_id, s.schedule_uid
 $$;

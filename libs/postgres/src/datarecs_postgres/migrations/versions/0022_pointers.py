@@ -4,7 +4,7 @@
 from datarecs_postgres.migrate import run_sql_file
 
 revision = "0022"
-down_revision = "0019"
+down_revision = "0021"
 
 
 def upgrade() -> None:

@@ -193,6 +193,7 @@ def test_a_cancel_of_a_run_whose_worker_is_dead_ends_it_within_seventy_seconds(
     assert controller.announced(run) == ["cancelled"]
 
 
+@pytest.mark.case("R54")
 @pytest.mark.case("L27")
 def test_a_worker_that_ignores_the_stop_is_cut_off_after_five_minutes_and_fenced(
     controller: Controller,

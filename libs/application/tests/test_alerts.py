@@ -61,6 +61,7 @@ def test_a_metric_that_is_counted_for_the_first_time_alerts_too() -> None:
 
 
 # run-lifecycle 17 in full: what must be alerted on.
+@pytest.mark.case("R56")
 @pytest.mark.parametrize(
     "metric",
     [
@@ -68,6 +69,7 @@ def test_a_metric_that_is_counted_for_the_first_time_alerts_too() -> None:
         "outbox_parked",
         "dlq_depth",
         "runs_overdue",
+        'run_oldest_seconds{status="QUEUED"}',
         "kafka_unreadable_total",
         "partition_default_rows",
         "consumer_lag_records",

@@ -26,6 +26,7 @@ def test_an_entry_is_named_for_its_kind_and_unit_and_has_a_meaning(entry: Metric
     assert entry.buckets == tuple(sorted(set(entry.buckets)))
 
 
+@pytest.mark.case("R70")
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
 def test_an_id_is_never_a_label(entry: Metric) -> None:
     assert NEVER_LABELS.isdisjoint(entry.labels)

@@ -83,6 +83,7 @@ def platform(tmp_path: Path) -> Callable[..., RunPlatform]:
 Make = Callable[..., RunPlatform]
 
 
+@pytest.mark.case("R53")
 @pytest.mark.case("L01")
 def test_a_run_is_triggered_queued_leased_completed_and_finalised(platform: Make) -> None:
     here = platform(serving(unmatched_with_numbers))
@@ -188,6 +189,7 @@ class Answering(QueueLauncher):
         return self._answers.pop(0) if self._answers else super().ensure_running(tx, run)
 
 
+@pytest.mark.case("R53")
 def test_a_rejected_submission_is_announced_and_finalised_in_one_commit(platform: Make) -> None:
     here = platform(launcher=Answering(Rejected("no room")))
     run = here.trigger()
@@ -327,6 +329,7 @@ def test_numbers_that_contradict_each_other_are_never_emitted(platform: Make) ->
     assert "run.comparison.completed" not in here.event_names(run)
 
 
+@pytest.mark.case("R52")
 def test_a_lost_lease_leads_to_another_attempt_and_then_ends_the_run(platform: Make) -> None:
     here = platform()
     run = here.trigger(max_attempts=2)
@@ -400,6 +403,7 @@ def test_a_drain_returns_the_run_without_using_up_an_attempt(platform: Make) -> 
     assert (here.now(run).status, here.now(run).attempt) == (RunStatus.COMPLETED, 1)
 
 
+@pytest.mark.case("R55")
 @pytest.mark.case("L16")
 def test_an_end_that_no_consumer_handled_is_repaired_from_the_record(platform: Make) -> None:
     here = platform()
@@ -412,6 +416,7 @@ def test_an_end_that_no_consumer_handled_is_repaired_from_the_record(platform: M
     assert here.event_names(run).count("run.finalised") == 1
 
 
+@pytest.mark.case("R51")
 def test_a_missed_deadline_ends_the_run_timed_out(platform: Make) -> None:
     here = platform()
     run = here.trigger(deadline_seconds=60)

@@ -112,6 +112,7 @@ def test_nothing_is_sent_before_the_callback_and_its_rate_applies() -> None:
     assert case.condition() == "Granted"
 
 
+@pytest.mark.case("R64")
 @pytest.mark.case("W26")
 def test_no_test_is_sent_before_consent() -> None:
     case = ConsentCase()

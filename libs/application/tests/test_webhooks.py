@@ -381,6 +381,7 @@ def test_a_disabled_endpoint_retains_its_deliveries_until_it_is_enabled_or_they_
     assert delivery.reason is DeliveryReason.EXPIRED
 
 
+@pytest.mark.case("R64")
 def test_a_deleted_endpoint_discards_what_waits() -> None:
     house = House()
     endpoint = house.declare()

@@ -418,6 +418,7 @@ def test_an_end_that_is_on_its_way_is_not_replaced(made: Made) -> None:
     assert here.runs.event_names(run).count("run.finalised") == 1
 
 
+@pytest.mark.case("R52")
 def test_while_the_api_is_silent_no_run_is_closed(made: Made) -> None:
     here = made()
     run = here.running()
@@ -440,6 +441,7 @@ def test_a_run_past_its_deadline_is_closed_and_its_workflow_stopped(made: Made) 
     assert here.shutdown(run) == "Stop"
 
 
+@pytest.mark.case("R57")
 def test_workflows_without_a_run_that_wants_them_are_stopped(made: Made) -> None:
     here = made()
     live, ended, unknown = here.running(), here.running(), a_run(backend=Backend.ARGO, attempt=1)

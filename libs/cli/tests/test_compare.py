@@ -449,7 +449,8 @@ def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) ->
     (folder / "bad.yaml").write_text(JOB.replace("tolerances", "tolerence"))
     assert run(["compare", "bad.yaml"]) == 2
     assert "bad.yaml:13:48 DR1004" in output_of(capsys)
-    (folder / "two.yaml").write_text(f"{JOB}---\n{JOB}")
+    another = JOB.replace("{name: ledger-vs-exports}", "{name: another}")
+    (folder / "two.yaml").write_text(f"{JOB}---\n{another}")
     assert run(["compare", "two.yaml"]) == 2
     assert "declares 2 jobs, but a comparison takes one" in output_of(capsys)
 

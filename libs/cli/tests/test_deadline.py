@@ -66,6 +66,14 @@ def abandoned() -> Iterator[list[str]]:
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+@pytest.fixture
+def default_hangup() -> Iterator[None]:
+    """Also for children, and although the tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def interrupted_query() -> None:
     """As libraries answer to an exception of a signal."""
     try:
@@ -208,6 +216,7 @@ def test_a_query_of_the_kernel_ends_at_the_deadline(
     ended_at_its_deadline(place, JOB.replace(", confirm: {after: PT1H}", ""), EngineChoice.KERNEL)
 
 
+@pytest.mark.usefixtures("default_hangup")
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [
@@ -235,6 +244,7 @@ def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
     assert list((place / "scratch").iterdir()) == []
 
 
+@pytest.mark.usefixtures("default_hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_outside_the_deadline_closes_what_was_opened(number: signal.Signals) -> None:
     """As while the report is written."""

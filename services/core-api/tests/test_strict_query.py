@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from datarecs_core.access.permissions import GRANTS, Role
 from datarecs_core_api.openapi import document
 from datarecs_testing.api import MemoryApiHouse, memory_api
 
@@ -25,7 +26,9 @@ def house() -> MemoryApiHouse:
 def faults_of(house: MemoryApiHouse, method: str, path: str, query: str) -> list[dict[str, str]]:
     """The faults of a 422, for any other fault of the request."""
     place = re.sub(r"\{[a-z_]+\}", NOBODY, path)
-    answer = house.caller().request(method, f"{place}?{query}")
+    permissions = sorted({*map(str, GRANTS[Role.ADMIN]), "system.read"})
+    caller = house.bearing(house.key(permissions=permissions))
+    answer = caller.request(method, f"{place}?{query}")
     assert answer.status_code == 422, answer.text
     errors: list[dict[str, str]] = answer.json()["errors"]
     return errors

@@ -91,6 +91,14 @@ _RUNS = (
         "then check the run's timeline for the worker that holds it.",
     ),
     _ticket(
+        "run_waits_long",
+        'max(datarecs_run_oldest_seconds{status="QUEUED"}) > 600',
+        "A run has waited for more than ten minutes for a worker; it is not lost, and runs in its "
+        "turn until the time limit of the queue.",
+        "Check that reconciliation-workers run and are ready; if all are busy, add workers, or "
+        "spread the schedules of the hour with `jitter`.",
+    ),
+    _ticket(
         "many_repairs",
         "sum(increase(datarecs_run_repairs_total[1h]))"
         " > 0.01 * clamp_min(sum(increase(datarecs_runs_total[1h])), 100)",

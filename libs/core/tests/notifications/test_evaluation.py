@@ -173,6 +173,7 @@ def test_beyond_200_recipients_the_rest_is_skipped_and_reported() -> None:
 
 
 @pytest.mark.case("X83")
+@pytest.mark.case("R65")
 def test_a_foreign_domain_is_skipped_and_reported_without_the_address() -> None:
     run = a_run("UNMATCHED")
     result = judge([a_rule("a@elsewhere.example")], run)

@@ -463,6 +463,8 @@ def test_an_attempt_returned_by_a_drain_starts_again_under_its_number() -> None:
     assert after(run, STARTED) == RunDecision(run)
 
 
+@pytest.mark.case("R56")
+@pytest.mark.case("R51")
 @pytest.mark.case("L08")
 @pytest.mark.parametrize(
     ("status", "reason", "detail"),
@@ -552,6 +554,8 @@ def test_the_refused_cancel_is_an_error_people_understand() -> None:
     assert error.status is RunStatus.COMPLETED
 
 
+@pytest.mark.case("R54")
+@pytest.mark.case("R51")
 @pytest.mark.case("L08")
 @pytest.mark.case("L22")
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def condition_types(kind: Kind) -> frozenset[str]:
         return (every | frozenset(map(str, CheckCondition))) - {
             str(ConditionType.REFERENCES_RESOLVED)
         }
-    return every
+    return every - {str(ConditionType.DELETION_BLOCKED)}
 
 
 @dataclass(frozen=True, slots=True)

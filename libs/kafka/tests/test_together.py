@@ -22,14 +22,18 @@ def world() -> World:
 
 @dataclass
 class Counting:
-    """A handler that notes which transaction it was called in."""
+    """A handler that notes which transaction it was called in, by number."""
 
     world: World
     transactions: list[int] = field(default_factory=list)
+    seen: list[Transaction] = field(default_factory=list)
+    """All of them: the address of one that is gone may be used again."""
 
     def __call__(self, tx: Transaction, received: Received) -> None:
         self.world.remember(tx, received)
-        self.transactions.append(id(tx))
+        if not any(tx is one for one in self.seen):
+            self.seen.append(tx)
+        self.transactions.append(next(at for at, one in enumerate(self.seen) if tx is one))
 
 
 def a_failure(world: World) -> RunErrored:

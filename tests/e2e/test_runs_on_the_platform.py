@@ -128,7 +128,11 @@ def test_a_source_that_cannot_be_read_is_errored_and_never_matched(
     if content is not None:
         (small.folder / name).write_bytes(content)
     label = name.replace(".", "-")
-    small.apply(f"{label}.yaml", job(label, "a.csv", name))
+    # A check of the job would find the fault as well, and then no run starts.
+    paused = f"metadata: {{name: {label}, annotations: {{datarecs.io/paused: 'true'}}}}"
+    declared = job(label, "a.csv", name).replace(f"metadata: {{name: {label}}}", paused)
+    assert paused in declared
+    small.apply(f"{label}.yaml", declared)
     run = small.ended(small.trigger(label))
     assert (run["status"], run["result"]) == ("ERRORED", None)
     assert (run["error"]["code"], run["error"]["detail_code"]) == ("QUERY_FAILED", detail)

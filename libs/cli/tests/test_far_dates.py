@@ -1,7 +1,5 @@
 """Dates and times that Python has no value for, in keys of rows that differ."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_testing.command_line import run_command
 
 FAR = {
     "day": (pa.date32(), -1_000_000, 4_000_000, "-0768-02-04", "+12921-08-18"),
@@ -31,7 +30,9 @@ def test_every_engine_writes_a_difference_under_a_far_date(
     key: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     kind, early, late, *texts = FAR[key]
@@ -40,8 +41,8 @@ def test_every_engine_writes_a_difference_under_a_far_date(
         pq.write_table(table, f"{name}.parquet")
     command = ["compare", "one.parquet", "two.parquet", "--key", key, "--engine", engine]
     if engine == "spark":  # in a process of its own, whose end takes the session with it
-        command = [sys.executable, "-m", "datarecs_cli", *command, "--out", "out"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        java = request.getfixturevalue("java_runtime")
+        ended = run_command(java, *command, "--out", "out", cwd=tmp_path)
         assert ended.returncode == 1, ended.stderr
     else:
         assert run([*command, "--out", "out"]) == 1, capsys.readouterr().err

@@ -172,6 +172,7 @@ def test_the_way_from_file_to_difference_names_modules_that_exist() -> None:
     assert list(missing_modules(renamed)) == ["second_reading", "papers"]
 
 
+@pytest.mark.case("K49")
 def test_the_generated_pages_are_what_the_code_says() -> None:
     result = subprocess.run(
         [sys.executable, "docs/generate.py", "--check"],
@@ -185,7 +186,6 @@ def test_the_generated_pages_are_what_the_code_says() -> None:
 
 @pytest.mark.case("K49")
 def test_sizes_rest_on_figures_of_each_process() -> None:
-    test_the_generated_pages_are_what_the_code_says()
     events = (DOCS / "benchmarks-events.md").read_text(encoding="utf-8")
     resources = (DOCS / "benchmarks-resources.md").read_text(encoding="utf-8")
     for page, figure in (

@@ -246,7 +246,7 @@ def test_an_exported_object_can_be_applied_again(
     server.on("GET", PATHS[2], says(an_object("finance")))
     assert run(["get", "rule", "finance", "-o", "yaml", "--export"]) == 0
     shown = capsys.readouterr().out
-    assert "reconcile-at" not in shown
+    assert "annotations" not in shown
     (tmp_path / "again.yaml").write_text(shown, encoding="utf-8")
     assert run(["apply", "-f", "again.yaml"]) == 0
 
@@ -265,6 +265,15 @@ def test_an_exported_list_can_be_applied_again(
         server.on("PUT", f"/notification-rules/{name}", says({"outcome": "unchanged"}))
     assert run(["apply", "-f", "again.yaml"]) == 0
     assert capsys.readouterr().out.count(" unchanged") == len(names)
+
+
+def test_an_export_of_nothing_says_so(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", "/notification-rules", says({"items": [], "next": None}))
+    assert run(["get", "notification-rules", "--export"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "no notification-rules to export\n")
 
 
 @pytest.mark.parametrize("arguments", [["notification-rules"], ["rule", "finance"], ["runs"]])

@@ -93,8 +93,10 @@ def export_objects(
         UsageFault: a format that `apply` cannot read.
     """
     _check_export(invocation)
-    items = (exported(one) for one in api.pages(entry.path, limit=limit, params=where))
-    print("---\n".join(as_yaml(one) + "\n" for one in items), end="")
+    items = _newest(api, entry.path, where, limit, invocation)
+    print("---\n".join(as_yaml(exported(one)) + "\n" for one in items), end="")
+    if not items:
+        invocation.say(f"no {entry.path} to export")
 
 
 def _check_export(invocation: Invocation) -> None:
@@ -201,15 +203,14 @@ def print_object(resource: Json, invocation: Invocation, *, export: bool) -> Non
 
 def exported(resource: Json) -> Json:
     """The object without the fields of the server, so that it can be applied again."""
+    stored = _part(resource, "metadata")
+    annotations = _part(stored, "annotations")
+    declared = {name: value for name, value in annotations.items() if name != RECONCILE_AT}
     metadata = {
         name: value
-        for name, value in _part(resource, "metadata").items()
+        for name, value in {**stored, "annotations": declared}.items()
         if name not in _SERVER_FIELDS and value
     }
-    annotations = _part(metadata, "annotations")
-    if RECONCILE_AT in annotations:
-        others = {name: value for name, value in annotations.items() if name != RECONCILE_AT}
-        metadata = {**metadata, "annotations": others}
     return {
         "apiVersion": resource["apiVersion"],
         "kind": resource["kind"],

@@ -219,7 +219,11 @@ class Whole(Single):
         value = int(node.text)
         if not self.least <= value <= self.most:
             message = f"{self.least} to {self.most} are allowed"
-            hint = f"write {self.least if value < self.least else self.most}, or a number between"
+            hint = (
+                f"write {self.least} or more"
+                if value < self.least
+                else f"write {self.most} or less"
+            )
             return reading.fault(
                 Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message, hint=hint)
             )

@@ -18,10 +18,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from datarecs_core.errors.faults import pointer
 from datarecs_core_api.body import JSON, canonical, parse_object, read_bytes
 from datarecs_core_api.problems import input_fault, invalid
+from datarecs_specs.shapes import NAME
 
 M = TypeVar("M", bound=BaseModel)
-NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-_NAME = re.compile(NAME_PATTERN[1:-1])
+NAME_PATTERN = f"^{NAME.regex}$"
+_NAME = re.compile(NAME.regex)
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _INSTANT = re.compile(
     r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})", re.ASCII
@@ -86,7 +87,6 @@ def _instant(value: object) -> datetime:
 
 ShortText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visible)]
 """One line for people, NFC, without invisible characters."""
-_NAME_WORDS = "1 to 63 small letters, digits and hyphens, a letter or digit at both ends"
 Name = Annotated[str, Query(pattern=NAME_PATTERN)]
 Namespace = Annotated[str, Query(pattern=NAME_PATTERN, description="A project of the tenant.")]
 CanonicalUuid = Annotated[UUID, BeforeValidator(_uuid)]
@@ -101,7 +101,7 @@ def said(error: Mapping[str, object]) -> str:
     if error["type"] == "extra_forbidden":
         return "unknown field"
     if error["type"] == "string_pattern_mismatch":
-        return f"not in its form; write {_NAME_WORDS}" if _is_name(error) else "not in its form"
+        return f"not in its form; write {NAME.words}" if _is_name(error) else "not in its form"
     return str(error["msg"]).removeprefix("Value error, ")
 
 

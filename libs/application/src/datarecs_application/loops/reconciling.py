@@ -83,6 +83,11 @@ class _Batch:
             self.started = now
             return self.current
 
+    def at_work(self) -> tuple[ClaimedResource | None, float]:
+        """The current one and when it began: both of the same object."""
+        with self.lock:
+            return self.current, self.started
+
     def end(self, outcome: Outcome | None) -> None:
         """Of the current one; None if it is gone."""
         with self.lock:
@@ -169,7 +174,8 @@ class Reconciling:
         self._active = [one for one in before if not one.is_over]
         ended = len(before) - len(self._active)
         for batch in list(self._active):
-            claim, lasts = batch.current, timedelta(seconds=now - batch.started)
+            claim, began = batch.at_work()
+            lasts = timedelta(seconds=now - began)
             if claim is not None and lasts >= SLOW:
                 self._part(batch)
             if claim is not None and lasts >= self.timeout:
@@ -220,7 +226,7 @@ class Reconciling:
         except Exception:  # a defect of one object must not stop the others
             log.exception("reconcile_lost", resource_uid=str(claims[0].uid))
             if batch.is_single and batch.current is None:
-                batch.begin(0.0)
+                batch.begin(self.rhythm.clock.monotonic())
             batch.end(None)
             batch.is_single = True
 

@@ -69,7 +69,7 @@ class Official:
             elif is_message(form.item):
                 entry.type, entry.type_name = 11, self._add(form.item, first=1)
             else:
-                entry.type = 9 if form.wire == LENGTH else 3
+                entry.type = 3 if form.wire != LENGTH else 12 if form.item is bytes else 9
             if form.wire != LENGTH and form.is_list:
                 entry.options.packed = False
             if entry.label == 1 and entry.type != 11:
@@ -172,8 +172,8 @@ SCHEMAS = {
     "Connector": "2b663f30bcdd6a83",
     "Snapshot": "1fbe2156667c568a",
     "SnapshotConstraints": "32207606402da194",
-    "TargetStats": "a8cb825dcee5717d",
-    "FileStats": "7cf39dda5520b364",
+    "TargetStats": "c8d3395f19a9c350",
+    "FileStats": "c02f87520f9b0ce1",
     "SnapshotManifest": "b7ec9554ac103e3c",
     "TableRoot": "8a57486fd5f74ef3",
 }

@@ -209,6 +209,9 @@ def file_stats(table: Table, number: int, path: str, **changes: Any) -> FileStat
         "format": "parquet",
         "rows": 17,
         "size_bytes": 4096,
+        "etag": "e1",
+        "stored_rows": 17,
+        "deletes": (),
         "columns": (column,),
         **_produced(),
     }

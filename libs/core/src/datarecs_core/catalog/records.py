@@ -42,6 +42,12 @@ class Producer(StrEnum):
     ENGINE_COMPUTED = "ENGINE_COMPUTED"
 
 
+class FileContent(StrEnum):
+    DATA = "DATA"
+    POSITION_DELETES = "POSITION_DELETES"
+    EQUALITY_DELETES = "EQUALITY_DELETES"
+
+
 class Completeness(StrEnum):
     COMPLETE = "COMPLETE"
     PARTIAL = "PARTIAL"
@@ -232,8 +238,15 @@ class ScalarStats:
     nulls: int | None = None
     nans: int | None = None
     ndv: str | None = None
+    """Number of different values."""
+    ndv_method: str | None = None
+    """`exact`, or how the number was estimated."""
     min: str | None = None
     max: str | None = None
+    average_width: str | None = None
+    """Bytes of a value that is not NULL."""
+    sketch: bytes | None = None
+    """The smallest hashes of the values, 8 bytes each, ascending: what `ndv` of a union needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +262,8 @@ class TargetStats(Record):
     captured_at: datetime
     rows: int | None = None
     size_bytes: int | None = None
+    files: int | None = None
+    """Data files."""
     scalar: ScalarStats | None = None
     properties: Mapping[str, str]
 
@@ -266,8 +281,17 @@ class FileStats(Record):
     completeness: Completeness
     captured_at: datetime
     rows: int
+    """Without deleted ones."""
     size_bytes: int
     columns: tuple[ScalarStats, ...]
+    etag: str
+    content: FileContent = FileContent.DATA
+    stored_rows: int
+    """In the file."""
+    partition: str | None = None
+    sequence_number: int | None = None
+    deletes: tuple[str, ...]
+    """Paths of the files of deletes that were applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Captures: metadata and statistics of sources, planned and recorded by a tree of work items."""

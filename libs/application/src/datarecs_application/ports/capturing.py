@@ -51,7 +51,8 @@ class CaptureSource(Protocol):
 
         Args:
             name: of `objects`.
-            known: native ids of snapshots whose details are not needed again; they may be left out.
+            known: native ids of snapshots whose details may be left out; those of them that exist
+                are in `known_snapshots`.
         """
 
     def view(self, name: ObjectName) -> SourceView: ...
@@ -222,7 +223,7 @@ class CaptureControl(Protocol):
 
     def renew(self, tokens: Collection[WorkToken]) -> Mapping[WorkToken, Renewed]: ...
 
-    def put_sidecar(self, token: WorkToken, sha256: str, content: bytes) -> None:
+    def put_sidecar(self, token: WorkToken, path: str, sha256: str, content: bytes) -> None:
         """Store the index of a file before the outcome that names it; safe to repeat."""
 
     def end(self, token: WorkToken, outcome: Outcome) -> None:

@@ -6,7 +6,6 @@ Everything is found by its name, so that two captures of one connection write th
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
-from uuid import UUID
 
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities, Stored
@@ -195,21 +194,19 @@ class Destinations:
     def _namespace(self, catalog: Catalog, path: tuple[str, ...]) -> Namespace:
         """The namespace of a path, with its parents."""
         namespaces = Entities(self.account, Namespace)
-        parent: UUID | None = None
         stored: Stored[Namespace] | None = None
         for length in range(1, len(path) + 1):
             fresh = Namespace(
                 id=self.ids.new(),
                 catalog_id=catalog.id,
                 path=path[:length],
-                parent_id=parent,
+                parent_id=None if stored is None else stored.record.id,
                 created_at=self.now,
                 updated_at=self.now,
                 properties={},
             )
             key = layout.namespace_by_path(self.account.tenant, catalog.id, path[:length])
             stored = self._ensure(namespaces, key, fresh)
-            parent = stored.record.id
         if stored is None:
             raise ValueError("a namespace has at least one part")
         return stored.record

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
+from datarecs_core.captures.aggregates import merged_columns
+
 from datarecs_application.capturing.planning import Applied, common_fields, required
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
@@ -15,7 +17,6 @@ from datarecs_application.catalogue.generations import Generations
 from datarecs_application.catalogue.index_artifacts import IndexArtifacts
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
-from datarecs_core.captures.aggregates import merged_columns
 from datarecs_core.captures.events import CaptureFileGroupCompleted, CaptureSnapshotFinalized
 from datarecs_core.captures.items import WorkItem
 from datarecs_core.captures.outcomes import GroupCaptured

@@ -10,6 +10,7 @@ from datarecs_core.captures.request import SnapshotChoice, SnapshotSelection
 MOST_SNAPSHOTS = 10_000
 """Of one table in one capture, the newest first."""
 _LARGEST = 2**63
+_DIGITS = 19
 
 
 class Committed(Protocol):
@@ -24,10 +25,9 @@ S = TypeVar("S", bound=Committed)
 
 def snapshot_id_of(native_id: str) -> int:
     """The id in the catalogue: the number itself, or 63 bits of a hash of any other text."""
-    if native_id.isascii() and native_id.isdecimal() and str(int(native_id)) == native_id:
-        number = int(native_id)
-        if number < _LARGEST:
-            return number
+    is_short = native_id.isascii() and native_id.isdecimal() and len(native_id) <= _DIGITS
+    if is_short and str(int(native_id)) == native_id and int(native_id) < _LARGEST:
+        return int(native_id)
     return int.from_bytes(sha256(native_id.encode()).digest()[:8], "big") >> 1
 
 

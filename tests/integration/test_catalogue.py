@@ -15,6 +15,7 @@ from datarecs_testing.catalogue import CatalogueStores
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.catalogue import CatalogueConformance
 from datarecs_testing.conformance.catalogue_collecting import CollectingConformance
+from datarecs_testing.conformance.catalogue_generations import GenerationsConformance
 from datarecs_testing.conformance.catalogue_snapshots import (
     RepeatedRequestsConformance,
     SnapshotsConformance,
@@ -56,6 +57,10 @@ class TestSnapshots(SnapshotsConformance):
 
 
 class TestStatistics(StatisticsConformance):
+    pass
+
+
+class TestGenerations(GenerationsConformance):
     pass
 
 

@@ -7,6 +7,7 @@ from datarecs_testing.catalogue import CatalogueStores, ShiftedClock
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.conformance.catalogue import CatalogueConformance
 from datarecs_testing.conformance.catalogue_collecting import CollectingConformance
+from datarecs_testing.conformance.catalogue_generations import GenerationsConformance
 from datarecs_testing.conformance.catalogue_snapshots import (
     RepeatedRequestsConformance,
     SnapshotsConformance,
@@ -42,6 +43,10 @@ class TestSnapshots(SnapshotsConformance):
 
 
 class TestStatistics(StatisticsConformance):
+    pass
+
+
+class TestGenerations(GenerationsConformance):
     pass
 
 

@@ -18,8 +18,10 @@ from datarecs_application.catalogue.account import (
 )
 from datarecs_application.catalogue.tables import CurrentRoot, TableRoots
 from datarecs_core.catalog import layout
+from datarecs_core.catalog.generations import ActiveGeneration, active_generation
 from datarecs_core.catalog.pointers import (
     Applied,
+    Check,
     CheckPresent,
     Delete,
     Op,
@@ -45,6 +47,8 @@ class PinnedTable:
     snapshots: tuple[Snapshot, ...]
     """The newest commit first."""
     current_snapshot_id: int | None
+    statistics: ActiveGeneration | None
+    """Of the pinned snapshot, as they were published."""
 
 
 class Snapshots:
@@ -147,7 +151,8 @@ class Snapshots:
         by_id = layout.snapshot_by_id(self._tenant, table_id, snapshot_id)
 
         def attempt() -> bool | None:
-            present = self._account.pointers.get_many([key, by_id])
+            active = layout.active_targets(self._tenant, table_id, snapshot_id)
+            present = self._account.pointers.get_many([key, by_id, active])
             if key in present:
                 return True
             if by_id not in present:
@@ -156,7 +161,7 @@ class Snapshots:
             pin = Pointer(
                 key=key,
                 blob_key=root.blob_key,
-                payload=canonical_json({"snapshot_id": str(snapshot_id)}),
+                payload=_pin_payload(snapshot_id, present.get(active)),
                 resource_id=table_id,
                 expires_at=until,
             )
@@ -165,6 +170,8 @@ class Snapshots:
                 # The same root at the next version: a removal that has read no pin starts again.
                 Upsert(next=root, expected=root.version),
                 CheckPresent(key=by_id),
+                # A generation that is pinned has not been removed meanwhile.
+                Check(key=active, expected=present[active].version if active in present else 0),
             ]
             return True if self._is_applied(ops) else None
 
@@ -193,6 +200,7 @@ class Snapshots:
             table=self._account.read(Table, root.table_blob),
             snapshots=tuple(self._account.read(Snapshot, one.blob_key) for one in entries),
             current_snapshot_id=root.current_snapshot_id,
+            statistics=pinned_statistics(table_id, pointer),
         )
 
     def remove(self, table_id: UUID, snapshot_id: int) -> bool:
@@ -219,7 +227,19 @@ class Snapshots:
             prefix = layout.snapshot_stats(self._tenant, table_id, snapshot_id)
             while self._account.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
                 pass
+            self._forget_latest(table_id, snapshot_id)
         return removed
+
+    def _forget_latest(self, table_id: UUID, snapshot_id: int) -> None:
+        """No snapshot is the newest with statistics until the next publication."""
+        prefix = layout.latest_prefix(self._tenant, table_id)
+        named = [
+            one
+            for one in self._account.pages(prefix)
+            if json.loads(one.payload or b"{}").get("snapshot_id") == str(snapshot_id)
+        ]
+        for one in named:
+            self._account.pointers.batch([Delete(key=one.key, expected=one.version)])
 
     def _is_applied(self, ops: list[Op]) -> bool:
         return isinstance(self._account.pointers.batch(ops), Applied)
@@ -334,6 +354,28 @@ class Snapshots:
             return [Delete(key=key, expected=present.version)]
         pointer = Pointer(key=key, blob_key=successor.blob_key, resource_id=table_id)
         return [Upsert(next=pointer, expected=present.version)]
+
+
+def _pin_payload(snapshot_id: int, active: Pointer | None) -> bytes:
+    statistics = None
+    if active is not None:
+        payload = (active.payload or b"{}").decode()
+        statistics = {"publication": payload, "manifest": require_blob(active)}
+    return canonical_json({"snapshot_id": str(snapshot_id), "statistics": statistics})
+
+
+def pinned_statistics(table_id: UUID, pin: Pointer) -> ActiveGeneration | None:
+    """The statistics that a pin protects."""
+    content = json.loads(pin.payload or b"{}")
+    statistics = content.get("statistics")
+    if statistics is None:
+        return None
+    return active_generation(
+        table_id,
+        int(content["snapshot_id"]),
+        statistics["publication"].encode(),
+        statistics["manifest"],
+    )
 
 
 def _order(entry: ManifestEntry) -> tuple[datetime, int, int]:

@@ -19,6 +19,9 @@ MAX_KEY_BYTES = 1024
 MAX_SEGMENT_BYTES = 200
 """Longer encoded segments become `~` and a hash: file systems and object names have limits."""
 
+BASE = "base"
+"""The generation of statistics that needs no draft."""
+
 MAX_NUMBER = 2**63 - 1
 """Largest snapshot id; `by-time` counts down from it, so that the newest snapshot lists first."""
 
@@ -118,6 +121,25 @@ def file_stats_blob(account: TenantId, table: UUID, path: str, sha: str) -> str:
 
 def constraints_blob(account: TenantId, table: UUID, snapshot: int, sha: str) -> str:
     return f"{table_blobs(account, table)}constraints/{number(snapshot)}/{sha}.pb"
+
+
+def stats_manifest_blob(
+    account: TenantId, table: UUID, snapshot: int, generation: str, sha: str
+) -> str:
+    """What a generation contained when it was published."""
+    folder = f"{table_blobs(account, table)}target-stats/{number(snapshot)}/manifests/"
+    return f"{folder}{segment(generation)}/{sha}.pb"
+
+
+def index_blob(account: TenantId, table: UUID, target: str, sha: str) -> str:
+    """The record of an index."""
+    return f"{table_blobs(account, table)}index-artifacts/{segment(target)}/{sha}.pb"
+
+
+def sidecar_blob(account: TenantId, table: UUID, snapshot: int, target: str, sha: str) -> str:
+    """The Parquet file of an index."""
+    folder = f"{table_blobs(account, table)}index-sidecars/{number(snapshot)}/"
+    return f"{folder}{segment(target)}/{sha}.parquet"
 
 
 def root_blob(account: TenantId, table: UUID, sha: str) -> str:
@@ -259,12 +281,64 @@ def snapshot_stats(account: TenantId, table: UUID, snapshot: int) -> str:
     return f"{snapshots(account, table)}{number(snapshot)}/stats/"
 
 
+def generation(account: TenantId, table: UUID, snapshot: int, name: str) -> str:
+    """The prefix of a generation of statistics."""
+    return f"{snapshot_stats(account, table, snapshot)}target-generations/{segment(name)}/"
+
+
+def lifecycle(account: TenantId, table: UUID, snapshot: int, name: str) -> str:
+    """The state of a generation."""
+    return f"{generation(account, table, snapshot, name)}lifecycle"
+
+
+def generation_records(account: TenantId, table: UUID, snapshot: int, name: str) -> str:
+    """The prefix of the records of a generation; `base` has the keys of Source 002."""
+    if name == BASE:
+        return snapshot_stats(account, table, snapshot)
+    return generation(account, table, snapshot, name)
+
+
+def targets_of(account: TenantId, table: UUID, snapshot: int, name: str = BASE) -> str:
+    """The prefix of the statistics of targets in a generation."""
+    return f"{generation_records(account, table, snapshot, name)}targets/"
+
+
+def files_of(account: TenantId, table: UUID, snapshot: int, name: str = BASE) -> str:
+    """The prefix of the statistics of files in a generation."""
+    return f"{generation_records(account, table, snapshot, name)}files/"
+
+
 def target_stats(account: TenantId, table: UUID, snapshot: int, target: str) -> str:
-    return f"{snapshot_stats(account, table, snapshot)}targets/{segment(target)}"
+    return f"{targets_of(account, table, snapshot)}{segment(target)}"
 
 
 def file_stats(account: TenantId, table: UUID, snapshot: int, path: str) -> str:
-    return f"{snapshot_stats(account, table, snapshot)}files/{segment(path)}"
+    return f"{files_of(account, table, snapshot)}{segment(path)}"
+
+
+def active_targets(account: TenantId, table: UUID, snapshot: int) -> str:
+    """Which generation readers see; without this pointer the snapshot is not finalised."""
+    return f"{snapshot_stats(account, table, snapshot)}targets-active"
+
+
+def latest_statistics(account: TenantId, table: UUID, target: str | None = None) -> str:
+    """The newest snapshot with statistics, of the table or of one target."""
+    below = latest_prefix(account, table)
+    return f"{below}{'' if target is None else f'targets/{segment(target)}/'}latest-snapshot"
+
+
+def latest_prefix(account: TenantId, table: UUID) -> str:
+    """The prefix of the pointers to the newest snapshots with statistics."""
+    return f"{table_pointers(account, table)}stats/"
+
+
+def indexes(account: TenantId, table: UUID, snapshot: int) -> str:
+    """The prefix of the indexes of a snapshot."""
+    return f"{snapshots(account, table)}{number(snapshot)}/index-artifacts/"
+
+
+def index(account: TenantId, table: UUID, snapshot: int, target: str) -> str:
+    return f"{indexes(account, table, snapshot)}{segment(target)}"
 
 
 def constraints_of_stats(account: TenantId, table: UUID, snapshot: int) -> str:

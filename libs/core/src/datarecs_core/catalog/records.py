@@ -54,6 +54,14 @@ class Completeness(StrEnum):
     UNAVAILABLE = "UNAVAILABLE"
 
 
+class IndexState(StrEnum):
+    """Whether the index of a file can be read."""
+
+    READY = "READY"
+    FAILED = "FAILED"
+    """The file has nothing that can be indexed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Record):
     """A tenant, as the parent of its catalogs."""
@@ -333,8 +341,57 @@ class TableRoot(Record):
     snapshot_count: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTarget:
+    """A target of a publication and the blob of its statistics."""
+
+    target_id: str
+    blob_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsManifest(Record):
+    """What a generation of statistics contained when it was published."""
+
+    kind: ClassVar = "StatsManifest"
+    table_id: UUID
+    snapshot_id: int
+    generation: str
+    publication_sha: str
+    targets: tuple[PublishedTarget, ...]
+    """Sorted by pointer."""
+    files: int
+    files_sha256: str
+    """Of the names of the pointers and their blobs, in byte order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexArtifact(Record):
+    """The index of one data file: a Parquet file beside the catalogue."""
+
+    kind: ClassVar = "IndexArtifact"
+    table_id: UUID
+    snapshot_id: int
+    target_id: str
+    path: str
+    """Of the data file."""
+    source_etag: str
+    """Of the data file when it was read."""
+    state: IndexState
+    format: str = "parquet"
+    format_version: int = 1
+    blob_key: str | None = None
+    """Of the index; None if the state is FAILED."""
+    sha256: str | None = None
+    size_bytes: int | None = None
+    columns: tuple[str, ...]
+    """With at least one row in the index."""
+    rows: int = 0
+    """Of the index."""
+
+
 RECORDS: tuple[type[Record], ...] = (
     *(Account, Catalog, Namespace, Table, View, Connector, Snapshot, SnapshotConstraints),
-    *(TargetStats, FileStats, SnapshotManifest, TableRoot),
+    *(TargetStats, FileStats, SnapshotManifest, TableRoot, StatsManifest, IndexArtifact),
 )
 """Every class of records."""

@@ -141,7 +141,7 @@ class _Counter:
         if not count:
             return
         self.values += count
-        width = _fixed_width(kind)
+        width = fixed_width(kind)
         self.bytes += width * count if width else int(pc.sum(pc.binary_length(plain)).as_py())
         if kind.kind in ORDERED:
             self._extend(plain, kind, exponent)
@@ -196,7 +196,7 @@ class _Counter:
         )
 
 
-def _fixed_width(kind: CanonicalType) -> int:
+def fixed_width(kind: CanonicalType) -> int:
     """Bytes of every value; 0 if they differ."""
     if kind.kind is TypeKind.DECIMAL and kind.precision is not None:
         return next(width for digits, width in _DECIMAL_WIDTHS if kind.precision <= digits)

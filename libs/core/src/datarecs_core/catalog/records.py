@@ -254,7 +254,7 @@ class ScalarStats:
     average_width: str | None = None
     """Bytes of a value that is not NULL."""
     sketch: bytes | None = None
-    """The smallest hashes of the values, 8 bytes each, ascending: what `ndv` of a union needs."""
+    """Of `captures.sketches`: what `ndv` of a union needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,7 @@ class FileCaptureSource:
             partition_keys=described.partition_keys,
             constraints=(),
             snapshots=() if is_known else (snapshot,),
+            known_snapshots=(native_id,) if is_known else (),
             properties={"files_ignored": str(found.ignored)} if found.ignored else {},
         )
 

@@ -152,6 +152,7 @@ class Planning:
         request, files = item.task.request, outcome.files
         columns = captured_columns(request.policy, [column.name for column in table.columns])
         known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
+        figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -165,7 +166,7 @@ class Planning:
             reused=(),
             groups=(),
         )
-        reused, artifacts = self._indexed(plan, reusable(files, known, columns))
+        reused, artifacts = self._indexed(plan, reusable(files, known, figured))
         paths = {one.path for one in reused}
         rest = [file for file in files if file.path not in paths]
         groups = group_files(rest, columns=len(columns))

@@ -76,6 +76,7 @@ from datarecs_core.resources.connection import PostgresConfig
 
 BATCH_ROWS = 10_000
 """Limit of `options.fetch_size`."""
+_SHORT = timedelta(seconds=CONNECT_TIMEOUT_S)
 _ABOUT_OBJECTS = "42"
 """SQLSTATEs with messages that name tables, columns and positions; others may quote values."""
 
@@ -227,14 +228,13 @@ class PostgresConnector:
         """Name, address, login, version, privileges; then the relation, if one is given."""
 
         def login() -> str:
-            with self._session(timedelta(seconds=CONNECT_TIMEOUT_S)) as session:
+            with self._session(_SHORT) as session:
                 version = session.info.server_version // 10000
                 shield = "TLS" if session.pgconn.ssl_in_use else "not encrypted"
                 return f"PostgreSQL {version}, {shield}"
 
         def privileges() -> str:
-            limit = timedelta(seconds=CONNECT_TIMEOUT_S)
-            with closing(self._session(limit)) as session, self._timed(session, limit):
+            with closing(self._session(_SHORT)) as session, self._timed(session, _SHORT):
                 refuse_privileged_role(
                     session,
                     source=self.source,
@@ -267,12 +267,12 @@ class PostgresConnector:
 
     def fetch_rows(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
         """Rows of one statement of this product in a read-only session, by column name."""
-        with self._read_only_session() as session, session.cursor(row_factory=dict_row) as cursor:
+        with self.read_only_session() as session, session.cursor(row_factory=dict_row) as cursor:
             return list(cursor.execute(statement.encode(), values).fetchall())
 
     def explain(self, scan: Scan) -> list[str]:
         """The server's plan of the scan's statement, line by line; nothing is read."""
-        with self._read_only_session() as session:
+        with self.read_only_session() as session:
             return [str(row[0]) for row in session.execute(explaining(scan)).fetchall()]
 
     def close(self) -> None:
@@ -352,11 +352,10 @@ class PostgresConnector:
             raise StoppedError from cause
 
     @contextmanager
-    def _read_only_session(self) -> Iterator[Session]:
-        """A session for one statement of this product."""
-        limit = timedelta(seconds=CONNECT_TIMEOUT_S)
+    def read_only_session(self, limit: timedelta = _SHORT) -> Iterator[Session]:
+        """A transaction for statements of this product: one snapshot, and no writes."""
         with closing(self._session(limit)) as session, self._timed(session, limit):
-            session.execute("BEGIN READ ONLY")
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield session
 
     @contextmanager

@@ -421,6 +421,14 @@ TABLES: tuple[TableAccess, ...] = (
         grants=(*granted("SELECT", API, READ), *granted_fully(WORKER_RUN, RESOURCES)),
     ),
     TableAccess(
+        table="capture_sequence",
+        grants=(
+            *granted("SELECT", API, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("last_sequence",)),
+        ),
+    ),
+    TableAccess(
         table="notification_rule_state",
         grants=(
             *granted("SELECT", MAIL, API, READ),

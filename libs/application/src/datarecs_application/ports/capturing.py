@@ -32,8 +32,22 @@ from datarecs_core.captures.source_facts import (
     SourceTable,
     SourceView,
 )
+from datarecs_core.catalog.records import TableColumn
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import TenantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRequest:
+    """What is captured of files."""
+
+    policy: CapturePolicy
+    """Which figures of which columns."""
+    columns: Sequence[TableColumn]
+    """Of the snapshot, as its `SourceSnapshot` or the catalogue has them: the types of text files
+    are those of all files, which are not read again."""
+    directory: str
+    """Local; a sidecar is written there as `<sha256>.parquet`."""
 
 
 class CaptureSource(Protocol):
@@ -43,6 +57,10 @@ class CaptureSource(Protocol):
     snapshot that is gone is one of them.
     """
 
+    @property
+    def opened_files(self) -> int:
+        """Data files that were opened so far; a file counts once, however often it is opened."""
+
     def objects(self, scope: CaptureScope) -> SourceObjects:
         """The tables and views in the scope; a named one that does not exist is left out."""
 
@@ -51,7 +69,10 @@ class CaptureSource(Protocol):
 
         Args:
             name: of `objects`.
-            known: native ids of snapshots whose details are not needed again; they may be left out.
+            known: native ids of snapshots whose details may be left out; those of them that exist
+                are in `known_snapshots`. If all are left out, a source that has no schema apart
+                from its files has no columns either, since no data file is opened: the catalogue's
+                columns stay as they are.
         """
 
     def view(self, name: ObjectName) -> SourceView: ...
@@ -67,17 +88,15 @@ class CaptureSource(Protocol):
         name: ObjectName,
         native_id: str,
         files: Sequence[SourceFile],
-        policy: CapturePolicy,
-        directory: str,
+        request: FileRequest,
     ) -> Iterator[CapturedFile]:
-        """Statistics of each file, in any order; each file is opened once.
+        """Statistics of each file, in any order; only these files and their deletes are opened.
 
         Args:
             name: of the table.
             native_id: of the snapshot.
-            files: of `files`; only these are opened, and their deletes.
-            policy: which figures of which columns.
-            directory: local; a sidecar is written there as `<sha256>.parquet`.
+            files: of `files`.
+            request: figures, columns, and where indexes are written.
 
         Raises SnapshotLostError for a file that is gone or has changed.
         """
@@ -222,7 +241,7 @@ class CaptureControl(Protocol):
 
     def renew(self, tokens: Collection[WorkToken]) -> Mapping[WorkToken, Renewed]: ...
 
-    def put_sidecar(self, token: WorkToken, sha256: str, content: bytes) -> None:
+    def put_sidecar(self, token: WorkToken, path: str, sha256: str, content: bytes) -> None:
         """Store the index of a file before the outcome that names it; safe to repeat."""
 
     def end(self, token: WorkToken, outcome: Outcome) -> None:

@@ -4,7 +4,6 @@ A request travels with every item of its tree, so each field says something abou
 Source 000; spec queue-capture 14.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -93,7 +92,7 @@ class ExecutionPolicy:
 
     execution_class: ExecutionClass = ExecutionClass.DEFAULT
     lane: str = ""
-    attributes: Mapping[str, str]
+    """Workers may be set up for certain lanes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,8 @@ class CaptureRequest:
     is_full_rescan: bool = False
     scope: CaptureScope
     policy: CapturePolicy
-    selection: SnapshotSelection
+    selection: SnapshotSelection | None = None
+    """None: of a view, which has no snapshots."""
     execution: ExecutionPolicy
 
     @property

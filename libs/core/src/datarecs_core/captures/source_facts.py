@@ -68,6 +68,8 @@ class SourceTable:
     partition_keys: tuple[str, ...]
     constraints: tuple[Constraint, ...]
     snapshots: tuple[SourceSnapshot, ...]
+    known_snapshots: tuple[str, ...] = ()
+    """Native ids of those that the catalogue knows and whose details are left out."""
     comment: str | None = None
     properties: Mapping[str, str]
 

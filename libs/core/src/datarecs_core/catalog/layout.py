@@ -365,6 +365,15 @@ def constraints_by_snapshot(account: TenantId, table: UUID, snapshot: int) -> st
     return f"{table_pointers(account, table)}constraints/by-snapshot/{number(snapshot)}"
 
 
+def capture_plan(account: TenantId, job: UUID, sha: str) -> str:
+    """The frozen plan of a snapshot, below the work item that made it."""
+    return f"{capture_job_blobs(account, job)}snapshot-plan/{sha}.json"
+
+
+def capture_job_blobs(account: TenantId, job: UUID) -> str:
+    return f"{account_prefix(account)}capture/jobs/{job}/"
+
+
 def pins(account: TenantId, table: UUID) -> str:
     """The prefix of the pins of a table."""
     return f"{table_pointers(account, table)}pins/"

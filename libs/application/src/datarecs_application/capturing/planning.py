@@ -1,0 +1,454 @@
+"""What the plans of workers become: objects of the catalogue, and the next items of the tree.
+
+A worker reports what the source says; here is decided which of it is new, what is captured, and in
+which groups. Everything happens in the transaction that ends the item.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypedDict, TypeVar
+
+from datarecs_application.capturing.destinations import Destinations
+from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
+from datarecs_application.catalogue.account import CatalogueAccount
+from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.indexes import Indexes
+from datarecs_application.catalogue.snapshots import Snapshots
+from datarecs_application.catalogue.statistics import Statistics
+from datarecs_application.catalogue.tables import Tables
+from datarecs_core.captures.events import CaptureEvent, CaptureSnapshotPlanned
+from datarecs_core.captures.items import CaptureJobId, NewWork, WorkItem, WorkKind
+from datarecs_core.captures.outcomes import (
+    ConnectorPlanned,
+    SnapshotCaptured,
+    SnapshotPlanned,
+    TablePlanned,
+    ViewPlanned,
+)
+from datarecs_core.captures.plan import (
+    SnapshotPlan,
+    captured_by,
+    chosen_columns,
+    group_files,
+    reusable,
+)
+from datarecs_core.captures.request import (
+    CaptureMode,
+    CapturePolicy,
+    CaptureRequest,
+    ObjectName,
+    Output,
+    SnapshotChoice,
+)
+from datarecs_core.captures.rules import PER_COLUMN
+from datarecs_core.captures.selecting import selected, snapshot_id_of
+from datarecs_core.captures.source_facts import Completion, SourceSnapshot, SourceTable
+from datarecs_core.captures.targets import file_target
+from datarecs_core.catalog import layout
+from datarecs_core.catalog.records import (
+    Completeness,
+    FileStats,
+    IndexArtifact,
+    Producer,
+    Snapshot,
+    SnapshotConstraints,
+    Table,
+)
+from datarecs_core.errors.captures import CaptureCode, CaptureFailedError, OutcomeRefusedError
+from datarecs_core.hashing import sha256_hex
+from datarecs_core.values import ResourceUid, TenantId
+
+T = TypeVar("T")
+MOST_MISSING = 10
+"""Names in the message about missing objects."""
+
+
+class CommonFields(TypedDict):
+    tenant_id: TenantId
+    root_job_id: CaptureJobId
+    job_id: CaptureJobId
+    kind: WorkKind
+    connection_uid: ResourceUid
+    mode: CaptureMode
+
+
+@dataclass(slots=True, kw_only=True)
+class Applied:
+    """What the outcome of an item has led to, besides the catalogue."""
+
+    children: Sequence[NewWork] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    events: Sequence[CaptureEvent] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """The plans of one tree, inside a transaction."""
+
+    account: CatalogueAccount
+    destinations: Destinations
+    now: datetime
+
+    def connector(self, item: WorkItem, outcome: ConnectorPlanned) -> Applied:
+        """A child for each table and view in the scope."""
+        request, objects = item.task.request, outcome.objects
+        view = request.scope.view
+        wanted = request.scope.tables if view is None else (view,)
+        present = set(objects.tables if view is None else objects.views)
+        missing = [name for name in wanted if name not in present]
+        if not request.writes_metadata:
+            return self._known_tables(item, objects.tables, len(missing))
+        if missing:
+            raise CaptureFailedError(CaptureCode.TABLE_MISSING, _missing_text(missing))
+        self.destinations.catalog()
+        children = [
+            *(_child(item, WorkKind.PLAN_TABLE, name) for name in objects.tables),
+            *(_child(item, WorkKind.PLAN_VIEW, name) for name in objects.views),
+        ]
+        tables, views = len(objects.tables), len(objects.views)
+        return Applied(
+            children=children,
+            message=f"{_counted(tables, 'table')}, {_counted(views, 'view')}",
+        )
+
+    def view(self, item: WorkItem, outcome: ViewPlanned) -> Applied:
+        _require_object(item, outcome.view.name)
+        changed = self.destinations.view(outcome.view)
+        return Applied(counters={"views_scanned": 1, "views_changed": int(changed)})
+
+    def table(self, item: WorkItem, outcome: TablePlanned) -> Applied:
+        """The table, its selected snapshots, and a child for each that is to be captured."""
+        source, request = outcome.table, item.task.request
+        _require_object(item, source.name)
+        stored = self.destinations.existing_table(source.name)
+        if stored is None and not request.writes_metadata:
+            return Applied(
+                counters={"tables_skipped": 1}, message="the catalogue has no such table"
+            )
+        if stored is None or (request.writes_metadata and not _is_known(source)):
+            table, changed = self.destinations.table(source)
+            counters = {"tables_scanned": 1, "tables_changed": int(changed)}
+        else:
+            table, counters = stored.record, {"tables_scanned": 1}
+        if request.captures and source.completion is Completion.DIRECT_STATS:
+            _refuse_history(request)
+            return Applied(children=[_direct(item, table)], counters=counters)
+        chosen = self._chosen(request, table, source)
+        if request.writes_metadata:
+            self._ingest_chosen(table, source, chosen, is_current=not request.captures)
+        children = [
+            _snapshot_child(item, table, number, one.native_id)
+            for number, one in chosen
+            if request.captures and self._is_to_be_captured(request, table, number)
+        ]
+        message = f"{_counted(len(chosen), 'snapshot')}, {len(children)} to be captured"
+        return Applied(children=children, counters=counters, message=message)
+
+    def snapshot(self, item: WorkItem, outcome: SnapshotPlanned) -> Applied:
+        """Freeze the plan; a child for each group of files, and the finaliser."""
+        table, snapshot_id = self._table(item), required(item.task.snapshot_id)
+        request, files = item.task.request, outcome.files
+        columns = captured_columns(request.policy, [column.name for column in table.columns])
+        known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
+        figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
+        plan = SnapshotPlan(
+            table_id=table.id,
+            snapshot_id=snapshot_id,
+            native_id=required(item.task.native_id),
+            object=required(item.task.object),
+            generation=str(item.id),
+            completion=Completion.FILE_GROUPS,
+            policy=request.policy,
+            columns=columns,
+            files=tuple(sorted(files, key=lambda one: one.path)),
+            reused=(),
+            groups=(),
+        )
+        reused, artifacts = self._indexed(plan, reusable(files, known, figured))
+        paths = {one.path for one in reused}
+        rest = [file for file in files if file.path not in paths]
+        groups = group_files(rest, columns=len(columns))
+        plan = replace(plan, reused=tuple(sorted(paths)), groups=groups)
+        Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
+        copies = [replace(one, snapshot_id=snapshot_id) for one in reused]
+        Statistics(self.account).put_files(copies, generation=plan.generation)
+        Indexes(self.account).put(artifacts)
+        return self._planned(item, plan)
+
+    def captured_table(self, item: WorkItem, outcome: SnapshotCaptured) -> Applied:
+        """The statistics of a source that captured its table itself, and the finaliser."""
+        table, facts = self._table(item), outcome.table
+        snapshot_id = snapshot_id_of(facts.snapshot.native_id)
+        self._ingest(table, facts.snapshot, is_current=False)
+        plan = SnapshotPlan(
+            table_id=table.id,
+            snapshot_id=snapshot_id,
+            native_id=facts.snapshot.native_id,
+            object=required(item.task.object),
+            generation=str(item.id),
+            completion=Completion.DIRECT_STATS,
+            policy=item.task.request.policy,
+            columns=tuple(column.name for column in facts.columns),
+            files=(),
+            reused=(),
+            groups=(),
+        )
+        Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
+        completeness = Completeness.COMPLETE if facts.is_complete else Completeness.PARTIAL
+        produced = Produced(
+            table_id=table.id,
+            snapshot_id=snapshot_id,
+            producer=Producer.SOURCE_NATIVE,
+            completeness=completeness,
+            captured_at=self.now,
+        )
+        targets = table_targets(
+            plan,
+            produced,
+            {column.name: column.field_id for column in facts.snapshot.columns},
+            TableFigures(rows=facts.rows, size_bytes=facts.size_bytes, columns=facts.columns),
+        )
+        Statistics(self.account).put_targets(targets, generation=plan.generation)
+        return self._planned(item, plan)
+
+    def _known_tables(self, item: WorkItem, tables: Sequence[ObjectName], missing: int) -> Applied:
+        """Without a change of metadata: the tables that the catalogue has."""
+        known = [name for name in tables if self.destinations.existing_table(name) is not None]
+        skipped = len(tables) - len(known) + missing
+        return Applied(
+            children=[_child(item, WorkKind.PLAN_TABLE, name) for name in known],
+            counters={"tables_skipped": skipped},
+            message=f"{_counted(len(known), 'table')}, {skipped} not in the catalogue",
+        )
+
+    def _chosen(
+        self, request: CaptureRequest, table: Table, source: SourceTable
+    ) -> list[tuple[int, SourceSnapshot | Snapshot]]:
+        """The selected snapshots that the source has; without metadata those of the catalogue.
+
+        Raises:
+            CaptureFailedError: a snapshot that the request names does not exist.
+        """
+        at_source = {one.native_id for one in source.snapshots} | set(source.known_snapshots)
+        candidates: dict[int, SourceSnapshot | Snapshot] = {
+            one.snapshot_id: one
+            for one in Snapshots(self.account).newest_first(table.id)
+            if one.native_id in at_source
+        }
+        if request.writes_metadata:
+            candidates |= {snapshot_id_of(one.native_id): one for one in source.snapshots}
+        if request.selection is None:
+            return []
+        chosen, missing = selected(list(candidates.items()), request.selection)
+        if missing:
+            listed = ", ".join(map(str, missing[:MOST_MISSING]))
+            raise CaptureFailedError(
+                CaptureCode.TABLE_MISSING, f"{_text(source.name)} has no snapshot {listed}"
+            )
+        return chosen
+
+    def _ingest_chosen(
+        self,
+        table: Table,
+        source: SourceTable,
+        chosen: Sequence[tuple[int, SourceSnapshot | Snapshot]],
+        *,
+        is_current: bool,
+    ) -> None:
+        """The oldest first, so that each finds its parent."""
+        snapshots = Snapshots(self.account)
+        for number, one in reversed(chosen):
+            if isinstance(one, SourceSnapshot):
+                self._ingest(table, one, is_current=is_current)
+            if is_current:
+                snapshots.make_current(table.id, number)
+        if chosen and source.constraints:
+            record = SnapshotConstraints(
+                table_id=table.id, snapshot_id=chosen[0][0], constraints=source.constraints
+            )
+            Statistics(self.account).put_constraints(record)
+
+    def _ingest(self, table: Table, one: SourceSnapshot, *, is_current: bool) -> None:
+        parent = one.parent_native_id
+        record = Snapshot(
+            table_id=table.id,
+            snapshot_id=snapshot_id_of(one.native_id),
+            native_id=one.native_id,
+            committed_at=one.committed_at,
+            ingested_at=self.now,
+            parent_id=None if parent is None else snapshot_id_of(parent),
+            sequence_number=one.sequence_number,
+            schema_id=one.schema_id,
+            columns=one.columns,
+            partition_spec=one.partition_spec,
+            manifest_list=one.manifest_list,
+            metadata_location=one.metadata_location,
+            summary=one.summary,
+        )
+        Snapshots(self.account).ingest(record, is_current=is_current)
+
+    def _is_to_be_captured(self, request: CaptureRequest, table: Table, snapshot_id: int) -> bool:
+        """Whether an output of the request is missing; with a full rescan always."""
+        if request.is_full_rescan:
+            return True
+        active = Generations(self.account).active(table.id, snapshot_id)
+        if active is None:
+            return True
+        columns = captured_columns(request.policy, [column.name for column in table.columns])
+        captured = Generations(self.account).manifest(active).captured
+        return not captured.covers(captured_by(request.policy, columns))
+
+    def _known_files(self, table: Table, snapshot_id: int) -> Mapping[str, FileStats]:
+        """Statistics of files by path, of this snapshot or else the newest captured one."""
+        generations = Generations(self.account)
+        for number in (snapshot_id, generations.latest(table.id)):
+            active = None if number is None else generations.active(table.id, number)
+            if active is not None:
+                return {one.path: one for one in generations.files(active)}
+        return {}
+
+    def _indexed(
+        self, plan: SnapshotPlan, reused: Sequence[FileStats]
+    ) -> tuple[tuple[FileStats, ...], tuple[IndexArtifact, ...]]:
+        """Of reused files those whose index exists as well, if one is requested."""
+        if Output.PARQUET_PAGE_INDEX not in plan.policy.outputs:
+            return tuple(reused), ()
+        indexes = Indexes(self.account)
+        stored = [
+            indexes.get(plan.table_id, one.snapshot_id, file_target(one.path)) for one in reused
+        ]
+        usable = {one.path: self._copied(plan, one) for one in stored if one is not None}
+        files = tuple(one for one in reused if one.path in usable)
+        return files, tuple(usable.values())
+
+    def _copied(self, plan: SnapshotPlan, known: IndexArtifact) -> IndexArtifact:
+        """The index of a known file, for another snapshot; each has its own blob."""
+        if known.blob_key is None or known.snapshot_id == plan.snapshot_id:
+            return replace(known, snapshot_id=plan.snapshot_id)
+        indexes = Indexes(self.account)
+        where = (plan.table_id, plan.snapshot_id, known.target_id)
+        blob_key = indexes.put_content(*where, indexes.content(known))
+        return replace(known, snapshot_id=plan.snapshot_id, blob_key=blob_key)
+
+    def _planned(self, item: WorkItem, plan: SnapshotPlan) -> Applied:
+        """Store the plan; the children that it leads to."""
+        content = plan.content()
+        key = layout.capture_plan(self.account.tenant, item.id, sha256_hex(content))
+        self.account.blobs.put(key, content)
+        task = replace(
+            item.task, snapshot_id=plan.snapshot_id, native_id=plan.native_id, plan_key=key
+        )
+        groups = [
+            NewWork(kind=WorkKind.EXEC_FILE_GROUP, task=replace(task, group=number))
+            for number in range(len(plan.groups))
+        ]
+        finaliser = NewWork(
+            kind=WorkKind.FINALIZE_SNAPSHOT_CAPTURE, task=task, is_barrier=bool(groups)
+        )
+        event = CaptureSnapshotPlanned(
+            **common_fields(item),
+            table_id=str(plan.table_id),
+            snapshot_id=str(plan.snapshot_id),
+            file_groups=len(plan.groups),
+            files=len(plan.files),
+            files_reused=len(plan.reused),
+        )
+        counters = {
+            "snapshots_planned": 1,
+            "file_groups_total": len(plan.groups),
+            "files_total": len(plan.files),
+            "files_reused": len(plan.reused),
+        }
+        return Applied(
+            children=[*groups, finaliser],
+            counters=counters,
+            events=[event],
+            message=f"{_counted(len(plan.files), 'file')}, {len(plan.reused)} known",
+        )
+
+    def _table(self, item: WorkItem) -> Table:
+        table_id = required(item.task.table_id)
+        stored = Tables(self.account).get(table_id)
+        if stored is None:
+            raise CaptureFailedError(
+                CaptureCode.TABLE_MISSING, f"table {table_id} of the catalogue does not exist"
+            )
+        return stored.record
+
+
+def _child(item: WorkItem, kind: WorkKind, name: ObjectName) -> NewWork:
+    return NewWork(kind=kind, task=replace(item.task, object=name))
+
+
+def _snapshot_child(item: WorkItem, table: Table, snapshot_id: int, native_id: str) -> NewWork:
+    task = replace(item.task, table_id=table.id, snapshot_id=snapshot_id, native_id=native_id)
+    return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=task)
+
+
+def _direct(item: WorkItem, table: Table) -> NewWork:
+    """The source takes the snapshot while it captures."""
+    return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=replace(item.task, table_id=table.id))
+
+
+def _is_known(source: SourceTable) -> bool:
+    """Whether the source read nothing of the table, because the catalogue has its snapshots."""
+    return bool(source.known_snapshots) and not source.snapshots and not source.columns
+
+
+def _refuse_history(request: CaptureRequest) -> None:
+    """Raises CaptureFailedError for a selection by id: the source has no earlier states."""
+    if request.selection is not None and request.selection.kind is SnapshotChoice.EXPLICIT:
+        raise CaptureFailedError(
+            CaptureCode.TABLE_MISSING,
+            "the source has no snapshots but its present state; select CURRENT",
+        )
+
+
+def _require_object(item: WorkItem, name: ObjectName) -> None:
+    """Raises OutcomeRefusedError for a report about another object."""
+    if item.task.object != name:
+        raise OutcomeRefusedError(
+            item_id=item.id, faults=[f"it is about {_text(name)}, which was not planned"]
+        )
+
+
+def required(value: T | None) -> T:
+    """A field that every item of its kind has."""
+    if value is None:
+        raise ValueError("a work item lacks a field of its kind")
+    return value
+
+
+def captured_columns(policy: CapturePolicy, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns with figures; none if no output is about columns."""
+    if not PER_COLUMN.intersection(policy.outputs):
+        return ()
+    return chosen_columns(policy, names)
+
+
+def common_fields(item: WorkItem) -> CommonFields:
+    """What every event of a capture has."""
+    return {
+        "tenant_id": item.tenant_id,
+        "root_job_id": item.root_id,
+        "job_id": item.id,
+        "kind": item.kind,
+        "connection_uid": item.task.request.connection_uid,
+        "mode": item.task.request.mode,
+    }
+
+
+def _missing_text(names: Sequence[ObjectName]) -> str:
+    listed = ", ".join(map(_text, names[:MOST_MISSING]))
+    more = f" and {len(names) - MOST_MISSING} more" if len(names) > MOST_MISSING else ""
+    return f"the source has no {listed}{more}"
+
+
+def _text(name: ObjectName) -> str:
+    return ".".join((*name.namespace, name.name))
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,210 @@
+"""What is recorded of a group of files, and how the statistics of a snapshot are completed.
+
+A group is recorded as a whole or not at all. The finaliser compares the recorded files with the
+plan, computes the figures of the table once, and publishes them: readers see all of it or nothing.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from datarecs_application.capturing.planning import Applied, common_fields, required
+from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
+from datarecs_application.catalogue.account import CatalogueAccount
+from datarecs_application.catalogue.generations import Generations, Publication
+from datarecs_application.catalogue.indexes import Indexes
+from datarecs_application.catalogue.snapshots import Snapshots
+from datarecs_application.catalogue.statistics import Statistics
+from datarecs_core.captures.aggregates import merged_columns
+from datarecs_core.captures.events import CaptureFileGroupCompleted, CaptureSnapshotFinalized
+from datarecs_core.captures.items import WorkItem
+from datarecs_core.captures.outcomes import GroupCaptured
+from datarecs_core.captures.plan import SnapshotPlan, coverage_faults
+from datarecs_core.captures.request import Output
+from datarecs_core.captures.source_facts import CapturedFile, Completion, SourceFile
+from datarecs_core.captures.targets import file_target
+from datarecs_core.catalog import layout
+from datarecs_core.catalog.records import (
+    Completeness,
+    FileStats,
+    IndexArtifact,
+    IndexState,
+    Producer,
+    Snapshot,
+)
+from datarecs_core.documents import from_document
+from datarecs_core.errors.captures import CaptureCode, CaptureFailedError, OutcomeRefusedError
+from datarecs_core.errors.storage import BlobNotFoundError
+from datarecs_core.hashing import sha256_hex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The results of one tree, inside a transaction."""
+
+    account: CatalogueAccount
+    now: datetime
+
+    def group(self, item: WorkItem, outcome: GroupCaptured) -> Applied:
+        """The statistics and indexes of the files of a group.
+
+        Raises:
+            OutcomeRefusedError: the files are not exactly the planned ones.
+            CataloguePreconditionError: an index was not stored before.
+            CaptureFailedError: the plan is missing.
+        """
+        plan = self.plan(item)
+        number = required(item.task.group)
+        files = plan.group(number)
+        planned = {file.path for file in files}
+        faults = coverage_faults(planned, [one.path for one in outcome.files])
+        if faults:
+            raise OutcomeRefusedError(item_id=item.id, faults=faults)
+        captured = {one.path: one for one in outcome.files}
+        records = [self._file(plan, file, captured[file.path]) for file in files]
+        Statistics(self.account).put_files(records, generation=plan.generation)
+        artifacts = [
+            artifact
+            for file in files
+            if (artifact := self._artifact(plan, file, captured[file.path])) is not None
+        ]
+        Indexes(self.account).put(artifacts)
+        event = CaptureFileGroupCompleted(
+            **common_fields(item),
+            table_id=str(plan.table_id),
+            snapshot_id=str(plan.snapshot_id),
+            group=number,
+            files=len(files),
+        )
+        counters = {
+            "files_completed": len(files),
+            "stats_written": len(records),
+            "indexes_written": len(artifacts),
+            "bytes_read": sum(file.size_bytes for file in files),
+        }
+        return Applied(counters=counters, events=[event])
+
+    def finalize(self, item: WorkItem) -> Applied:
+        """Complete the statistics of a snapshot and publish them; again is success.
+
+        Raises:
+            CaptureFailedError: the recorded files are not exactly the planned ones.
+        """
+        plan = self.plan(item)
+        generations = Generations(self.account)
+        snapshot = Snapshots(self.account).get(plan.table_id, plan.snapshot_id)
+        if snapshot is None:
+            raise CaptureFailedError(
+                CaptureCode.TABLE_MISSING,
+                f"snapshot {plan.snapshot_id} was removed from the catalogue meanwhile",
+            )
+        written = 0
+        if plan.completion is Completion.FILE_GROUPS:
+            files = list(
+                generations.drafted_files(plan.table_id, plan.snapshot_id, plan.generation)
+            )
+            written = self._aggregate(plan, snapshot, files)
+        generation = generations.publish(
+            Publication(
+                table_id=plan.table_id,
+                snapshot_id=plan.snapshot_id,
+                generation=plan.generation,
+                publication_sha=sha256_hex(plan.content()),
+                finalizer_job_id=item.id,
+                finalized_at=self.now,
+                captured=plan.captured,
+            )
+        )
+        Snapshots(self.account).make_current(plan.table_id, plan.snapshot_id)
+        event = CaptureSnapshotFinalized(
+            **common_fields(item),
+            table_id=str(plan.table_id),
+            snapshot_id=str(plan.snapshot_id),
+            generation=generation,
+        )
+        return Applied(
+            counters={"snapshots_finalized": 1, "stats_written": written}, events=[event]
+        )
+
+    def plan(self, item: WorkItem) -> SnapshotPlan:
+        """The frozen plan of the snapshot.
+
+        Raises:
+            CaptureFailedError: it is missing.
+        """
+        key = required(item.task.plan_key)
+        try:
+            return from_document(SnapshotPlan, json.loads(self.account.blobs.get(key)))
+        except BlobNotFoundError as cause:
+            message = f"the plan of snapshot {item.task.snapshot_id} is missing"
+            raise CaptureFailedError(CaptureCode.COVERAGE_UNKNOWN, message) from cause
+
+    def _aggregate(self, plan: SnapshotPlan, snapshot: Snapshot, files: list[FileStats]) -> int:
+        """Write the figures of the table and its columns; their number."""
+        faults = coverage_faults({file.path for file in plan.files}, [one.path for one in files])
+        if faults:
+            raise CaptureFailedError(
+                CaptureCode.COVERAGE_MISMATCH,
+                f"the recorded files of snapshot {plan.snapshot_id} are not the planned ones: "
+                + "; ".join(faults),
+            )
+        is_complete = all(one.completeness is Completeness.COMPLETE for one in files)
+        produced = Produced(
+            table_id=plan.table_id,
+            snapshot_id=plan.snapshot_id,
+            producer=Producer.ENGINE_COMPUTED,
+            completeness=Completeness.COMPLETE if is_complete else Completeness.PARTIAL,
+            captured_at=self.now,
+        )
+        figures = TableFigures(
+            rows=sum(one.rows for one in files),
+            size_bytes=sum(one.size_bytes for one in files),
+            files=len(files),
+            columns=merged_columns(files),
+        )
+        ids = {column.name: column.field_id for column in snapshot.columns}
+        targets = table_targets(plan, produced, ids, figures)
+        return Statistics(self.account).put_targets(targets, generation=plan.generation)
+
+    def _file(self, plan: SnapshotPlan, file: SourceFile, captured: CapturedFile) -> FileStats:
+        is_complete = captured.is_complete
+        return FileStats(
+            table_id=plan.table_id,
+            snapshot_id=plan.snapshot_id,
+            path=file.path,
+            format=file.format,
+            producer=Producer.ENGINE_COMPUTED,
+            completeness=Completeness.COMPLETE if is_complete else Completeness.PARTIAL,
+            captured_at=self.now,
+            rows=captured.rows,
+            size_bytes=file.size_bytes,
+            columns=captured.columns,
+            etag=file.etag,
+            content=file.content,
+            stored_rows=captured.stored_rows,
+            partition=file.partition,
+            sequence_number=file.sequence_number,
+            deletes=file.deletes,
+        )
+
+    def _artifact(
+        self, plan: SnapshotPlan, file: SourceFile, captured: CapturedFile
+    ) -> IndexArtifact | None:
+        sidecar = captured.sidecar
+        if sidecar is None or Output.PARQUET_PAGE_INDEX not in plan.policy.outputs:
+            return None
+        where = (self.account.tenant, plan.table_id, plan.snapshot_id)
+        target = file_target(file.path)
+        return IndexArtifact(
+            table_id=plan.table_id,
+            snapshot_id=plan.snapshot_id,
+            target_id=target,
+            path=file.path,
+            state=IndexState.READY,
+            blob_key=layout.sidecar_blob(*where, target, sidecar.sha256),
+            sha256=sidecar.sha256,
+            size_bytes=sidecar.size_bytes,
+            source_etag=file.etag,
+            columns=sidecar.columns,
+            rows=sidecar.rows,
+        )

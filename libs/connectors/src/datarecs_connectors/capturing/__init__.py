@@ -1,0 +1,1 @@
+"""Captures of sources: tables, snapshots, files, and their statistics."""

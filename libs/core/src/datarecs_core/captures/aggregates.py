@@ -1,0 +1,116 @@
+"""Statistics of a snapshot from those of its files: exactly those of all rows at once.
+
+Pure, so that the control plane merges what workers far away captured. A figure that one file lacks
+is absent, never partly right. Spec queue-capture 13, 16.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+from datarecs_core.captures.bounds import bound_order
+from datarecs_core.captures.sketches import Sketch, united
+from datarecs_core.catalog.records import FileContent, FileStats, ScalarStats
+from datarecs_core.documents import decimal_text
+from datarecs_core.jobs.types import TypeKind
+
+_WIDTH = Context(prec=20)
+"""More digits than a sum of bytes has."""
+_NO_TYPE = TypeKind.NULL.value
+
+
+def merged_columns(files: Sequence[FileStats]) -> tuple[ScalarStats, ...]:
+    """Statistics of every column of the data files, in the order of the first file.
+
+    A column that is missing in a file has its rows and no other figure.
+    """
+    data = [file for file in files if file.content is FileContent.DATA]
+    columns: list[Mapping[str, ScalarStats]] = [
+        {column.name: column for column in file.columns} for file in data
+    ]
+    names = dict.fromkeys(name for each in columns for name in each)
+    rows = sum(file.rows for file in data)
+    merged = []
+    for name in names:
+        parts = [each[name] for each in columns if name in each]
+        is_whole = len(parts) == len(data)
+        merged.append(merged_scalars(parts) if is_whole else _rows_only(parts[0], rows))
+    return tuple(merged)
+
+
+def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:
+    """Statistics of one column over disjoint sets of rows; at least one."""
+    kinds = dict.fromkeys(part.type for part in parts if part.type != _NO_TYPE)
+    rows = sum(part.rows for part in parts)
+    if len(kinds) > 1:
+        return _rows_only(parts[0], rows)
+    kind = next(iter(kinds), _NO_TYPE)
+    filled = [part for part in parts if part.nulls != part.rows]
+    ndv = _merged_ndv(filled, parts)
+    return ScalarStats(
+        name=parts[0].name,
+        type=kind,
+        rows=rows,
+        nulls=_total(part.nulls for part in parts),
+        nans=_total(part.nans for part in parts if part.type == kind),
+        ndv=ndv[0],
+        ndv_method=ndv[1],
+        min=_bound([part.min for part in filled], kind, min),
+        max=_bound([part.max for part in filled], kind, max),
+        average_width=_merged_width(filled),
+        sketch=ndv[2],
+    )
+
+
+def width_text(total: int, values: int) -> str:
+    """The average as text, with so many digits that `total` can be computed from it."""
+    return decimal_text(_WIDTH.divide(Decimal(total), Decimal(values)))
+
+
+def _rows_only(part: ScalarStats, rows: int) -> ScalarStats:
+    return ScalarStats(name=part.name, type=part.type, rows=rows)
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    if not known or None in known:
+        return None
+    return sum(number for number in known if number is not None)
+
+
+def _bound(texts: Sequence[str | None], kind: str, choose: Callable[..., Any]) -> str | None:
+    """The smallest or largest text; None if a file with values has none."""
+    known = [text for text in texts if text is not None]
+    if not known or len(known) < len(texts):
+        return None
+    text: str = choose(known, key=lambda each: bound_order(each, kind))
+    return text
+
+
+def _merged_width(filled: Sequence[ScalarStats]) -> str | None:
+    total = values = 0
+    for part in filled:
+        if part.nulls is None or part.average_width is None:
+            return None
+        count = part.rows - part.nulls
+        values += count
+        width = _WIDTH.multiply(Decimal(part.average_width), Decimal(count))
+        total += int(width.to_integral_value())
+    return width_text(total, values) if values else None
+
+
+def _merged_ndv(
+    filled: Sequence[ScalarStats], parts: Sequence[ScalarStats]
+) -> tuple[str | None, str | None, bytes | None]:
+    """Number of different values, its method and the sketch."""
+    if not filled:
+        first = parts[0]
+        return first.ndv, first.ndv_method, first.sketch
+    if len(filled) == 1:
+        return filled[0].ndv, filled[0].ndv_method, filled[0].sketch
+    sketches = [Sketch.from_bytes(part.sketch, part.ndv_method) for part in filled if part.sketch]
+    sketch = united(sketches) if len(sketches) == len(filled) else None
+    if sketch is None:
+        return None, None, None
+    values = sum(part.rows - (part.nulls or 0) for part in filled)
+    return str(min(sketch.distinct, values)), sketch.method, sketch.to_bytes()

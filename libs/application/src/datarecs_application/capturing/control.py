@@ -108,7 +108,7 @@ class LocalControl:
                 item_id=token.item_id, faults=[f"the index of {path} has another hash"]
             )
         with self.unit.begin(token.tenant_id) as tx:
-            item = queue.require_leased(tx, token)
+            item = queue.held(tx, token)
             where = (required(item.task.table_id), required(item.task.snapshot_id))
             Indexes(self._account(tx)).put_content(*where, file_target(path), content)
 

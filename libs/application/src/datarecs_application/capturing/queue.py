@@ -71,6 +71,14 @@ def begin(tx: Transaction, token: WorkToken) -> WorkItem | None:
     return apply(tx, item, facts.Started())
 
 
+def held(tx: Transaction, token: WorkToken) -> WorkItem:
+    """The locked item of a worker that works on it. Raises CaptureNotFoundError, LeaseLostError."""
+    item = _existing(tx, token.item_id)
+    if not is_leased(item) or item.epoch != token.epoch:
+        raise LeaseLostError(item_id=item.id, epoch=token.epoch)
+    return item
+
+
 def unreported(tx: Transaction, token: WorkToken, *, outcome_sha256: str) -> WorkItem | None:
     """The locked item of a worker that reports a result; None: it has reported exactly this.
 

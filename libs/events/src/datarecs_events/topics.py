@@ -19,6 +19,7 @@ class Service(StrEnum):
     EMAIL_NOTIFIER = "email-notifier"
     WEBHOOK_SERVICE = "webhook-service"
     RESOURCE_CONTROLLER = "resource-controller"
+    CAPTURE_WORKER = "capture-worker"
 
 
 RELAY = "relay"

@@ -5,6 +5,7 @@ Importing the package fills METADATA with the whole schema.
 
 from datarecs_postgres.tables import (
     access,
+    captures,
     catalogue,
     checks,
     delivery,
@@ -23,6 +24,7 @@ __all__ = [
     "METADATA",
     "SCHEMA",
     "access",
+    "captures",
     "catalogue",
     "checks",
     "delivery",

@@ -133,7 +133,8 @@ _REMOVE = text(
     " AND NOT EXISTS (SELECT FROM datarecs.capture_work l WHERE l.tenant_id = r.tenant_id"
     " AND l.root_id = r.id AND l.finished_at IS NULL)"
     " ORDER BY r.finished_at LIMIT :most) old"
-    " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id RETURNING w.parent_id IS NULL"
+    " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id"
+    " RETURNING w.parent_id IS NULL AS is_root"
 )
 
 
@@ -300,7 +301,7 @@ class PostgresWorkItems:
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))
-        return sum(is_root for (is_root,) in rows)
+        return sum(row.is_root for row in rows)
 
     def _of(self, **values: object) -> dict[str, object]:
         return {"of_tenant": self._session.tenant_id, **values}

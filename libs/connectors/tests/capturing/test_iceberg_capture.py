@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -27,8 +28,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.iceberg import IcebergCaptureSource, iceberg_capture_source
+from datarecs_application.ports.capturing import CaptureSource, FileRequest
+from datarecs_connectors.capturing.opening import open_capture_source
 from datarecs_connectors.errors import (
     CorruptSourceError,
     QueryFailedError,
@@ -38,7 +39,6 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg import history, listing
-from datarecs_connectors.locations import Places
 from datarecs_core.captures.request import (
     CapturePolicy,
     CaptureScope,
@@ -48,7 +48,6 @@ from datarecs_core.captures.request import (
 )
 from datarecs_core.captures.source_facts import CapturedFile, Completion, SourceSnapshot
 from datarecs_core.catalog.records import ViewDefinition
-from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.resources.connection import (
     CatalogType,
@@ -69,7 +68,6 @@ from datarecs_testing.lake import (
     path_of,
 )
 from datarecs_testing.lake_server import CLIENT, SECRET, LakeServer, serving
-from datarecs_testing.tables import NOON
 
 EVERYTHING = CaptureScope()
 ALL = CapturePolicy(
@@ -104,16 +102,9 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield a_lake(tmp_path / "lake", closing)
 
 
-def opened(lake: Lake, connection: Connection | None = None) -> IcebergCaptureSource:
-    connection = connection or lake.connection
-    assert isinstance(connection.config, IcebergConfig)
-    return iceberg_capture_source(
-        "lake",
-        connection.config,
-        {"credential": f"{CLIENT}:{SECRET}"},
-        places=Places(source="lake", roots=(lake.folder,), now=lambda: NOON),
-        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
-    )
+def opened(lake: Lake, connection: Connection | None = None) -> CaptureSource:
+    secrets = {"credential": f"{CLIENT}:{SECRET}"}
+    return open_capture_source("lake", connection or lake.connection, secrets, lake.surroundings)
 
 
 def snapshots(lake: Lake, known: tuple[str, ...] = ()) -> tuple[SourceSnapshot, ...]:
@@ -560,6 +551,19 @@ def test_a_nested_column_has_its_rows_and_is_reported(lake: Lake, tmp_path: Path
     first = replace(ALL, column_choice=ColumnChoice.FIRST_N, first_columns=1)
     (made,) = captured(lake, tmp_path, policy=first)
     assert ([each.name for each in made.columns], made.rows) == (["tags"], 2)
+
+
+def test_an_index_of_a_file_has_its_columns_and_row_groups(lake: Lake, tmp_path: Path) -> None:
+    lake.table("entries", ENTRIES, ONE)
+    policy = CapturePolicy(outputs=(Output.PARQUET_PAGE_INDEX,))
+    (made,) = captured(lake, tmp_path, policy=policy)
+    assert made.sidecar is not None
+    assert (made.sidecar.columns, made.sidecar.rows) == (("id", "word"), 2)
+    assert (made.columns, made.rows, made.is_complete) == ((), 3, True)
+    index = pq.ParquetFile(tmp_path / f"{made.sidecar.sha256}.parquet")
+    assert index.read().column("max").to_pylist() == ["3", "b"]
+    (again,) = captured(lake, tmp_path, policy=policy)
+    assert again.sidecar == made.sidecar
 
 
 def test_only_columns_of_the_policy_are_read(lake: Lake, tmp_path: Path) -> None:

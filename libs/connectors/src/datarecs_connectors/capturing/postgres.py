@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.choosing import chosen_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
 from datarecs_connectors.capturing.postgres_catalog import (
     KINDS,
     MATERIALIZED,
@@ -107,7 +107,7 @@ class PostgresCaptureSource:
                 format="postgres",
                 completion=Completion.DIRECT_STATS,
                 columns=_plain(columns),
-                column_ids="FIELD_ID",
+                column_ids=FIELD_ID,
                 partition_keys=relation.partition_keys,
                 constraints=constraints_of(session, relation, columns),
                 snapshots=(self._snapshot(session, relation, columns),),
@@ -149,7 +149,7 @@ class PostgresCaptureSource:
             if not is_locked:
                 self._check_standing(session, name, relation)
             columns = columns_of(session, relation)
-            chosen = chosen_columns([(each.column.name, each) for each in columns], policy)
+            chosen = _chosen(columns, policy)
             unique = unique_columns(relation, constraints_of(session, relation, columns))
             row = session.execute(figures_statement(name, chosen)).fetchone() or (0,)
             rows = int(str(row[0]))
@@ -264,6 +264,13 @@ class PostgresCaptureSource:
 
 def _plain(columns: Sequence[ServerColumn]) -> tuple[TableColumn, ...]:
     return tuple(each.column for each in columns)
+
+
+def _chosen(columns: Sequence[ServerColumn], policy: CapturePolicy) -> Sequence[ServerColumn]:
+    if not counts_columns(policy):
+        return ()
+    names = {each.name for each in captured_columns(_plain(columns), policy)}
+    return [each for each in columns if each.column.name in names]
 
 
 def _figures(value: object) -> Sequence[str | None]:

@@ -40,6 +40,7 @@ from datarecs_connectors.errors import (
     QueryFailedError,
     SnapshotLostError,
     SourceUnsupportedError,
+    StatementTimeoutError,
 )
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_connectors.postgres_privileges import refuse_privileged_role
@@ -173,13 +174,20 @@ class PostgresCaptureSource:
     @contextmanager
     def _transaction(self) -> Iterator[Session]:
         """One REPEATABLE READ READ ONLY transaction; functions are those of the server alone."""
-        connector = self.connector
-        with connector.read_only_session(DEFAULT_LIMITS.statement_timeout) as session:
-            # Without this, a function of a user with a better fitting type would be called.
-            session.execute("SET LOCAL search_path TO pg_catalog")
-            # A thousand aggregates take longer to compile than to compute.
-            session.execute("SET LOCAL jit TO off")
-            yield session
+        limit = DEFAULT_LIMITS.statement_timeout
+        try:
+            with self.connector.read_only_session(limit) as session:
+                # Without this, a function of a user with a better fitting type would be called.
+                session.execute("SET LOCAL search_path TO pg_catalog")
+                # A thousand aggregates take longer to compile than to compute.
+                session.execute("SET LOCAL jit TO off")
+                yield session
+        except StatementTimeoutError as cause:
+            raise StatementTimeoutError(
+                self.connector.source,
+                f"counting took longer than {limit.total_seconds():.0f} s, the limit of a capture; "
+                "capture fewer columns, or TABLE_STATS alone",
+            ) from cause
 
     def _check_role(self, session: Session) -> None:
         connector = self.connector

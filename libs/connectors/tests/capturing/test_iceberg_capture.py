@@ -2,6 +2,8 @@
 
 import json
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,6 +29,7 @@ from pyiceberg.types import (
     StringType,
     TimestamptzType,
 )
+from pyroaring import BitMap
 
 from datarecs_application.ports.capturing import CaptureSource, FileRequest
 from datarecs_connectors.capturing.opening import open_capture_source
@@ -351,6 +354,31 @@ def test_known_snapshots_are_left_out(lake: Lake) -> None:
     assert snapshots(lake, known=(oldest.native_id, newest.native_id)) == ()
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "listed"),
+    [("MAX_SNAPSHOTS", 1, 1), ("MAX_SNAPSHOT_COLUMNS", 4, 2), ("MAX_SNAPSHOT_COLUMNS", 1, 1)],
+)
+def test_older_snapshots_follow_when_the_newest_are_known(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, listed: int
+) -> None:
+    lake.table("entries", ENTRIES, ONE, TWO, ONE)
+    every = snapshots(lake)
+    assert len(every) == 3
+    monkeypatch.setattr(history, limit, value)
+    assert snapshots(lake) == every[:listed]
+    known = tuple(each.native_id for each in every[:listed])
+    assert snapshots(lake, known=known) == every[listed : 2 * listed]
+
+
+def test_a_table_with_too_many_columns_is_refused(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.table("entries", ENTRIES)
+    monkeypatch.setattr(history, "MAX_COLUMNS", 1)
+    with pytest.raises(SourceLimitError, match="more than 1 columns"):
+        opened(lake).table(NAME, known=())
+
+
 @pytest.mark.case("Q44")
 def test_the_newest_snapshot_is_first_although_its_id_is_smaller(lake: Lake) -> None:
     table = lake.table("entries", ENTRIES, ONE, TWO)
@@ -479,6 +507,42 @@ def test_figures_are_those_of_live_rows(lake: Lake, tmp_path: Path) -> None:
     assert [(each.min, each.max) for each in two.columns] == [("5", "5"), ("e", "e")]
     assert one.is_complete
     assert two.is_complete
+
+
+def deletion_vector(path: str, positions: list[int]) -> bytes:
+    """A Puffin file with one vector, as format version 3 writes them."""
+    payload = struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
+    framed = b"\xd1\xd3\x39\x64" + payload
+    blob = struct.pack(">I", len(framed)) + framed + struct.pack(">I", zlib.crc32(framed))
+    vector = {
+        "type": "deletion-vector-v1",
+        "fields": [2147483645],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": 4,
+        "length": len(blob),
+        "properties": {"referenced-data-file": path, "cardinality": str(len(positions))},
+    }
+    footer = json.dumps({"blobs": [vector]}).encode()
+    return b"".join(
+        (b"PFA1", blob, b"PFA1", footer, struct.pack("<I", len(footer)), bytes(4), b"PFA1")
+    )
+
+
+def test_a_deletion_vector_is_applied(lake: Lake, tmp_path: Path) -> None:
+    table = lake.table("entries", ENTRIES, ONE)
+    (file,) = data_files(table)
+    commit_deletes(
+        table,
+        deletion_vector(file.file_path, [0, 2]),
+        content=DataFileContent.POSITION_DELETES,
+        spec=0,
+        file_format=FileFormat.PUFFIN,
+    )
+    (made,) = captured(lake, tmp_path)
+    assert (made.rows, made.stored_rows, made.columns[0].min) == (1, 3, "2")
+    (made,) = captured(lake, tmp_path, policy=ROWS_ONLY)
+    assert (made.rows, made.stored_rows) == (1, 3)
 
 
 def test_an_older_snapshot_is_captured_as_it_was(lake: Lake, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class IcebergCaptureSource:
             uri=metadata.location,
             format="iceberg",
             completion=Completion.FILE_GROUPS,
-            columns=table_columns(metadata.schema()),
+            columns=table_columns(self.catalog.source, metadata.schema()),
             column_ids=FIELD_ID,
             partition_keys=partition_keys(metadata),
             constraints=(),

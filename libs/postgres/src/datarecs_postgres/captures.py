@@ -300,7 +300,7 @@ class PostgresWorkItems:
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
         rows = self._session.execute(_COUNTERS, self._of(of_id=item_id))
-        return {name: int(total) for name, total in rows}
+        return {row[0]: int(row[1]) for row in rows}
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))

@@ -200,9 +200,14 @@ class LocalControl:
             case WorkKind.EXEC_FILE_GROUP:
                 plan = Recording(account=self._account(tx), now=tx.now).plan(item)
                 files = plan.group(required(task.group))
+                snapshot = Snapshots(self._account(tx)).get(plan.table_id, plan.snapshot_id)
                 frame |= {
                     "native_id": plan.native_id,
                     "policy": to_document(plan.policy),
+                    "columns": [
+                        to_document(column)
+                        for column in (() if snapshot is None else snapshot.columns)
+                    ],
                     "files": [to_document(file) for file in files],
                 }
         return frame

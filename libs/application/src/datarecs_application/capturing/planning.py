@@ -122,15 +122,15 @@ class Planning:
         """The table, its selected snapshots, and a child for each that is to be captured."""
         source, request = outcome.table, item.task.request
         _require_object(item, source.name)
-        if request.writes_metadata:
+        stored = self.destinations.existing_table(source.name)
+        if stored is None and not request.writes_metadata:
+            return Applied(
+                counters={"tables_skipped": 1}, message="the catalogue has no such table"
+            )
+        if stored is None or (request.writes_metadata and not _is_known(source)):
             table, changed = self.destinations.table(source)
             counters = {"tables_scanned": 1, "tables_changed": int(changed)}
         else:
-            stored = self.destinations.existing_table(source.name)
-            if stored is None:
-                return Applied(
-                    counters={"tables_skipped": 1}, message="the catalogue has no such table"
-                )
             table, counters = stored.record, {"tables_scanned": 1}
         if request.captures and source.completion is Completion.DIRECT_STATS:
             _refuse_history(request)
@@ -152,6 +152,7 @@ class Planning:
         request, files = item.task.request, outcome.files
         columns = captured_columns(request.policy, [column.name for column in table.columns])
         known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
+        figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -165,7 +166,7 @@ class Planning:
             reused=(),
             groups=(),
         )
-        reused, artifacts = self._indexed(plan, reusable(files, known, columns))
+        reused, artifacts = self._indexed(plan, reusable(files, known, figured))
         paths = {one.path for one in reused}
         rest = [file for file in files if file.path not in paths]
         groups = group_files(rest, columns=len(columns))
@@ -389,6 +390,11 @@ def _snapshot_child(item: WorkItem, table: Table, snapshot_id: int, native_id: s
 def _direct(item: WorkItem, table: Table) -> NewWork:
     """The source takes the snapshot while it captures."""
     return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=replace(item.task, table_id=table.id))
+
+
+def _is_known(source: SourceTable) -> bool:
+    """Whether the source read nothing of the table, because the catalogue has its snapshots."""
+    return bool(source.known_snapshots) and not source.snapshots and not source.columns
 
 
 def _refuse_history(request: CaptureRequest) -> None:

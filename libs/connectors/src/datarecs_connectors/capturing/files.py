@@ -45,7 +45,7 @@ from datarecs_core.captures.source_facts import (
     SourceView,
 )
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_core.hashing import canonical_json, sha256_hex
+from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.vocabulary import SourceKind
 
 
@@ -80,7 +80,7 @@ class FileCaptureSource:
         and what reading its columns raises.
         """
         found = self._found(name)
-        native_id = _native_id(found.files)
+        native_id = native_id_of(found.files)
         is_known = native_id in known
         described = _NO_COLUMNS
         if not is_known:
@@ -115,7 +115,7 @@ class FileCaptureSource:
             found = self._found(name)
         except NoFilesError as gone:
             raise self._lost(name) from gone
-        if _native_id(found.files) != native_id:
+        if native_id_of(found.files) != native_id:
             raise self._lost(name)
         return [
             SourceFile(
@@ -230,7 +230,7 @@ def _pin(file: ListedFile) -> PinnedFile:
     return PinnedFile(path=file.path, size_bytes=file.size_bytes, etag=file.etag)
 
 
-def _native_id(files: Sequence[ListedFile]) -> str:
+def native_id_of(files: Sequence[ListedFile]) -> str:
     """SHA-256 of the list of path, size and etag."""
-    listed = [[file.path, file.size_bytes, file.etag] for file in files]
+    listed: list[JsonValue] = [[file.path, file.size_bytes, file.etag] for file in files]
     return sha256_hex(canonical_json(listed))

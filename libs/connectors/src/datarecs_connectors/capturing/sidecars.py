@@ -118,7 +118,7 @@ def _rows(opened: pq.ParquetFile, places: dict[str, int]) -> Iterator[dict[str, 
 
 def _offset(chunk: pq.ColumnChunkMetaData) -> int:
     """Where the pages begin: a dictionary comes first."""
-    return chunk.dictionary_page_offset or chunk.data_page_offset
+    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
 
 
 _PHYSICAL = {

@@ -11,7 +11,6 @@ from datarecs_core.captures.request import (
     CaptureRequest,
     CaptureScope,
     ObjectName,
-    SnapshotSelection,
 )
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
@@ -80,7 +79,9 @@ def _plain(task: CaptureTask) -> CaptureTask:
 
 def _plain_request(request: CaptureRequest) -> CaptureRequest:
     policy: CapturePolicy = request.policy
-    selection: SnapshotSelection = request.selection
+    selection = request.selection
+    if selection is not None:
+        selection = replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids))))
     return replace(
         request,
         scope=_plain_scope(request.scope),
@@ -89,7 +90,7 @@ def _plain_request(request: CaptureRequest) -> CaptureRequest:
             outputs=tuple(sorted(set(policy.outputs))),
             columns=tuple(sorted(set(policy.columns))),
         ),
-        selection=replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids)))),
+        selection=selection,
     )
 
 

@@ -350,7 +350,9 @@ def test_a_busy_source_says_when_to_come_again_and_a_refusing_one_is_final(worke
 
 
 def test_a_failure_shows_no_secret_and_is_one_line(worker: Worker) -> None:
-    worker.script = failing(ConnectionFailedError("s", f"bad password\n'{SECRET}'" + "x" * 1_960 + SECRET))
+    worker.script = failing(
+        ConnectionFailedError("s", f"bad password\n'{SECRET}'" + "x" * 1_960 + SECRET)
+    )
     failure = worker.failure()
     assert "bad password '***'" in failure.message
     assert SECRET[:4] not in failure.message

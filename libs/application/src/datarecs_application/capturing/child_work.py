@@ -197,6 +197,6 @@ def _bad_report(why: str) -> WorkFailed:
     """A correct child never does this, so another attempt would not help."""
     return WorkFailed(
         code=CaptureCode.OUTCOME_REFUSED.name,
-        message=f"the process of the capture sent a broken report: {why}",
+        message=f"the report of a capture is broken: {why}",
         retry=RetryClass.TERMINAL,
     )

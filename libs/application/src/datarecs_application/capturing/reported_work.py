@@ -61,11 +61,15 @@ def read_outcome(folder: ChildFolder) -> SourceOutcome:
     """
     content = folder.read(OUTCOME, most=MOST_BYTES)
     if content is None:
-        raise BadReportError(f"it left no outcome of at most {MOST_BYTES >> 20} MiB")
+        raise BadReportError(
+            f"the process of the capture left no outcome of at most {MOST_BYTES >> 20} MiB"
+        )
     try:
         return strict_document(WorkReport, json.loads(content)).outcome
     except (ValueError, RecursionError) as cause:
-        raise BadReportError("its outcome is no valid document") from cause
+        raise BadReportError(
+            "the outcome that the process of the capture left is no valid document"
+        ) from cause
 
 
 def read_sidecars(folder: ChildFolder, outcome: SourceOutcome) -> Iterator[ReportedSidecar]:
@@ -84,7 +88,9 @@ def _sidecar(folder: ChildFolder, file: CapturedFile, sha256: str) -> ReportedSi
     is_hash = _HASH.fullmatch(sha256) is not None
     content = folder.read(sidecar_file(sha256), most=MOST_BYTES) if is_hash else None
     if content is None or sha256_hex(content) != sha256:
-        raise BadReportError("an index of a file is missing, too long or damaged")
+        raise BadReportError(
+            "of the process of the capture, an index of a file is missing, too long or damaged"
+        )
     return ReportedSidecar(path=file.path, sha256=sha256, content=content)
 
 

@@ -160,12 +160,8 @@ class WorkSlot:
                 self._put_sidecars(token, outcome)
         except (LeaseLostError, *_TRANSIENT):
             raise
-        except BadReportError as cause:
-            return WorkFailed(
-                code=CaptureCode.OUTCOME_REFUSED.name,
-                message=f"the process of the capture sent a broken report: {cause}",
-                retry=RetryClass.TERMINAL,
-            )
+        except (BadReportError, OutcomeRefusedError) as refused:
+            return _refused(refused)
         except Exception:  # a defect is an outcome of this item
             log.exception("capture_work_failed")
             return crashed("the capture failed in the worker; read its log")
@@ -188,11 +184,7 @@ class WorkSlot:
             self._while_held(lambda: standing, lambda: self.control.end(token, outcome))
         except OutcomeRefusedError as refused:
             log.warning("capture_outcome_refused", cause=str(refused))
-            failure = WorkFailed(
-                code=refused.code.name,
-                message=one_line(str(refused), MOST_TEXT),
-                retry=RetryClass.TERMINAL,
-            )
+            failure = _refused(refused)
             self._while_held(lambda: standing, lambda: self.control.end(token, failure))
 
     def _repeated(self, token: WorkToken, act: Callable[[], T]) -> T:
@@ -219,3 +211,12 @@ class WorkSlot:
 
 def _log_pause(cause: DatarecsError) -> None:
     log.warning("capture_control_waits", code=cause.code.name)
+
+
+def _refused(why: Exception) -> WorkFailed:
+    """Another attempt would report the same."""
+    return WorkFailed(
+        code=CaptureCode.OUTCOME_REFUSED.name,
+        message=one_line(str(why), MOST_TEXT),
+        retry=RetryClass.TERMINAL,
+    )

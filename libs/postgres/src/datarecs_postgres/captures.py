@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Row,
     Text,
     Uuid,
     any_,
@@ -300,7 +302,7 @@ class PostgresWorkItems:
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
         rows = self._session.execute(_COUNTERS, self._of(of_id=item_id))
-        return {row[0]: int(row[1]) for row in rows}
+        return dict(map(_counter, rows))
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))
@@ -308,3 +310,8 @@ class PostgresWorkItems:
 
     def _of(self, **values: object) -> dict[str, object]:
         return {"of_tenant": self._session.tenant_id, **values}
+
+
+def _counter(row: Row[Any]) -> tuple[str, int]:
+    name, total = row
+    return name, int(total)

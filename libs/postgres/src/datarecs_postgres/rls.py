@@ -421,7 +421,7 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="pointer",
-        grants=(*granted("SELECT", API, READ), *granted_fully(RESOURCES, CAPTURE)),
+        grants=(*granted("SELECT", API, READ), *granted_fully(CAPTURE)),
     ),
     TableAccess(
         table="capture_sequence",

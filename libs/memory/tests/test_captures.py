@@ -1,4 +1,4 @@
-"""The queue of captures of the twin, under the suite of every queue of captures."""
+"""The queue of captures in memory, under the suite of every queue of captures."""
 
 from datarecs_testing.conformance.capture_queue import ClaimConformance, EnqueueConformance
 from datarecs_testing.conformance.capture_trees import (

@@ -120,7 +120,8 @@ _COUNTERS = text(
     " ON top.tenant_id = w.tenant_id AND top.root_id = w.root_id"
     " WHERE top.tenant_id = :of_tenant AND top.id = :of_id"
     " AND (w.id = top.id OR top.id = ANY (w.ancestors)))"
-    " SELECT n.key, sum(n.value::bigint)::bigint FROM below b, jsonb_each_text(b.counters) n"
+    " SELECT n.key AS name, sum(n.value::bigint)::bigint AS total"
+    " FROM below b, jsonb_each_text(b.counters) n"
     " GROUP BY n.key UNION ALL"
     " SELECT CASE b.state WHEN 'SUCCEEDED' THEN 'file_groups_completed'"
     " ELSE 'file_groups_failed' END, count(*) FROM below b"
@@ -297,7 +298,7 @@ class PostgresWorkItems:
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
         rows = self._session.execute(_COUNTERS, self._of(of_id=item_id))
-        return {name: int(total) for name, total in rows}
+        return {row.name: int(row.total) for row in rows}
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))

@@ -102,7 +102,7 @@ def state(item: WorkItem, fact: facts.Fact, now: datetime = NOON) -> WorkState:
     return decide(item, fact, now).state.state
 
 
-def test_a_claim_leases_with_a_new_epoch_and_keeps_the_attempts() -> None:
+def test_a_claim_leases_with_a_new_epoch_without_using_an_attempt() -> None:
     assert (RUNNING.state, RUNNING.epoch, RUNNING.attempt) == (S.RUNNING, 1, 0)
     assert RUNNING.lease_until == NOON + LEASE
     assert RUNNING.deadline_at == NOON + DEADLINES[WorkKind.PLAN_CONNECTOR]
@@ -183,9 +183,9 @@ def test_waits_double_from_half_a_second_to_thirty(jitter: float) -> None:
     assert isinstance(last.events[0], CaptureJobFailed)
 
 
-def test_a_source_may_ask_for_a_longer_wait_but_not_for_an_endless_one() -> None:
-    for asked, wait in ((40 * SECOND, 40 * SECOND), (timedelta(days=1), LONGEST_RETRY_AFTER)):
-        item = decide(RUNNING, failure(retry_after=asked), NOON).state
+def test_a_source_may_need_a_longer_wait_but_not_an_endless_one() -> None:
+    for requested, wait in ((40 * SECOND, 40 * SECOND), (timedelta(days=1), LONGEST_RETRY_AFTER)):
+        item = decide(RUNNING, failure(retry_after=requested), NOON).state
         assert item.due_at == NOON + wait
     assert decide(RUNNING, failure(retry_after=timedelta()), NOON).state.due_at == NOON + SECOND / 2
     assert backoff(MAX_ATTEMPTS, 1.0) == LONGEST_BACKOFF

@@ -21,7 +21,7 @@ from datarecs_testing.captures import a_request, a_table, groups
 ROOT = new_root(A_TENANT, a_request("t"), item_id=UUID(int=1), requested_by="u-1", now=NOON)
 
 
-def test_children_know_their_tree_and_who_asked() -> None:
+def test_children_have_the_tree_and_the_requester_of_their_parent() -> None:
     works = [a_table("a", pinned_executor="w"), *groups(1)]
     ids = [UUID(int=number) for number in (10, 11, 12)]
     children = list(new_children(ROOT, works, ids, NOON))

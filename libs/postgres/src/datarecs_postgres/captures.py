@@ -162,14 +162,14 @@ class PostgresWorkItems:
     def _owners(self, items: Sequence[WorkItem]) -> Mapping[str, CaptureJobId]:
         if not items:
             return {}
-        owns = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
+        is_owner = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
             [WorkState.QUEUED.value, WorkState.RUNNING.value, WorkState.WAITING.value]
         )
         rows = self._session.execute(
             select(_WORK.dedupe, _WORK.id).where(
                 self._session.tenant_rows(CAPTURE_WORK),
                 _WORK.dedupe.in_({item.dedupe for item in items}),
-                owns,
+                is_owner,
             )
         )
         return {row.dedupe: row.id for row in rows}

@@ -4,7 +4,7 @@
 from datarecs_postgres.migrate import run_sql_file
 
 revision = "0025"
-down_revision = "0022"
+down_revision = "0023"
 
 
 def upgrade() -> None:

@@ -1,0 +1,1 @@
+"""Captures: their queue, and what workers may do."""

@@ -91,6 +91,8 @@ def item_of(columns: tuple[Any, ...]) -> WorkItem:
     """
     row: Any = _Row._make(columns)
     task, error = _task_of(row)
+    same: dict[str, Any] = {name: getattr(row, name) for name in (*_COUNTS, *_TEXTS)}
+    times: dict[str, Any] = {name: _instant(getattr(row, name)) for name in _TIMES}
     return WorkItem(
         id=CaptureJobId(row.id),
         tenant_id=TenantId(row.tenant_id),
@@ -111,8 +113,8 @@ def item_of(columns: tuple[Any, ...]) -> WorkItem:
         created_at=aware(row.created_at),
         error=error,
         counters=row.counters,
-        **{name: _instant(getattr(row, name)) for name in _TIMES},
-        **{name: getattr(row, name) for name in (*_COUNTS, *_TEXTS)},
+        **times,
+        **same,
     )
 
 

@@ -120,7 +120,8 @@ _COUNTERS = text(
     " ON top.tenant_id = w.tenant_id AND top.root_id = w.root_id"
     " WHERE top.tenant_id = :of_tenant AND top.id = :of_id"
     " AND (w.id = top.id OR top.id = ANY (w.ancestors)))"
-    " SELECT n.key, sum(n.value::bigint)::bigint FROM below b, jsonb_each_text(b.counters) n"
+    " SELECT n.key AS name, sum(n.value::bigint)::bigint AS total"
+    " FROM below b, jsonb_each_text(b.counters) n"
     " GROUP BY n.key UNION ALL"
     " SELECT CASE b.state WHEN 'SUCCEEDED' THEN 'file_groups_completed'"
     " ELSE 'file_groups_failed' END, count(*) FROM below b"
@@ -133,7 +134,8 @@ _REMOVE = text(
     " AND NOT EXISTS (SELECT FROM datarecs.capture_work l WHERE l.tenant_id = r.tenant_id"
     " AND l.root_id = r.id AND l.finished_at IS NULL)"
     " ORDER BY r.finished_at LIMIT :most) old"
-    " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id RETURNING w.parent_id IS NULL"
+    " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id"
+    " RETURNING w.parent_id IS NULL AS is_root"
 )
 
 
@@ -296,11 +298,11 @@ class PostgresWorkItems:
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
         rows = self._session.execute(_COUNTERS, self._of(of_id=item_id))
-        return {name: int(total) for name, total in rows}
+        return {row.name: int(row.total) for row in rows}
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))
-        return sum(is_root for (is_root,) in rows)
+        return sum(row.is_root for row in rows)
 
     def _of(self, **values: object) -> dict[str, object]:
         return {"of_tenant": self._session.tenant_id, **values}

@@ -49,7 +49,7 @@ every_example = pytest.mark.parametrize(
 
 
 def ours(one: EventDef, name: str) -> EncodedEvent:
-    stamp = STAMP if one.kind.of_run else replace(STAMP, sequence=None)
+    stamp = STAMP if one.kind.is_numbered else replace(STAMP, sequence=None)
     return encode(examples_of(one)[name], stamp)
 
 

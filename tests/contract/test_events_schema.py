@@ -33,7 +33,7 @@ every_type = pytest.mark.parametrize("one", CATALOGUE, ids=lambda one: one.short
 
 
 def stamp_of(one: EventDef) -> Stamp:
-    return STAMP if one.kind.of_run else replace(STAMP, sequence=None)
+    return STAMP if one.kind.is_numbered else replace(STAMP, sequence=None)
 
 
 def payloads(one: EventDef, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from datarecs_core.captures import events as capture
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.events import RunFinalised, RunTriggered
 from datarecs_events import catalogue, event_types
@@ -161,6 +162,19 @@ def test_an_event_of_a_run_is_of_one_of_three_layers() -> None:
     }
     assert definition_of(example_of(DataRecsEventType.RUN_TRIGGERED)).event_class is RunTriggered
     assert definitions_of(RunFinalised)[0].addition == 2
+
+
+def test_every_event_of_a_capture_is_known_and_in_one_order() -> None:
+    family = [one for one in CATALOGUE if one.kind is EventKind.CAPTURE]
+    defined = {one for one in vars(capture).values() if isinstance(one, type)}
+    of_captures = {one for one in defined if issubclass(one, capture.CaptureEvent)}
+    assert {one.event_class for one in family} == of_captures - {capture.CaptureEvent}
+    assert {one.topic for one in family} == {Topic.CAPTURE}
+    for one in family:
+        event = example_of(one.type)
+        assert isinstance(event, capture.CaptureEvent)
+        assert one.key_of(event) == str(event.root_job_id)
+        assert one.subject_of(event) == f"capture/{event.root_job_id}"
 
 
 def literals(path: Path) -> list[str]:

@@ -69,6 +69,13 @@ def refusal(event: object, stamp: Stamp = STAMP) -> EventEncodeError:
     return caught.value
 
 
+@pytest.mark.parametrize("name", [Type.RUN_FINALISED, Type.CAPTURE_JOB_STARTED])
+def test_an_event_of_a_run_or_capture_needs_its_number(name: Type) -> None:
+    event = example_of(name)
+    assert encode(event, STAMP).attributes["runsequence"] == f"{STAMP.sequence:020d}"
+    assert "needs its sequence" in refusal(event, replace(STAMP, sequence=None)).why
+
+
 def test_a_record_is_as_the_specification_shows_it() -> None:
     record = encode(finalised(summary=None), STAMP)
     assert record.topic == Topic.RUN_PLATFORM

@@ -28,6 +28,7 @@ _TAGS = {
     "runs": "Events of runs; act on run.finalised and run.cancelled.",
     "resources": "Changes of declared resources.",
     "notifications": "Outcomes of mails and webhooks.",
+    "captures": "Captures of tables and their statistics, in order within a capture.",
 }
 _SCRAM = {
     "type": "scramSha512",

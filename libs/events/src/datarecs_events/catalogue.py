@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from datarecs_core.captures import events as capture
 from datarecs_core.notifications import events as mail
 from datarecs_core.resources import events as resource
 from datarecs_core.resources.reconciling import RECONCILED
@@ -69,11 +70,17 @@ class EventKind(StrEnum):
     RESOURCE = "resource"
     WEBHOOK = "webhook"
     NOTIFICATION = "notification"
+    CAPTURE = "capture"
 
     @property
     def of_run(self) -> bool:
         """Numbered per run and recorded in `run_event`."""
         return self in {self.INFRASTRUCTURE, self.PLATFORM, self.PROGRESS}
+
+    @property
+    def is_numbered(self) -> bool:
+        """Numbered by the outbox, per run or per capture."""
+        return self.of_run or self is self.CAPTURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +148,7 @@ _CORE_API = "/datarecs/core-api"
 _WORKER = "/datarecs/reconciliation-worker"
 _WEBHOOK = "/datarecs/webhook-service"
 _MAIL = "/datarecs/email-notifier"
+_CAPTURE_WORKER = "/datarecs/capture-worker"
 
 
 _RUN_SUBJECT = "run/{event.run_id}"
@@ -337,7 +345,33 @@ _MAILS = (
     _mail(Type.NOTIFICATION_EMAIL_SKIPPED, mail.NotificationEmailSkipped),
 )
 
-CATALOGUE: tuple[EventDef, ...] = (*_RUNS, *_RESOURCES, *_WEBHOOKS, *_MAILS)
+
+def _capture(name: Type, event_class: EventClass, *others: Service) -> EventDef:
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_CAPTURE_WORKER,
+        emitters=(*others, Service.CAPTURE_WORKER),
+        topic=Topic.CAPTURE,
+        key="root_job_id",
+        subject="capture/{event.root_job_id}",
+        kind=EventKind.CAPTURE,
+    )
+
+
+_CAPTURES = (
+    _capture(Type.CAPTURE_JOB_STARTED, capture.CaptureJobStarted),
+    _capture(Type.CAPTURE_JOB_REQUEUED, capture.CaptureJobRequeued),
+    _capture(Type.CAPTURE_JOB_SUCCEEDED, capture.CaptureJobSucceeded),
+    _capture(Type.CAPTURE_JOB_FAILED, capture.CaptureJobFailed, Service.CORE_API),
+    _capture(Type.CAPTURE_JOB_CANCELLED, capture.CaptureJobCancelled, Service.CORE_API),
+    _capture(Type.CAPTURE_SNAPSHOT_PLANNED, capture.CaptureSnapshotPlanned),
+    _capture(Type.CAPTURE_SNAPSHOT_FINALIZED, capture.CaptureSnapshotFinalized),
+    _capture(Type.CAPTURE_FILE_GROUP_COMPLETED, capture.CaptureFileGroupCompleted),
+)
+"""core-api cancels items that wait; the end of the last one may end its parents as failed."""
+
+CATALOGUE: tuple[EventDef, ...] = (*_RUNS, *_RESOURCES, *_WEBHOOKS, *_MAILS, *_CAPTURES)
 
 BY_TYPE: Mapping[str, EventDef] = {one.type: one for one in CATALOGUE}
 

@@ -46,7 +46,7 @@ class Stamp:
     time: datetime
     """Database clock at insert."""
     sequence: int | None = None
-    """The event's number in its run; an event of a resource takes its resource_version itself."""
+    """The number in its run or capture; an event of a resource takes its resource_version."""
     caused_by: EventId | None = None
     traceparent: str | None = None
     tracestate: str | None = None
@@ -153,8 +153,8 @@ def _attributes(event: object, definition: EventDef, stamp: Stamp) -> dict[str, 
 
 
 def _sequence(event: object, definition: EventDef, stamp: Stamp) -> int | None:
-    if definition.kind.of_run and stamp.sequence is None:
-        raise EventEncodeError(event=event, why="an event of a run needs its sequence")
+    if definition.kind.is_numbered and stamp.sequence is None:
+        raise EventEncodeError(event=event, why="an event of a run or capture needs its sequence")
     if stamp.sequence is None and isinstance(event, ResourceEvent):
         return int(event.resource_version) if event.resource_version.isdecimal() else None
     return stamp.sequence

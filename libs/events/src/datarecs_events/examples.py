@@ -11,6 +11,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from datarecs_core.captures import events as capture
+from datarecs_core.captures.items import CaptureJobId, WorkKind
+from datarecs_core.captures.request import CaptureMode
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.notifications import events as mail
 from datarecs_core.resources import events as resource
@@ -233,7 +236,60 @@ _MAILS: tuple[object, ...] = (
     mail.NotificationEmailSkipped(**_OF_MAIL, status="skipped", skip_reason="min_interval"),
 )
 
-_FULL: Mapping[EventClass, object] = {type(one): one for one in (*_RUNS, *_WEBHOOKS, *_MAILS)}
+_ROOT = CaptureJobId(UUID("019bd000-0000-7000-8000-000000000001"))
+_CONNECTION = ResourceUid(UUID("019b0000-0000-7000-8000-0000000000c1"))
+
+
+def _of_capture(kind: WorkKind, number: int) -> dict[str, Any]:
+    return {
+        "tenant_id": _TENANT,
+        "root_job_id": _ROOT,
+        "job_id": CaptureJobId(UUID(int=_ROOT.int + number)),
+        "kind": kind,
+        "connection_uid": _CONNECTION,
+        "mode": CaptureMode.METADATA_AND_CAPTURE,
+    }
+
+
+_CONNECTOR_ITEM = _of_capture(WorkKind.PLAN_CONNECTOR, 0)
+_GROUP_ITEM = _of_capture(WorkKind.EXEC_FILE_GROUP, 4)
+_OF_SNAPSHOT: dict[str, Any] = {
+    "table_id": "019bd000-0000-7000-8000-0000000000a7",
+    "snapshot_id": "4211864208114127654",
+}
+
+_CAPTURES: tuple[object, ...] = (
+    capture.CaptureJobStarted(**_GROUP_ITEM, attempt=1),
+    capture.CaptureJobRequeued(
+        **_GROUP_ITEM,
+        attempt=1,
+        due_at=_NOON,
+        error_code="SOURCE_UNREACHABLE",
+        error_message="the storage of the connection did not answer within 30 s",
+    ),
+    capture.CaptureJobSucceeded(**_CONNECTOR_ITEM),
+    capture.CaptureJobFailed(
+        **_GROUP_ITEM,
+        error_code="SNAPSHOT_LOST",
+        error_message="the file trades/part-00007.parquet has changed since it was planned",
+    ),
+    capture.CaptureJobCancelled(**_CONNECTOR_ITEM, reason="Wrong bucket"),
+    capture.CaptureSnapshotPlanned(
+        **_of_capture(WorkKind.PLAN_SNAPSHOT, 3),
+        **_OF_SNAPSHOT,
+        file_groups=12,
+        files=1_530,
+        files_reused=30,
+    ),
+    capture.CaptureSnapshotFinalized(
+        **_of_capture(WorkKind.FINALIZE_SNAPSHOT_CAPTURE, 5), **_OF_SNAPSHOT, generation=1
+    ),
+    capture.CaptureFileGroupCompleted(**_GROUP_ITEM, **_OF_SNAPSHOT, group=0, files=128),
+)
+
+_FULL: Mapping[EventClass, object] = {
+    type(one): one for one in (*_RUNS, *_WEBHOOKS, *_MAILS, *_CAPTURES)
+}
 
 
 def example_of(event_type: str) -> object:

@@ -32,6 +32,7 @@ class Topic(StrEnum):
     RUN_PLATFORM = "datarecs.run.platform"
     RESOURCES = "datarecs.resources"
     NOTIFICATIONS = "datarecs.notifications"
+    CAPTURE = "datarecs.capture"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,7 @@ SUBSCRIPTIONS: tuple[Subscription, ...] = (
             Topic.RUN_PLATFORM,
             Topic.RESOURCES,
             Topic.NOTIFICATIONS,
+            Topic.CAPTURE,
         )
     ),
 )
@@ -127,6 +129,7 @@ TOPICS: tuple[TopicDef, ...] = (
     _topic(Topic.RUN_PLATFORM, partitions=12, days=14),
     _topic(Topic.RESOURCES, partitions=6, days=14),
     _topic(Topic.NOTIFICATIONS, partitions=6, days=14),
+    _topic(Topic.CAPTURE, partitions=6, days=14),
 )
 """The event topics. Placement is murmur2 of the UTF-8 key."""
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from datarecs_application.ports.state import HistoryEntry, OutboxRow
+from datarecs_core.captures.events import CaptureEvent
 from datarecs_core.decision import Event
 from datarecs_core.runs.events import RunEvent
 from datarecs_core.runs.model import Disposition
@@ -37,13 +38,22 @@ class MemoryOutbox:
                 caused_by=caused_by,
                 traceparent=traceparent,
             )
-            encoded = (
-                self._of_run(event, stamp) if isinstance(event, RunEvent) else encode(event, stamp)
-            )
-            self._queue(event_id, encoded)
+            self._queue(event_id, self._encoded(event, stamp))
         if events:
             self._scope.wake()
         return event_ids
+
+    def _encoded(self, event: Event, stamp: Stamp) -> EncodedEvent:
+        match event:
+            case RunEvent():
+                return self._of_run(event, stamp)
+            case CaptureEvent():
+                if event.root_job_id not in self._scope.state.captures.items:
+                    raise LookupError(f"capture {event.root_job_id} is not one of this tenant")
+                number = self._scope.state.captures.next_sequence(event.root_job_id)
+                return encode(event, replace(stamp, sequence=number))
+            case _:
+                return encode(event, stamp)
 
     def _of_run(self, event: RunEvent, stamp: Stamp) -> EncodedEvent:
         """Numbered and recorded; a raw outcome waits as HISTORY for its consumer."""

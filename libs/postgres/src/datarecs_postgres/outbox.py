@@ -9,17 +9,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from sqlalchemy import BigInteger, Text, bindparam, cast, func, insert
 from sqlalchemy.dialects.postgresql import JSONB
 
 from datarecs_application.ports.outside import Ids
+from datarecs_core.captures.events import CaptureEvent
 from datarecs_core.decision import Event
 from datarecs_core.runs.events import RunEvent
 from datarecs_core.runs.model import Disposition
 from datarecs_core.values import EventId, RunId
 from datarecs_events.catalogue import EventKind
 from datarecs_events.codec import EncodedEvent, Stamp, encode
+from datarecs_postgres.capture_sequences import number_events
 from datarecs_postgres.history import NewEntry, RunHistory
 from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.delivery import OUTBOX
@@ -31,11 +34,12 @@ def hash_of(partition_key: str) -> int:
 
 
 class _Place(NamedTuple):
-    """The position of an event in its run."""
+    """The position of an event in its run or capture."""
 
     sequence: int
-    rv: int
     time: datetime
+    rv: int = 0
+    """Feed number of an event of a run; the feed has no captures."""
 
 
 _QUEUE = (
@@ -66,7 +70,8 @@ class PostgresOutbox:
         encoded: list[EncodedEvent] = []
         entries: list[NewEntry] = []
         for event, event_id in zip(events, event_ids, strict=True):
-            place = next(places[event.run_id]) if isinstance(event, RunEvent) else None
+            counter = _counter_of(event)
+            place = None if counter is None else next(places[counter])
             stamp = Stamp(
                 event_id=event_id,
                 time=self._session.now if place is None else place.time,
@@ -84,18 +89,18 @@ class PostgresOutbox:
             self._queue(event_ids, encoded)
         return event_ids
 
-    def _places(self, events: Sequence[Event]) -> dict[RunId, Iterator[_Place]]:
-        """Numbers for all events of each run at once, assigned in the order of the events."""
-        counts = Counter(event.run_id for event in events if isinstance(event, RunEvent))
-        places = {}
-        for run_id, count in counts.items():
-            numbers = self._history.number(run_id, count)
-            places[run_id] = iter(
-                [
-                    _Place(sequence, rv, numbers.time)
-                    for sequence, rv in zip(numbers.sequences, numbers.rvs, strict=True)
-                ]
-            )
+    def _places(self, events: Sequence[Event]) -> dict[UUID, Iterator[_Place]]:
+        """All numbers of each run and capture at once, assigned in the order of the events."""
+        runs = Counter(event.run_id for event in events if isinstance(event, RunEvent))
+        roots = Counter(event.root_job_id for event in events if isinstance(event, CaptureEvent))
+        places: dict[UUID, Iterator[_Place]] = {}
+        for run_id, count in runs.items():
+            of_run = self._history.number(run_id, count)
+            pairs = zip(of_run.sequences, of_run.rvs, strict=True)
+            places[run_id] = iter([_Place(number, of_run.time, rv) for number, rv in pairs])
+        for root, count in sorted(roots.items()):  # one order: two transactions never deadlock
+            taken = number_events(self._session, root, count)
+            places[root] = iter([_Place(number, taken.time) for number in taken.sequences])
         return places
 
     def _queue(self, ids: Sequence[EventId], encoded: Sequence[EncodedEvent]) -> None:
@@ -118,6 +123,17 @@ class PostgresOutbox:
                 },
             )
         self._session.wake(Woken.OUTBOX)
+
+
+def _counter_of(event: Event) -> UUID | None:
+    """The run or capture that numbers the event."""
+    match event:
+        case RunEvent():
+            return event.run_id
+        case CaptureEvent():
+            return event.root_job_id
+        case _:
+            return None
 
 
 def _entry(one: EncodedEvent, run_id: RunId, event_id: EventId, place: _Place) -> NewEntry:

@@ -1,16 +1,24 @@
 """Conformance suites of Outbox and OutboxReader: encoded once, in order, sent at least once."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
+from datarecs_application.capturing.queue import enqueue_root
 from datarecs_application.ports.state import OutboxRow, Transaction
+from datarecs_core.captures.events import CaptureJobCancelled
+from datarecs_core.captures.items import CaptureJobId, WorkKind
+from datarecs_core.captures.request import CaptureMode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.runs.events import RunCompleted, RunTriggered
 from datarecs_core.runs.model import Disposition, Run, RunResult
-from datarecs_core.values import EventId
+from datarecs_core.values import EventId, ResourceUid, TenantId
 from datarecs_events.codec import Received, decode
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource, a_run, an_id
+from datarecs_testing.captures import IDS, a_request
 from datarecs_testing.conformance.stores import (
     SHARDS,
     Stores,
@@ -31,6 +39,30 @@ def completed(run: Run) -> RunCompleted:
         workflow_name=run.execution_name,
         result=RunResult.MATCHED,
     )
+
+
+def a_capture(stores: Stores, tenant: TenantId = A_TENANT) -> CaptureJobId:
+    """The root of a new capture."""
+    with stores.api.unit.begin(tenant) as tx:
+        return enqueue_root(tx, IDS, a_request(), requested_by="u-1").id
+
+
+def cancelled(root: CaptureJobId, *, tenant_id: TenantId = A_TENANT) -> CaptureJobCancelled:
+    return CaptureJobCancelled(
+        tenant_id=tenant_id,
+        root_job_id=root,
+        job_id=CaptureJobId(an_id()),
+        kind=WorkKind.EXEC_FILE_GROUP,
+        connection_uid=ResourceUid(an_id()),
+        mode=CaptureMode.CAPTURE_ONLY,
+    )
+
+
+def numbers_of(rows: Sequence[OutboxRow], root: CaptureJobId) -> list[int]:
+    """`runsequence` of the events of a capture, in the order in which the relay sends them."""
+    return [
+        int(dict(row.headers)["ce_runsequence"]) for row in rows if row.partition_key == str(root)
+    ]
 
 
 class OutboxConformance:
@@ -106,6 +138,73 @@ class OutboxConformance:
         assert isinstance(decoded, Received)
         assert decoded.envelope.runsequence == resource.version
         assert row.partition_key == str(resource.uid)
+
+    def test_an_event_of_a_capture_names_its_root(self, stores: Stores) -> None:
+        root = a_capture(stores)
+        event = cancelled(root)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.outbox.append(event)
+        (row,) = stores.unsent()
+        decoded = decode(row.topic, row.partition_key.encode(), row.data, row.headers)
+        assert isinstance(decoded, Received)
+        assert decoded.event == event
+        assert row.topic == "datarecs.capture"
+        assert decoded.envelope.subject == f"capture/{root}"
+
+    def test_events_are_numbered_per_capture(self, stores: Stores) -> None:
+        one, other, theirs = a_capture(stores), a_capture(stores), a_capture(stores, B_TENANT)
+        run = stores.triggered()
+        with stores.api.unit.begin(A_TENANT, feed=1) as tx:
+            tx.outbox.append(cancelled(one), cancelled(other), cancelled(one), triggered(run))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.outbox.append(cancelled(one))
+            tx.outbox.append(cancelled(other))
+        with stores.api.unit.begin(B_TENANT) as tx:
+            tx.outbox.append(cancelled(theirs, tenant_id=B_TENANT))
+        rows = stores.unsent()
+        assert (numbers_of(rows, one), numbers_of(rows, other)) == ([1, 2, 3], [1, 2])
+        lines = stores.queries.run_events(A_TENANT, run.run_id, after=0, limit=9)
+        assert [line.sequence for line in lines] == [1, 2]
+
+    def test_a_rollback_leaves_no_gap_in_a_capture(self, stores: Stores) -> None:
+        root = a_capture(stores)
+
+        def fail(tx: Transaction) -> None:
+            tx.outbox.append(cancelled(root), cancelled(root))
+            raise RuntimeError
+
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.outbox.append(cancelled(root))
+        with pytest.raises(RuntimeError):
+            carry_out(stores.api.unit, A_TENANT, fail)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.outbox.append(cancelled(root))
+        assert numbers_of(stores.unsent(), root) == [1, 2]
+
+    @pytest.mark.case("Q53")
+    def test_concurrent_transactions_number_a_capture_without_gaps(self, stores: Stores) -> None:
+        root, other = a_capture(stores), a_capture(stores)
+        is_numbered, numbered = Event(), []
+
+        def first() -> None:
+            with stores.api.unit.begin(A_TENANT) as tx:
+                tx.outbox.append(cancelled(root))
+                is_numbered.set()
+                tx.outbox.append(cancelled(root), cancelled(other))
+                numbered.append("first")
+
+        def second() -> None:
+            is_numbered.wait(10)
+            with stores.api.unit.begin(A_TENANT) as tx:
+                tx.outbox.append(cancelled(other), cancelled(root), cancelled(root))
+                numbered.append("second")
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(first), pool.submit(second)]:
+                done.result(30)
+        rows = stores.unsent()
+        assert numbered == ["first", "second"]
+        assert (numbers_of(rows, root), numbers_of(rows, other)) == ([1, 2, 3, 4], [1, 2])
 
     def test_an_event_of_another_tenant_fails_the_transaction(self, stores: Stores) -> None:
         run = a_run(tenant_id=A_TENANT)

@@ -107,13 +107,20 @@ _RENEW = (
     .returning(_WORK.id, _WORK.epoch, _WORK.state)
 )
 _BELOW = text(
-    "SELECT w.id, w.state, c.item_id FROM datarecs.capture_cancel c"
-    " JOIN datarecs.capture_work m ON m.tenant_id = c.tenant_id AND m.id = c.item_id"
-    " LEFT JOIN datarecs.capture_work w ON w.tenant_id = c.tenant_id AND w.root_id = m.root_id"
-    " AND w.finished_at IS NULL AND c.item_id = ANY (w.ancestors)"
-    " WHERE c.tenant_id = :of_tenant"
+    "SELECT b.id FROM datarecs.capture_cancel c CROSS JOIN LATERAL ("
+    " SELECT w.id FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND w.state <> 'CANCELLING' AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id) b"
+    " WHERE c.tenant_id = :of_tenant LIMIT :most"
 )
-"""Live items below each mark; one row without an item for a mark without any."""
+_DROP_MARKS = text(
+    "DELETE FROM datarecs.capture_cancel c WHERE c.tenant_id = :of_tenant AND NOT EXISTS ("
+    " SELECT FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id)"
+)
 _COUNTERS = text(
     "WITH below AS (SELECT w.kind, w.state, w.finished_at, w.counters"
     " FROM datarecs.capture_work w JOIN datarecs.capture_work top"
@@ -265,15 +272,9 @@ class PostgresWorkItems:
         return [CaptureJobId(row.id) for row in rows]
 
     def live_below_cancelled(self, *, limit: int) -> Sequence[CaptureJobId]:
-        rows = list(self._session.execute(_BELOW, self._of()))
-        done = [row.item_id for row in rows if row.id is None]
-        if done:
-            mine = CAPTURE_CANCEL.c.tenant_id == self._session.tenant_id
-            self._session.execute(
-                delete(CAPTURE_CANCEL).where(mine, CAPTURE_CANCEL.c.item_id.in_(done))
-            )
-        live = {row.id for row in rows if row.id and row.state != WorkState.CANCELLING.value}
-        return sorted(live)[:limit]
+        self._session.execute(_DROP_MARKS, self._of())
+        rows = self._session.execute(_BELOW, self._of(most=limit))
+        return [CaptureJobId(item_id) for item_id in {row.id for row in rows}]
 
     def matching(
         self, where: WorkFilter, *, before: tuple[datetime, CaptureJobId] | None, limit: int

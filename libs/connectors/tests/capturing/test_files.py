@@ -222,7 +222,7 @@ def test_a_file_changed_during_its_capture_is_never_captured(
     path = write(folder.root / "t/a.parquet", n=list(range(10)))
     table, planned = folder.table("t"), folder.plan("t")
 
-    def changing(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def changing(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - passed on
         _flip(path)
         return read_batches(*args, **options)
 
@@ -331,7 +331,7 @@ def test_an_unreadable_file_is_an_error_that_names_it(
     table, planned = folder.table("t"), folder.plan("t")
     opened = os.open
 
-    def refusing(path: str, *args: Any, **options: Any) -> int:  # noqa: ANN401
+    def refusing(path: str, *args: Any, **options: Any) -> int:  # noqa: ANN401 - passed on
         if str(path).endswith("a.parquet"):
             raise PermissionError(13, "Permission denied")
         return opened(path, *args, **options)

@@ -162,7 +162,7 @@ class Oracle:
             case "clock":
                 return _clock_text(value, 6)
             case "list":
-                return repr(value)
+                return repr([one and (one["a"], one["b"]) for one in value])
             case _:
                 return str(value)
 

@@ -151,6 +151,21 @@ SERVICES: tuple[Service, ...] = (
         settings=WAITING_RUNS,
     ),
     Service(
+        name="capture-worker",
+        argv=_module("datarecs_capture_worker"),
+        side_port=9097,
+        role="datarecs_capture",
+        sections=frozenset({"BLOB", "EGRESS", "EXECUTOR", "FILES", "SECRETS"}),
+        names=frozenset({"DATARECS_WORKER__MAX_PARALLELISM", "DATARECS_WORKER__CHILD_MEMORY_MB"}),
+        purposes=LOCALLY_FREE,
+        settings={
+            "DATARECS_WORKER__SCRATCH_DIR": "{data}/captures",
+            "DATARECS_FILES__ROOTS": "{project}",
+            "DATARECS_FILES__OWNER": "{tenant}",
+            "DATARECS_FILES__EXCLUDED": "{data}",
+        },
+    ),
+    Service(
         name="webhook-service",
         argv=_module("datarecs_webhook_service"),
         side_port=9095,

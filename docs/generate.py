@@ -18,9 +18,9 @@ from pathlib import Path
 
 from datarecs_application.alerts import ALERTS, Alert
 from datarecs_application.metrics import CATALOGUE as METRICS
+from datarecs_capture_worker.settings import Settings as CaptureWorker
 from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
-from datarecs_capture_worker.settings import Settings as CaptureWorker
 from datarecs_core.comparison.expressions.entry import Entry
 from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.errors.base import ErrorCode

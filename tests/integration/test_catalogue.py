@@ -15,7 +15,9 @@ from datarecs_testing.catalogue import CatalogueStores
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.catalogue import CatalogueConformance
 from datarecs_testing.conformance.catalogue_collecting import CollectingConformance
+from datarecs_testing.conformance.catalogue_ended import EndedConformance
 from datarecs_testing.conformance.catalogue_generations import GenerationsConformance
+from datarecs_testing.conformance.catalogue_indexes import IndexesConformance
 from datarecs_testing.conformance.catalogue_snapshots import (
     RepeatedRequestsConformance,
     SnapshotsConformance,
@@ -64,6 +66,14 @@ class TestGenerations(GenerationsConformance):
     pass
 
 
+class TestIndexes(IndexesConformance):
+    pass
+
+
+class TestEnded(EndedConformance):
+    pass
+
+
 class TestRepeatedRequests(RepeatedRequestsConformance):
     pass
 
@@ -94,4 +104,8 @@ class TestSnapshotsOfObjects(ObjectStore, SnapshotsConformance):
 
 
 class TestCollectingOfObjects(ObjectStore, CollectingConformance):
+    pass
+
+
+class TestIndexesOfObjects(ObjectStore, IndexesConformance):
     pass

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, get_native_id
 from typing import BinaryIO, ClassVar
@@ -26,6 +26,7 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.file_search import FileSearch
 from datarecs_connectors.private_places import PrivatePlaces
+from datarecs_connectors.source_trees import ListedFile
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
 from datarecs_core.resources.connection import path_fault
 
@@ -52,6 +53,16 @@ class Identity:
     def of(cls, status: os.stat_result) -> "Identity":
         return cls(
             status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
+
+    def listed(self, name: str) -> ListedFile:
+        """The file in a listing. The device is left out: a mount may get another number."""
+        seconds, rest = divmod(self.modified_ns, 1_000_000_000)
+        return ListedFile(
+            path=name,
+            size_bytes=self.size,
+            etag=f"{self.modified_ns:x}-{self.changed_ns:x}-{self.inode:x}",
+            modified_at=datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest // 1000),
         )
 
 
@@ -198,6 +209,16 @@ class FileTree:
         """Raises what `open` raises."""
         with self.descriptor(name) as descriptor:
             return Identity.of(os.fstat(descriptor))
+
+    def listing(self, path: str) -> list[ListedFile]:
+        return [self.identity(name).listed(name) for name in self.find(path)]
+
+    def listed(self, name: str) -> ListedFile:
+        """Raises SnapshotLostError when the path is now a link, a folder or missing."""
+        try:
+            return self.identity(name).listed(name)
+        except (PathRefusedError, SourceUnsupportedError) as cause:
+            raise self._replaced(name) from cause
 
     def check_identity(self, name: str, pinned: Identity) -> None:
         """Raises SnapshotLostError when the path is now another file, a link or missing."""

@@ -4,7 +4,7 @@ Engines read the pinned files directly, so nothing is extracted here. Folder nam
 `day=2026-01-31` are columns, inferred by the strict rules of text.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -93,7 +93,7 @@ class ParquetConnector:
         fields = one_schema(source.name, schemas, merged=self.options.merge_schema)
         columns, undelivered = columns_of(fields, schemas)
         if self.options.hive_partitions:
-            columns += _hive_columns(files)
+            columns += hive_columns(file.path for file in files)
         if max(len(columns), len(fields)) > MAX_COLUMNS:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
         return SourceSchema(
@@ -130,11 +130,11 @@ class ParquetConnector:
         labels = [column.name for column in scan.columns]
         is_empty = True
         for file in files:
-            folders = _hive_values(file.path) if self.options.hive_partitions else {}
+            folders = hive_values(file.path) if self.options.hive_partitions else {}
             stored = [name for name in needed if name not in folders]
             for batch in self._batches(file, stored, kinds):
                 columns = {
-                    name: _of_folder(folders.get(name), kinds[name], batch.num_rows)
+                    name: folder_column(folders.get(name), kinds[name], batch.num_rows)
                     if name in folders or name not in batch.schema.names
                     else stored_column(batch.column(name), kinds[name])
                     for name in needed
@@ -236,17 +236,19 @@ def _has_repeated_names(schema: SourceSchema) -> bool:
     return bool(repeated_names(column.name for column in schema.columns))
 
 
-def _hive_values(path: str) -> dict[str, str | None]:
+def hive_values(path: str) -> dict[str, str | None]:
+    """The values of the folders of a file, by name; None for NULL."""
     parts = [part.partition("=") for part in path.split("/")[:-1]]
     return {
         name: None if value == _NO_VALUE else value for name, sign, value in parts if sign and name
     }
 
 
-def _hive_columns(files: Sequence[PinnedFile]) -> list[SourceColumn]:
+def hive_columns(paths: Iterable[str]) -> list[SourceColumn]:
+    """The columns of the folders of all files."""
     values: dict[str, list[str | None]] = {}
-    for file in files:
-        for name, value in _hive_values(file.path).items():
+    for path in paths:
+        for name, value in hive_values(path).items():
             values.setdefault(name, []).append(value)
     return [
         SourceColumn(
@@ -263,12 +265,12 @@ def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
     """The columns of the folders as values of their inferred types."""
     kinds = {column.name: column.type for column in scan.schema.columns}
     values: dict[str, object] = {}
-    for name, text in _hive_values(path).items():
+    for name, text in hive_values(path).items():
         value = None if text is None else read_text(text, kinds[name])
         values[name] = text if value is None else value.content
     return values
 
 
-def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
+def folder_column(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
     """A column; NULL if neither the file nor its folder has it."""
     return typed(pa.array([text] * rows, pa.string()), kind)

@@ -109,7 +109,7 @@ def open_connector(
         case SourceKind.PARQUET | SourceKind.CSV | SourceKind.JSON:
 
             def reader(files: Source) -> Readable:
-                return _reader(files, _tree(files, connection, secrets, surroundings))
+                return _reader(files, connected_tree(files, connection, secrets, surroundings))
 
             tables = {name: reader(table_source(source, name)) for name in source.tables}
             return QueriedFiles(reader(source), stop, tables, surroundings.spill_bytes)
@@ -146,7 +146,7 @@ def open_tree(source: Source, *, surroundings: Surroundings) -> SourceTree:
 
     Raises what `open_connector` raises.
     """
-    return _tree(source, None, {}, surroundings)
+    return connected_tree(source, None, {}, surroundings)
 
 
 def statement_of(scan: Scan) -> str | None:
@@ -198,12 +198,13 @@ def _iceberg(
     )
 
 
-def _tree(
+def connected_tree(
     source: Source,
     connection: Connection | None,
     secrets: Mapping[str, str],
     around: Surroundings,
 ) -> SourceTree:
+    """The files of a connection. Raises what `open_connector` raises."""
     if connection is not None and isinstance(connection.config, FilesConfig):
         allowed = Allowed(
             source=source.name, roots=around.roots, now=around.now, excluded=around.private_places

@@ -1,9 +1,23 @@
 """What readers of files need of the place of a source: a folder, or a bucket."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO, Protocol
 
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file as a listing shows it, without a look inside it."""
+
+    path: str
+    """Relative to the root of the tree."""
+    size_bytes: int
+    etag: str
+    """Changes with the content."""
+    modified_at: datetime
 
 
 class HeldFiles(Protocol):
@@ -45,6 +59,12 @@ class SourceTree(Protocol):
 
     def find(self, path: str) -> list[str]:
         """Sorted names; raises NoFilesError, SourceLimitError, PathRefusedError and others."""
+
+    def listing(self, path: str) -> list[ListedFile]:
+        """The files of a path, sorted; raises what `find` raises."""
+
+    def listed(self, name: str) -> ListedFile:
+        """The current version of a file; raises SnapshotLostError when it no longer exists."""
 
     def open(self, name: str) -> BinaryIO:
         """A file; the caller closes it."""

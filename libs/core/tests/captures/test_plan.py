@@ -17,7 +17,7 @@ from datarecs_core.captures.plan import (
 from datarecs_core.captures.request import CapturePolicy, ObjectName, Output
 from datarecs_core.captures.source_facts import Completion, SourceFile
 from datarecs_core.documents import from_document, to_document
-from datarecs_testing.captures import file_stats_of, source_file
+from datarecs_testing.captured_files import file_stats_of, source_file
 
 TABLE = UUID("019b0000-0000-7000-8000-000000000021")
 
@@ -83,10 +83,16 @@ def test_a_file_with_another_identity_is_captured_again(change: dict[str, object
     assert reusable([source_file("a", **change)], known, ["id"]) == ()
 
 
-@pytest.mark.parametrize("columns", [(), ("id", "amount"), ("amount",)])
-def test_statistics_of_other_columns_are_not_reused(columns: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("columns", [("id", "amount"), ("amount",)])
+def test_statistics_without_a_column_are_not_reused(columns: tuple[str, ...]) -> None:
     known = {"a": file_stats_of(source_file("a"), "id")}
     assert reusable([source_file("a")], known, columns) == ()
+
+
+def test_reused_statistics_have_the_wanted_columns_alone() -> None:
+    known = {"a": file_stats_of(source_file("a"), "id", "amount")}
+    (reused,) = reusable([source_file("a")], known, ["amount"])
+    assert [column.name for column in reused.columns] == ["amount"]
 
 
 @pytest.mark.case("Q37")

@@ -13,6 +13,7 @@ from datarecs_application.capturing.destinations import CapturedConnection, Dest
 from datarecs_application.capturing.planning import Applied, Planning, required
 from datarecs_application.capturing.recording import Recording
 from datarecs_application.catalogue.account import CatalogueAccount
+from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.ports.capturing import Assignment, ClaimRequest, Claims, Renewed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids
@@ -32,7 +33,7 @@ from datarecs_core.captures.outcomes import (
     WorkReleased,
     WorkStopped,
 )
-from datarecs_core.catalog import layout
+from datarecs_core.captures.targets import file_target
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import (
@@ -99,9 +100,8 @@ class LocalControl:
             )
         with self.unit.begin(token.tenant_id) as tx:
             item = queue.require_leased(tx, token)
-        where = (required(item.task.table_id), required(item.task.snapshot_id))
-        key = layout.index_sidecar(token.tenant_id, *where, path, sha256)
-        self.blobs.of(token.tenant_id).put(key, content)
+            where = (required(item.task.table_id), required(item.task.snapshot_id))
+            Indexes(self._account(tx)).put_content(*where, file_target(path), content)
 
     def end(self, token: WorkToken, outcome: Outcome) -> None:
         sha = sha256_hex(canonical_json(to_document(outcome)))
@@ -200,9 +200,14 @@ class LocalControl:
             case WorkKind.EXEC_FILE_GROUP:
                 plan = Recording(account=self._account(tx), now=tx.now).plan(item)
                 files = plan.group(required(task.group))
+                snapshot = Snapshots(self._account(tx)).get(plan.table_id, plan.snapshot_id)
                 frame |= {
                     "native_id": plan.native_id,
                     "policy": to_document(plan.policy),
+                    "columns": [
+                        to_document(column)
+                        for column in (() if snapshot is None else snapshot.columns)
+                    ],
                     "files": [to_document(file) for file in files],
                 }
         return frame

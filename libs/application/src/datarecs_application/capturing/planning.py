@@ -13,7 +13,7 @@ from datarecs_application.capturing.destinations import Destinations
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.generations import Generations
-from datarecs_application.catalogue.index_artifacts import IndexArtifacts
+from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
@@ -44,6 +44,7 @@ from datarecs_core.captures.request import (
 from datarecs_core.captures.rules import PER_COLUMN
 from datarecs_core.captures.selecting import selected, snapshot_id_of
 from datarecs_core.captures.source_facts import Completion, SourceSnapshot, SourceTable
+from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import (
     Completeness,
@@ -121,15 +122,15 @@ class Planning:
         """The table, its selected snapshots, and a child for each that is to be captured."""
         source, request = outcome.table, item.task.request
         _require_object(item, source.name)
-        if request.writes_metadata:
+        stored = self.destinations.existing_table(source.name)
+        if stored is None and not request.writes_metadata:
+            return Applied(
+                counters={"tables_skipped": 1}, message="the catalogue has no such table"
+            )
+        if stored is None or (request.writes_metadata and not _is_known(source)):
             table, changed = self.destinations.table(source)
             counters = {"tables_scanned": 1, "tables_changed": int(changed)}
         else:
-            stored = self.destinations.existing_table(source.name)
-            if stored is None:
-                return Applied(
-                    counters={"tables_skipped": 1}, message="the catalogue has no such table"
-                )
             table, counters = stored.record, {"tables_scanned": 1}
         if request.captures and source.completion is Completion.DIRECT_STATS:
             _refuse_history(request)
@@ -151,6 +152,7 @@ class Planning:
         request, files = item.task.request, outcome.files
         columns = captured_columns(request.policy, [column.name for column in table.columns])
         known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
+        figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -164,7 +166,7 @@ class Planning:
             reused=(),
             groups=(),
         )
-        reused, artifacts = self._indexed(plan, reusable(files, known, columns))
+        reused, artifacts = self._indexed(plan, reusable(files, known, figured))
         paths = {one.path for one in reused}
         rest = [file for file in files if file.path not in paths]
         groups = group_files(rest, columns=len(columns))
@@ -172,7 +174,7 @@ class Planning:
         Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
         copies = [replace(one, snapshot_id=snapshot_id) for one in reused]
         Statistics(self.account).put_files(copies, generation=plan.generation)
-        IndexArtifacts(self.account).put(artifacts)
+        Indexes(self.account).put(artifacts)
         return self._planned(item, plan)
 
     def captured_table(self, item: WorkItem, outcome: SnapshotCaptured) -> Applied:
@@ -295,16 +297,16 @@ class Planning:
         if active is None:
             return True
         columns = captured_columns(request.policy, [column.name for column in table.columns])
-        return not active.captured.covers(captured_by(request.policy, columns))
+        captured = Generations(self.account).manifest(active).captured
+        return not captured.covers(captured_by(request.policy, columns))
 
     def _known_files(self, table: Table, snapshot_id: int) -> Mapping[str, FileStats]:
         """Statistics of files by path, of this snapshot or else the newest captured one."""
-        generations, statistics = Generations(self.account), Statistics(self.account)
+        generations = Generations(self.account)
         for number in (snapshot_id, generations.latest(table.id)):
             active = None if number is None else generations.active(table.id, number)
-            if number is not None and active is not None:
-                files = statistics.files(table.id, number, generation=active.generation)
-                return {one.path: one for one in files}
+            if active is not None:
+                return {one.path: one for one in generations.files(active)}
         return {}
 
     def _indexed(
@@ -313,15 +315,22 @@ class Planning:
         """Of reused files those whose index exists as well, if one is requested."""
         if Output.PARQUET_PAGE_INDEX not in plan.policy.outputs:
             return tuple(reused), ()
-        artifacts = IndexArtifacts(self.account)
-        stored = {
-            one.path: artifacts.get(plan.table_id, one.snapshot_id, one.path) for one in reused
-        }
-        usable = {path: one for path, one in stored.items() if one is not None}
-        return (
-            tuple(one for one in reused if one.path in usable),
-            tuple(replace(one, snapshot_id=plan.snapshot_id) for one in usable.values()),
-        )
+        indexes = Indexes(self.account)
+        stored = [
+            indexes.get(plan.table_id, one.snapshot_id, file_target(one.path)) for one in reused
+        ]
+        usable = {one.path: self._copied(plan, one) for one in stored if one is not None}
+        files = tuple(one for one in reused if one.path in usable)
+        return files, tuple(usable.values())
+
+    def _copied(self, plan: SnapshotPlan, known: IndexArtifact) -> IndexArtifact:
+        """The index of a known file, for another snapshot; each has its own blob."""
+        if known.blob_key is None or known.snapshot_id == plan.snapshot_id:
+            return replace(known, snapshot_id=plan.snapshot_id)
+        indexes = Indexes(self.account)
+        where = (plan.table_id, plan.snapshot_id, known.target_id)
+        blob_key = indexes.put_content(*where, indexes.content(known))
+        return replace(known, snapshot_id=plan.snapshot_id, blob_key=blob_key)
 
     def _planned(self, item: WorkItem, plan: SnapshotPlan) -> Applied:
         """Store the plan; the children that it leads to."""
@@ -381,6 +390,11 @@ def _snapshot_child(item: WorkItem, table: Table, snapshot_id: int, native_id: s
 def _direct(item: WorkItem, table: Table) -> NewWork:
     """The source takes the snapshot while it captures."""
     return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=replace(item.task, table_id=table.id))
+
+
+def _is_known(source: SourceTable) -> bool:
+    """Whether the source read nothing of the table, because the catalogue has its snapshots."""
+    return bool(source.known_snapshots) and not source.snapshots and not source.columns
 
 
 def _refuse_history(request: CaptureRequest) -> None:

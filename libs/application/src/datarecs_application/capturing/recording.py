@@ -8,26 +8,27 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from datarecs_core.captures.aggregates import merged_columns
-
 from datarecs_application.capturing.planning import Applied, common_fields, required
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
-from datarecs_application.catalogue.generations import Generations
-from datarecs_application.catalogue.index_artifacts import IndexArtifacts
+from datarecs_application.catalogue.generations import Generations, Publication
+from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
+from datarecs_core.captures.aggregates import merged_columns
 from datarecs_core.captures.events import CaptureFileGroupCompleted, CaptureSnapshotFinalized
 from datarecs_core.captures.items import WorkItem
 from datarecs_core.captures.outcomes import GroupCaptured
 from datarecs_core.captures.plan import SnapshotPlan, coverage_faults
 from datarecs_core.captures.request import Output
 from datarecs_core.captures.source_facts import CapturedFile, Completion, SourceFile
+from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import (
     Completeness,
     FileStats,
     IndexArtifact,
+    IndexState,
     Producer,
     Snapshot,
 )
@@ -48,16 +49,15 @@ class Recording:
         """The statistics and indexes of the files of a group.
 
         Raises:
-            OutcomeRefusedError: the files are not exactly the planned ones, or an index is missing.
+            OutcomeRefusedError: the files are not exactly the planned ones.
+            CataloguePreconditionError: an index was not stored before.
             CaptureFailedError: the plan is missing.
         """
         plan = self.plan(item)
         number = required(item.task.group)
         files = plan.group(number)
-        faults = [
-            *coverage_faults({file.path for file in files}, [one.path for one in outcome.files]),
-            *self._sidecar_faults(plan, outcome),
-        ]
+        planned = {file.path for file in files}
+        faults = coverage_faults(planned, [one.path for one in outcome.files])
         if faults:
             raise OutcomeRefusedError(item_id=item.id, faults=faults)
         captured = {one.path: one for one in outcome.files}
@@ -68,7 +68,7 @@ class Recording:
             for file in files
             if (artifact := self._artifact(plan, file, captured[file.path])) is not None
         ]
-        IndexArtifacts(self.account).put(artifacts)
+        Indexes(self.account).put(artifacts)
         event = CaptureFileGroupCompleted(
             **common_fields(item),
             table_id=str(plan.table_id),
@@ -91,7 +91,7 @@ class Recording:
             CaptureFailedError: the recorded files are not exactly the planned ones.
         """
         plan = self.plan(item)
-        statistics = Statistics(self.account)
+        generations = Generations(self.account)
         snapshot = Snapshots(self.account).get(plan.table_id, plan.snapshot_id)
         if snapshot is None:
             raise CaptureFailedError(
@@ -101,17 +101,19 @@ class Recording:
         written = 0
         if plan.completion is Completion.FILE_GROUPS:
             files = list(
-                statistics.files(plan.table_id, plan.snapshot_id, generation=plan.generation)
+                generations.drafted_files(plan.table_id, plan.snapshot_id, plan.generation)
             )
             written = self._aggregate(plan, snapshot, files)
-        generation = Generations(self.account).publish(
-            plan.table_id,
-            plan.snapshot_id,
-            plan.generation,
-            publication_sha=sha256_hex(plan.content()),
-            finalizer_job_id=item.id,
-            finalized_at=self.now,
-            captured=plan.captured,
+        generation = generations.publish(
+            Publication(
+                table_id=plan.table_id,
+                snapshot_id=plan.snapshot_id,
+                generation=plan.generation,
+                publication_sha=sha256_hex(plan.content()),
+                finalizer_job_id=item.id,
+                finalized_at=self.now,
+                captured=plan.captured,
+            )
         )
         Snapshots(self.account).make_current(plan.table_id, plan.snapshot_id)
         event = CaptureSnapshotFinalized(
@@ -164,17 +166,6 @@ class Recording:
         targets = table_targets(plan, produced, ids, figures)
         return Statistics(self.account).put_targets(targets, generation=plan.generation)
 
-    def _sidecar_faults(self, plan: SnapshotPlan, outcome: GroupCaptured) -> list[str]:
-        """Indexes that were reported and not stored."""
-        where = (self.account.tenant, plan.table_id, plan.snapshot_id)
-        return [
-            f"the index of {one.path} was not stored"
-            for one in outcome.files
-            if one.sidecar is not None
-            and self.account.blobs.head(layout.index_sidecar(*where, one.path, one.sidecar.sha256))
-            is None
-        ]
-
     def _file(self, plan: SnapshotPlan, file: SourceFile, captured: CapturedFile) -> FileStats:
         is_complete = captured.is_complete
         return FileStats(
@@ -203,15 +194,17 @@ class Recording:
         if sidecar is None or Output.PARQUET_PAGE_INDEX not in plan.policy.outputs:
             return None
         where = (self.account.tenant, plan.table_id, plan.snapshot_id)
+        target = file_target(file.path)
         return IndexArtifact(
             table_id=plan.table_id,
             snapshot_id=plan.snapshot_id,
+            target_id=target,
             path=file.path,
-            blob_key=layout.index_sidecar(*where, file.path, sidecar.sha256),
+            state=IndexState.READY,
+            blob_key=layout.sidecar_blob(*where, target, sidecar.sha256),
             sha256=sidecar.sha256,
             size_bytes=sidecar.size_bytes,
             source_etag=file.etag,
             columns=sidecar.columns,
             rows=sidecar.rows,
-            created_at=self.now,
         )

@@ -8,7 +8,8 @@ each blob, which the writer reads before it stores the blob and checks in its ba
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -26,6 +27,8 @@ from datarecs_core.values import TenantId, instant_text
 T = TypeVar("T")
 TRIES = 16
 LONGEST_PAUSE_MS = 100
+WRITERS = 16
+"""Blobs that are written at once."""
 PAGE = 500
 """Pointers that are read or deleted at once."""
 
@@ -65,15 +68,34 @@ class CatalogueAccount:
         contents = [encode(one.record) for one in records]
         shas = [hashlib.sha256(content).hexdigest() for content in contents]
         keys = [one.key_of(sha) for one, sha in zip(records, shas, strict=True)]
-        fence_keys = [blob_deletion(self.tenant, key) for key in keys]
-        fences = self.pointers.get_many(set(fence_keys))
-        if any(is_deleting(fence) for fence in fences.values()):
+        fences = self.fences(keys)
+        if fences is None:
             return None
-        for key, content in zip(keys, contents, strict=True):
-            self.blobs.put(key, content)
-        versions = {key: fences[key].version if key in fences else 0 for key in fence_keys}
-        checks = tuple(Check(key=key, expected=version) for key, version in versions.items())
-        return Staged(blob_keys=tuple(keys), fences=checks)
+        self._store(dict(zip(keys, contents, strict=True)))
+        return Staged(blob_keys=tuple(keys), fences=fences)
+
+    def fences(self, blob_keys: Sequence[str]) -> tuple[Check, ...] | None:
+        """The fences of blobs as they are now; None while one of the blobs is being removed.
+
+        Read them before a blob is stored, or before it is known that it is stored.
+        """
+        keys = dict.fromkeys(blob_deletion(self.tenant, key) for key in blob_keys)
+        present = self.pointers.get_many(keys)
+        if any(is_deleting(fence) for fence in present.values()):
+            return None
+        return tuple(
+            Check(key=key, expected=present[key].version if key in present else 0) for key in keys
+        )
+
+    def _store(self, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs, several at once: each one waits for its disk or its network."""
+        if len(blobs) < WRITERS:
+            for key, content in blobs.items():
+                self.blobs.put(key, content)
+            return
+        with ThreadPoolExecutor(WRITERS, thread_name_prefix="blob") as pool:
+            for _ in pool.map(self.blobs.put, blobs.keys(), blobs.values()):
+                pass
 
     def read(self, kind: type[R], blob_key: str) -> R:
         """A record by its blob.
@@ -102,6 +124,11 @@ class CatalogueAccount:
             pause = 5 + secrets.randbelow(LONGEST_PAUSE_MS - 5)
             self.clock.wait(timedelta(milliseconds=pause))
         raise CatalogueBusyError(key=key)
+
+    def remove_below(self, prefix: str) -> None:
+        """Delete every pointer below a prefix, whatever its version."""
+        while self.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
+            pass
 
     def pages(self, prefix: str) -> Iterator[Pointer]:
         """Every pointer below a prefix."""

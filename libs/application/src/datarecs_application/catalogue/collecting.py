@@ -7,7 +7,7 @@ the blob again (ADR 0161).
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -20,6 +20,13 @@ from datarecs_application.catalogue.account import (
     fence,
     require_blob,
 )
+from datarecs_application.catalogue.ended import (
+    EndedGeneration,
+    ended_generations,
+    pinned_manifest,
+    remove_generation,
+)
+from datarecs_application.catalogue.indexes import sidecar_of
 from datarecs_application.catalogue.tables import TableRoots
 from datarecs_application.ports.outside import BlobInfo
 from datarecs_core.catalog import layout
@@ -46,8 +53,29 @@ class Collected:
     deleted: int = 0
     rescued: int = 0
     """Became reachable between the two readings."""
+    generations: int = 0
+    """Ended generations of statistics whose records were removed."""
     failed_owners: tuple[str, ...] = ()
     """Prefixes whose pointers or records cannot be read completely; nothing was deleted there."""
+
+    def __add__(self, other: "Collected") -> "Collected":
+        return Collected(
+            scanned=self.scanned + other.scanned,
+            deleted=self.deleted + other.deleted,
+            rescued=self.rescued + other.rescued,
+            generations=self.generations + other.generations,
+            failed_owners=self.failed_owners + other.failed_owners,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a pass would do."""
+
+    scanned: int
+    unreachable: tuple[str, ...]
+    """Keys of blobs that would be deleted."""
+    failed_owners: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +84,8 @@ class _Owner:
 
     prefix: str
     reachable: Callable[[], frozenset[str]]
+    ended: Callable[[], Sequence[EndedGeneration]] = tuple
+    """Generations whose records are removed first; `reachable` counts only what they leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +93,8 @@ class Collector:
     """Collects in one account; a second process at the same time is harmless."""
 
     account: CatalogueAccount
+    live_jobs: Callable[[], Collection[UUID]] | None = None
+    """Work items of captures that have not been removed; None: their blobs are not collected."""
 
     def collect(self) -> Collected:
         """One pass over the blobs of the catalogue, its fences and its expired pointers."""
@@ -72,19 +104,24 @@ class Collector:
         total = Collected()
         for owner, blobs in self._owners():
             try:
-                one = self._collect_owner(owner, blobs)
+                total += self._collect_owner(owner, blobs)
             except DatarecsError:
-                one = Collected(scanned=len(blobs), failed_owners=(owner.prefix,))
-            total = Collected(
-                scanned=total.scanned + one.scanned,
-                deleted=total.deleted + one.deleted,
-                rescued=total.rescued + one.rescued,
-                failed_owners=total.failed_owners + one.failed_owners,
-            )
+                total += Collected(scanned=len(blobs), failed_owners=(owner.prefix,))
         return total
 
-    def _owners(self) -> Iterator[tuple[_Owner, list[BlobInfo]]]:
-        """Every owner with its blobs. Runs and captures have owners elsewhere."""
+    def report(self) -> Report:
+        """What `collect` would delete now; nothing is changed."""
+        scanned, unreachable, failed = 0, [], []
+        for owner, blobs in self._owners(removes_ended=False):
+            scanned += len(blobs)
+            try:
+                unreachable += self._old(blobs, owner.reachable())
+            except DatarecsError:
+                failed.append(owner.prefix)
+        return Report(scanned=scanned, unreachable=tuple(unreachable), failed_owners=tuple(failed))
+
+    def _owners(self, *, removes_ended: bool = True) -> Iterator[tuple[_Owner, list[BlobInfo]]]:
+        """Every owner with its blobs. Runs have an owner elsewhere."""
         prefix = layout.account_prefix(self.account.tenant)
         account = layout.account_pointer(self.account.tenant)
         blobs = list(self.account.blobs.list(f"{prefix}account/"))
@@ -96,8 +133,13 @@ class Collector:
                     f"{prefix}{family}/{segment}/", by_id(self.account.tenant, UUID(segment))
                 )
                 if family == "tables":
-                    owner = self._table(UUID(segment))
+                    owner = self._table(UUID(segment), removes_ended=removes_ended)
                 yield owner, list(group)
+        if self.live_jobs is not None:
+            listed = self.account.blobs.list(layout.capture_jobs(self.account.tenant))
+            for segment, group in groupby(listed, _job_id):
+                blobs = list(group)
+                yield self._job(UUID(segment), self.live_jobs, blobs), blobs
 
     def _owner(self, prefix: str, by_id: str) -> _Owner:
         """An owner with one record."""
@@ -108,29 +150,50 @@ class Collector:
 
         return _Owner(prefix=prefix, reachable=reachable)
 
-    def _table(self, table_id: UUID) -> _Owner:
+    def _job(
+        self, job: UUID, live_jobs: Callable[[], Collection[UUID]], blobs: Sequence[BlobInfo]
+    ) -> _Owner:
+        """A work item: as long as it is live, all of its blobs are."""
+        keys = frozenset(info.key for info in blobs)
+        return _Owner(
+            prefix=layout.capture_job(self.account.tenant, job),
+            reachable=lambda: keys if job in live_jobs() else frozenset(),
+        )
+
+    def _table(self, table_id: UUID, *, removes_ended: bool) -> _Owner:
         tenant = self.account.tenant
         below = layout.table_pointers(tenant, table_id)
         by_id = layout.table_by_id(tenant, table_id)
         pins = layout.pins(tenant, table_id)
 
-        def reachable() -> frozenset[str]:
-            pointer = self.account.pointers.get(by_id)
-            if pointer is None and not self.account.pointers.count(pins, cap=1):
-                # A deleted table without a pin: nothing can be added below it any more.
-                while self.account.pointers.delete_prefix(below, limit=PAGE) == PAGE:
-                    pass
-                return frozenset()
-            pointers = [*self.account.pages(below), *([] if pointer is None else [pointer])]
-            named = {one.blob_key for one in pointers if one.blob_key is not None}
-            roots = {
-                one.blob_key
-                for one in pointers
-                if one.blob_key is not None and one.key.startswith((pins, f"{below}root/"))
-            }
-            return frozenset(named).union(*map(self._root_blobs, roots))
+        def is_gone() -> bool:
+            exists = self.account.pointers.get(by_id) is not None
+            return not exists and not self.account.pointers.count(pins, cap=1)
 
-        return _Owner(prefix=layout.table_blobs(tenant, table_id), reachable=reachable)
+        def ended() -> Sequence[EndedGeneration]:
+            pointers = list(self.account.pages(below))
+            return ended_generations(table_id, pointers, now=self.account.clock.now())
+
+        def reachable() -> frozenset[str]:
+            if is_gone():
+                # A deleted table without a pin: nothing can be added below it any more.
+                if removes_ended:
+                    self.account.remove_below(below)
+                return frozenset()
+            table = self.account.pointers.get(by_id)
+            pointers = [*self.account.pages(below), *([] if table is None else [table])]
+            if not removes_ended:
+                past = ended_generations(table_id, pointers, now=self.account.clock.now())
+                pointers = [one for one in pointers if not any(end.has(one) for end in past)]
+            return frozenset(_named(pointers)).union(
+                *(self._root_blobs(key) for key in _roots(pointers, (pins, f"{below}root/")))
+            )
+
+        return _Owner(
+            prefix=layout.table_blobs(tenant, table_id),
+            reachable=reachable,
+            ended=ended if removes_ended else tuple,
+        )
 
     def _root_blobs(self, blob_key: str) -> frozenset[str]:
         """Everything that a root names."""
@@ -141,16 +204,22 @@ class Collector:
         return frozenset(named)
 
     def _collect_owner(self, owner: _Owner, blobs: Sequence[BlobInfo]) -> Collected:
-        oldest = self.account.clock.now() - MIN_AGE
-        reachable = owner.reachable()
-        old = [
-            info.key for info in blobs if info.last_modified < oldest and info.key not in reachable
-        ]
-        total = Collected(scanned=len(blobs))
+        ended = owner.ended()
+        for generation in ended:
+            remove_generation(self.account, generation)
+        old = self._old(blobs, owner.reachable())
+        total = Collected(scanned=len(blobs), generations=len(ended))
         for start in range(0, len(old), PAGE):
             deleted, rescued = self._remove(owner, old[start : start + PAGE])
-            total = replace(total, deleted=total.deleted + deleted, rescued=total.rescued + rescued)
+            total += Collected(deleted=deleted, rescued=rescued)
         return total
+
+    def _old(self, blobs: Sequence[BlobInfo], reachable: frozenset[str]) -> list[str]:
+        """The blobs that nothing names and that no writer may still be about to name."""
+        oldest = self.account.clock.now() - MIN_AGE
+        return [
+            info.key for info in blobs if info.last_modified < oldest and info.key not in reachable
+        ]
 
     def _remove(self, owner: _Owner, blob_keys: Sequence[str]) -> tuple[int, int]:
         """Announce, read again, delete, close: the number of deleted and of rescued blobs."""
@@ -228,6 +297,30 @@ _BY_ID: Mapping[str, Callable[[TenantId, UUID], str]] = {
 def _owner_id(info: BlobInfo) -> str:
     """`accounts/<account>/<family>/<owner>/…`."""
     return info.key.split("/")[3]
+
+
+def _job_id(info: BlobInfo) -> str:
+    """`accounts/<account>/capture/jobs/<job>/…`."""
+    return info.key.split("/")[4]
+
+
+def _named(pointers: Sequence[Pointer]) -> Iterator[str]:
+    """Every blob that pointers of a table name, in a field or in a payload."""
+    for pointer in pointers:
+        if pointer.blob_key is not None:
+            yield pointer.blob_key
+        if "/index-artifacts/" in pointer.key and (sidecar := sidecar_of(pointer)) is not None:
+            yield sidecar
+        if "/pins/" in pointer.key and (manifest := pinned_manifest(pointer)) is not None:
+            yield manifest
+
+
+def _roots(pointers: Sequence[Pointer], prefixes: tuple[str, ...]) -> set[str]:
+    return {
+        one.blob_key
+        for one in pointers
+        if one.blob_key is not None and one.key.startswith(prefixes)
+    }
 
 
 def _blob_of(pointer: Pointer) -> str:

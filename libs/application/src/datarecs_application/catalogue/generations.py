@@ -22,6 +22,7 @@ from datarecs_core.catalog.generations import (
     lifecycle_of,
 )
 from datarecs_core.catalog.pointers import Applied, Check, CheckPresent, Op, Pointer, Upsert
+from datarecs_core.catalog.publication import Captured
 from datarecs_core.catalog.records import (
     FileStats,
     PublishedTarget,
@@ -197,6 +198,14 @@ class Generations:
                 fault=f"{manifest.files} files were published, and {seen.count} others are stored",
             )
 
+    def drafted_files(
+        self, table_id: UUID, snapshot_id: int, generation: str
+    ) -> Iterator[FileStats]:
+        """The statistics of files that a draft has so far, in the order of their pointers."""
+        prefix = layout.files_of(self._tenant, table_id, snapshot_id, generation)
+        for pointer in self._account.pages(prefix):
+            yield self._account.read(FileStats, require_blob(pointer))
+
     def manifest(self, active: ActiveGeneration) -> StatsManifest:
         """What was published.
 
@@ -332,6 +341,7 @@ class Generations:
             targets=tuple(targets),
             files=files.count,
             files_sha256=files.sha256(),
+            captured=new.captured,
         )
 
     def _superseded(self, active: ActiveGeneration, before: Pointer | None) -> list[Op]:
@@ -397,6 +407,7 @@ class Publication:
     """Equal for equal results."""
     finalizer_job_id: UUID
     finalized_at: datetime
+    captured: Captured
 
 
 class _Files:

@@ -224,9 +224,9 @@ class Snapshots:
         removed = self._account.repeat(key, attempt)
         if removed:
             # Of an unknown snapshot they may belong to a capture that has not ingested it yet.
-            prefix = layout.snapshot_stats(self._tenant, table_id, snapshot_id)
-            while self._account.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
-                pass
+            where = (self._tenant, table_id, snapshot_id)
+            for prefix in (layout.snapshot_stats(*where), layout.indexes(*where)):
+                self._account.remove_below(prefix)
             self._forget_latest(table_id, snapshot_id)
         return removed
 

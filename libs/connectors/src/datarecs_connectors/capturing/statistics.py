@@ -6,7 +6,7 @@ NaN is greater than every other number, and text is ordered by code points:
 
     with statistics_engine() as engine:
         figures = engine.of_file([("id", INT), ("name", TEXT)], batches)
-        CapturedFile(rows=figures.rows, columns=figures.columns, is_complete=figures.is_complete, …)
+        CapturedFile(rows=figures.rows, columns=figures.columns, …)
 
 `batches` are pairs of a number of rows and one `TypedColumn` per column. The statistics of files
 are merged by `datarecs_core.captures.aggregates.merged_columns`.
@@ -35,9 +35,9 @@ from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 StatColumn = tuple[str, CanonicalType | None]
-"""Name and type; None for a type that has no canonical one: its values are only counted."""
-RowBatch = tuple[int, Sequence[TypedColumn]]
-"""Number of rows, and one column per StatColumn."""
+"""Name and type; None for a column that cannot be read: it has its rows and no other figure."""
+RowBatch = tuple[int, Sequence[TypedColumn | None]]
+"""Number of rows, and one column per StatColumn; None for one without type, which is not read."""
 _WIDTHS = {
     TypeKind.BOOL: 1,
     TypeKind.INT: 8,
@@ -119,12 +119,14 @@ class _Counter:
     highest: object = None
     smallest: SmallestHashes = field(default_factory=SmallestHashes)
 
-    def add(self, column: TypedColumn) -> pa.Array | None:
+    def add(self, column: TypedColumn | None) -> pa.Array | None:
         """The values to be hashed; None if the number of different values is unknown anyway."""
+        if self.kind is None or column is None:
+            return None
         broken = 0 if column.invalid is None else len(column.invalid) - column.invalid.null_count
         self.nulls += column.values.null_count - broken
         self.has_invalid = self.has_invalid or broken > 0
-        if self.kind is None or self.has_invalid:
+        if self.has_invalid:
             return None
         plain = _plain_values(column.values, self.kind)
         if plain is None:
@@ -176,9 +178,10 @@ class _Counter:
         return bound_text(low, kind), bound_text(high, kind)
 
     def scalar(self, rows: int) -> ScalarStats:
-        if self.kind is None or self.has_invalid:
-            kind = "unsupported" if self.kind is None else str(self.kind)
-            return ScalarStats(name=self.name, type=kind, rows=rows, nulls=self.nulls)
+        if self.kind is None:
+            return ScalarStats(name=self.name, type="unsupported", rows=rows)
+        if self.has_invalid:
+            return ScalarStats(name=self.name, type=str(self.kind), rows=rows, nulls=self.nulls)
         low, high = self._bounds(self.kind)
         sketch = self.smallest.sketch
         return ScalarStats(
@@ -187,7 +190,7 @@ class _Counter:
             rows=rows,
             nulls=self.nulls,
             nans=self.nans if self.kind.is_float else None,
-            ndv=str(sketch.distinct),
+            ndv=str(min(sketch.distinct, self.values)),
             ndv_method=sketch.method,
             min=low,
             max=high,

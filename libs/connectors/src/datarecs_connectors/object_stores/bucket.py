@@ -8,7 +8,8 @@ signatures, so errors have texts of this product.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +57,8 @@ class StoredObject:
     """Below the root of the source."""
     size: int
     etag: str
+    modified_at: datetime | None = field(default=None, compare=False)
+    """Of a listing; None for a pinned object."""
 
 
 class StoreAddress(NamedTuple):
@@ -168,7 +171,9 @@ class Bucket:
             raise SourceUnsupportedError(
                 self.source, "the store returns no ETag, so a change of a file would not be noticed"
             )
-        return StoredObject(name=meta["path"], size=meta["size"], etag=etag)
+        return StoredObject(
+            name=meta["path"], size=meta["size"], etag=etag, modified_at=meta["last_modified"]
+        )
 
     @contextmanager
     def _translated(self, name: str) -> Iterator[None]:

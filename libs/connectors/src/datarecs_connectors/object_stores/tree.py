@@ -14,6 +14,7 @@ from datarecs_connectors.errors import NoFilesError, PathRefusedError, SourceLim
 from datarecs_connectors.object_stores.bucket import Bucket, StoredObject
 from datarecs_connectors.object_stores.listing import Pattern
 from datarecs_connectors.object_stores.objects import ObjectFile
+from datarecs_connectors.source_trees import ListedFile
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
 from datarecs_core.resources.connection import path_fault
 from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
@@ -45,6 +46,15 @@ class ObjectTree:
         PermissionDeniedError.
         """
         return [item.name for item in self._objects(path)]
+
+    def listing(self, path: str) -> list[ListedFile]:
+        return [self._in_listing(item) for item in self._objects(path)]
+
+    def listed(self, name: str) -> ListedFile:
+        item = self.bucket.head(name)
+        if item is None:
+            raise self.bucket.lost(name, "was removed after the run had pinned it")
+        return self._in_listing(item)
 
     def open(self, name: str) -> BinaryIO:
         """Raises SnapshotLostError when it no longer exists."""
@@ -91,6 +101,14 @@ class ObjectTree:
             place = f"{self.root} at {self.bucket.address.server}"
             raise NoFilesError(self.source, path, place=place)
         return items
+
+    def _in_listing(self, item: StoredObject) -> ListedFile:
+        return ListedFile(
+            path=item.name,
+            size_bytes=item.size,
+            etag=item.etag,
+            modified_at=item.modified_at or self.now(),
+        )
 
     def _listed(self, pattern: Pattern) -> list[StoredObject]:
         """Matching objects; one that marks a folder is no file."""

@@ -112,4 +112,5 @@ def _merged_ndv(
     sketch = united(sketches) if len(sketches) == len(filled) else None
     if sketch is None:
         return None, None, None
-    return str(sketch.distinct), sketch.method, sketch.to_bytes()
+    values = sum(part.rows - (part.nulls or 0) for part in filled)
+    return str(min(sketch.distinct, values)), sketch.method, sketch.to_bytes()

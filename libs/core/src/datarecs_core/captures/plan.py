@@ -5,7 +5,7 @@ Frozen before any file is opened: the finaliser compares what was recorded with 
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from uuid import UUID
 
@@ -81,20 +81,20 @@ def chosen_columns(policy: CapturePolicy, names: Sequence[str]) -> tuple[str, ..
 def reusable(
     files: Sequence[SourceFile], known: Mapping[str, FileStats], columns: Collection[str]
 ) -> tuple[FileStats, ...]:
-    """Statistics that hold for files of a new snapshot: same file, same deletes, same columns.
+    """Statistics that hold for files of a new snapshot: same file, same deletes, all columns.
 
     Args:
         files: of the new snapshot.
         known: statistics of an earlier one, by path.
-        columns: names that are to be captured.
+        columns: names whose figures are to be captured; others are left out of the result.
     """
     wanted = set(columns)
     return tuple(
-        known[file.path]
+        replace(stats, columns=tuple(one for one in stats.columns if one.name in wanted))
         for file in files
-        if file.path in known
-        and _identity(known[file.path]) == file.identity
-        and {column.name for column in known[file.path].columns} == wanted
+        if (stats := known.get(file.path)) is not None
+        and _identity(stats) == file.identity
+        and wanted <= {column.name for column in stats.columns}
     )
 
 

@@ -166,6 +166,21 @@ def idempotency_blob(account: TenantId, key: str, suffix: str | None = None) -> 
     return f"{account_prefix(account)}idempotency/{segment(key)}/{name}.pb"
 
 
+def capture_jobs(account: TenantId) -> str:
+    """The prefix of what work items of captures stored."""
+    return f"{account_prefix(account)}capture/jobs/"
+
+
+def capture_job(account: TenantId, job: UUID) -> str:
+    """The same of one item; it is collected when the item has been removed."""
+    return f"{capture_jobs(account)}{job}/"
+
+
+def snapshot_plan(account: TenantId, job: UUID, sha: str) -> str:
+    """The plan of a snapshot, of its PLAN_SNAPSHOT."""
+    return f"{capture_job(account, job)}snapshot-plan/{sha}.json"
+
+
 def account_pointer(account: TenantId) -> str:
     """In the account's partition: parent of its catalogs and connectors."""
     return f"/accounts/{account}"
@@ -348,6 +363,15 @@ def constraints_of_stats(account: TenantId, table: UUID, snapshot: int) -> str:
 
 def constraints_by_snapshot(account: TenantId, table: UUID, snapshot: int) -> str:
     return f"{table_pointers(account, table)}constraints/by-snapshot/{number(snapshot)}"
+
+
+def capture_plan(account: TenantId, job: UUID, sha: str) -> str:
+    """The frozen plan of a snapshot, below the work item that made it."""
+    return f"{capture_job_blobs(account, job)}snapshot-plan/{sha}.json"
+
+
+def capture_job_blobs(account: TenantId, job: UUID) -> str:
+    return f"{account_prefix(account)}capture/jobs/{job}/"
 
 
 def pins(account: TenantId, table: UUID) -> str:

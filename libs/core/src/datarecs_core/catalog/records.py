@@ -12,6 +12,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from datarecs_core.catalog.protobuf import Record
+from datarecs_core.catalog.publication import Captured
 from datarecs_core.values import ResourceUid, TenantId
 
 
@@ -363,6 +364,7 @@ class StatsManifest(Record):
     files: int
     files_sha256: str
     """Of the names of the pointers and their blobs, in byte order."""
+    captured: Captured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from datarecs_application.catalogue.statistics import Statistics
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.generations import ActiveGeneration
 from datarecs_core.catalog.pointers import Delete, Op, Outcome
+from datarecs_core.catalog.publication import Captured
 from datarecs_core.catalog.records import Table
 from datarecs_core.errors.catalogue import (
     CatalogueBusyError,
@@ -300,6 +301,7 @@ def publication(table: Table, *, generation: str = "base", sha: str = "a" * 64) 
         publication_sha=sha,
         finalizer_job_id=JOB,
         finalized_at=DAWN,
+        captured=Captured(outputs=("TABLE_STATS",), columns_sha256=""),
     )
 
 

@@ -1,0 +1,236 @@
+"""Captures of folders and buckets with Parquet, CSV and JSON files.
+
+The snapshot of a table is the list of its files: another list is another snapshot, and only the
+current one exists. Which files are a table is decided by `layout`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import duckdb
+import pyarrow as pa
+
+from datarecs_application.ports.capturing import FileRequest
+from datarecs_connectors.capturing.columns import PATH_ORDINAL
+from datarecs_connectors.capturing.counted_tree import CountedTree
+from datarecs_connectors.capturing.layout import (
+    NAMESPACE,
+    TableFiles,
+    files_of,
+    kind_of,
+    table_names,
+)
+from datarecs_connectors.capturing.parquet_capture import ParquetCapture, ParquetColumns, pinned
+from datarecs_connectors.capturing.sidecars import SidecarWriter
+from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
+from datarecs_connectors.capturing.text_capture import TextCapture
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    NoFilesError,
+    SnapshotLostError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.source_trees import ListedFile
+from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName
+from datarecs_core.captures.source_facts import (
+    CapturedFile,
+    CapturedTable,
+    Completion,
+    SourceFile,
+    SourceObjects,
+    SourceSnapshot,
+    SourceTable,
+    SourceView,
+)
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
+from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
+from datarecs_core.jobs.vocabulary import SourceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCaptureSource:
+    """Port CaptureSource over a folder or a bucket."""
+
+    tree: CountedTree
+    uri: str
+    """Of the root."""
+    now: Callable[[], datetime]
+
+    @property
+    def opened_files(self) -> int:
+        return len(self.tree.opened)
+
+    def objects(self, scope: CaptureScope) -> SourceObjects:
+        if scope.view is not None or (scope.namespaces and NAMESPACE not in scope.namespaces):
+            return SourceObjects(tables=(), views=())
+        try:
+            names = table_names(self.tree.find("*"))
+        except NoFilesError:
+            names = []
+        tables = [ObjectName(namespace=NAMESPACE, name=name) for name in names]
+        chosen = [table for table in tables if not scope.tables or table in scope.tables]
+        return SourceObjects(tables=tuple(chosen), views=())
+
+    def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:
+        """The table with its current snapshot.
+
+        Raises SourceUnsupportedError for a folder with several formats, NoFilesError if it is gone,
+        and what reading its columns raises.
+        """
+        found = self._found(name)
+        native_id = native_id_of(found.files)
+        is_known = native_id in known
+        described = _NO_COLUMNS
+        if not is_known:
+            with self._translated(found.entry):
+                described = self._columns(found)
+        snapshot = SourceSnapshot(
+            native_id=native_id,
+            committed_at=max(file.modified_at for file in found.files),
+            columns=described.columns,
+            summary={},
+        )
+        return SourceTable(
+            name=name,
+            uri=f"{self.uri.rstrip('/')}/{found.entry}",
+            format=found.kind.value,
+            completion=Completion.FILE_GROUPS,
+            columns=described.columns,
+            column_ids=described.column_ids,
+            partition_keys=described.partition_keys,
+            constraints=(),
+            snapshots=() if is_known else (snapshot,),
+            known_snapshots=(native_id,) if is_known else (),
+            properties={"files_ignored": str(found.ignored)} if found.ignored else {},
+        )
+
+    def view(self, name: ObjectName) -> SourceView:
+        """Raises SourceUnsupportedError: files have no views."""
+        raise SourceUnsupportedError(self.tree.source, f"{name.name!r} is no view; files have none")
+
+    def files(self, name: ObjectName, native_id: str) -> Sequence[SourceFile]:
+        try:
+            found = self._found(name)
+        except NoFilesError as gone:
+            raise self._lost(name) from gone
+        if native_id_of(found.files) != native_id:
+            raise self._lost(name)
+        return [
+            SourceFile(
+                path=file.path,
+                size_bytes=file.size_bytes,
+                etag=file.etag,
+                format=found.kind.value,
+            )
+            for file in found.files
+        ]
+
+    def capture_files(
+        self, name: ObjectName, native_id: str, files: Sequence[SourceFile], request: FileRequest
+    ) -> Iterator[CapturedFile]:
+        """Statistics of each file; another file of the snapshot may have changed meanwhile."""
+        del name, native_id  # files are pinned one by one
+        with statistics_engine() as engine:
+            for file in files:
+                with self._unchanged(file):
+                    captured = self._captured(file, request, engine)
+                yield captured
+
+    def capture_table(self, name: ObjectName, policy: CapturePolicy) -> CapturedTable:
+        """Raises SourceUnsupportedError: files are captured one by one."""
+        del policy
+        message = f"table {name.name!r} is captured by its files"
+        raise SourceUnsupportedError(self.tree.source, message)
+
+    def close(self) -> None:
+        self.tree.close()
+
+    def _found(self, name: ObjectName) -> TableFiles:
+        if name.namespace != NAMESPACE:
+            raise NoFilesError(self.tree.source, ".".join((*name.namespace, name.name)))
+        return files_of(self.tree, name.name)
+
+    def _columns(self, found: TableFiles) -> ParquetColumns:
+        if found.kind is SourceKind.PARQUET:
+            newest = sorted(found.files, key=lambda file: (file.modified_at, file.path))
+            return ParquetCapture(tree=self.tree).describe([_pin(file) for file in newest[::-1]])
+        files = self._list([_pin(file) for file in found.files])
+        columns = TextCapture(tree=self.tree, kind=found.kind).describe(files)
+        return ParquetColumns(columns=columns, column_ids=PATH_ORDINAL, partition_keys=())
+
+    def _captured(
+        self, file: SourceFile, request: FileRequest, engine: StatisticsEngine
+    ) -> CapturedFile:
+        kind = kind_of(file.path)
+        if kind is None:
+            raise SourceUnsupportedError(self.tree.source, f"{file.path} has no known format")
+        if kind is SourceKind.PARQUET:
+            return ParquetCapture(tree=self.tree).capture(
+                file,
+                request.columns,
+                request.policy,
+                engine=engine,
+                sidecars=SidecarWriter(directory=request.directory),
+            )
+        text = TextCapture(tree=self.tree, kind=kind)
+        return text.capture(self._list([pinned(file)]), request.columns, request.policy, engine)
+
+    def _list(self, files: Sequence[PinnedFile]) -> FileList:
+        return FileList(root=self.uri, files=tuple(files), taken_at=self.now())
+
+    @contextmanager
+    def _unchanged(self, file: SourceFile) -> Iterator[None]:
+        """Raises SnapshotLostError if the file is not the one of the snapshot, or was changed.
+
+        A store reads exactly the version of an etag; a folder is checked before and after.
+        """
+        self._check(file)
+        try:
+            with self._translated(file.path):
+                yield
+        finally:
+            self._check(file)
+
+    def _check(self, file: SourceFile) -> None:
+        if self.tree.is_remote:
+            return
+        now = self.tree.listed(file.path)
+        if (now.size_bytes, now.etag) != (file.size_bytes, file.etag):
+            raise SnapshotLostError(
+                self.tree.source,
+                f"{file.path} has changed since its snapshot was planned; the next capture plans "
+                "the new files",
+            )
+
+    @contextmanager
+    def _translated(self, place: str) -> Iterator[None]:
+        """Errors of libraries without their texts, which may quote values."""
+        try:
+            yield
+        except (pa.ArrowException, duckdb.Error, UnicodeError):
+            raise CorruptSourceError(
+                self.tree.source,
+                f"{place} holds a value or a name that is not of its type; deliver it again",
+            ) from None
+
+    def _lost(self, name: ObjectName) -> SnapshotLostError:
+        return SnapshotLostError(
+            self.tree.source,
+            f"the files of table {name.name!r} have changed since its snapshot was planned; the "
+            "next capture plans the new files",
+        )
+
+
+_NO_COLUMNS = ParquetColumns(columns=(), column_ids=PATH_ORDINAL, partition_keys=())
+
+
+def _pin(file: ListedFile) -> PinnedFile:
+    return PinnedFile(path=file.path, size_bytes=file.size_bytes, etag=file.etag)
+
+
+def native_id_of(files: Sequence[ListedFile]) -> str:
+    """SHA-256 of the list of path, size and etag."""
+    listed: list[JsonValue] = [[file.path, file.size_bytes, file.etag] for file in files]
+    return sha256_hex(canonical_json(listed))

@@ -1,0 +1,46 @@
+"""One line per type of connection: what captures it.
+
+A module is imported when a connection needs it, as in `registry`.
+"""
+
+# ruff: noqa: PLC0415 - as said above
+
+from collections.abc import Mapping
+
+from datarecs_application.ports.capturing import CaptureSource
+from datarecs_connectors.errors import SourceUnsupportedError
+from datarecs_connectors.registry import Surroundings, connected_tree
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import Connection, FilesConfig, ObjectStoreConfig
+
+
+def open_capture_source(
+    name: str, connection: Connection, secrets: Mapping[str, str], surroundings: Surroundings
+) -> CaptureSource:
+    """What captures the tables of a connection; the caller closes it.
+
+    Args:
+        name: of the connection, for messages.
+        connection: the declared one.
+        secrets: resolved values of the connection's `auth`, by field.
+        surroundings: roots, egress policy, clock.
+
+    Raises:
+        SourceUnsupportedError: connections of this type are not captured.
+        ConnectionFailedError: and other errors of opening a source.
+    """
+    match connection.config:
+        case FilesConfig() | ObjectStoreConfig() as config:
+            from datarecs_connectors.capturing.counted_tree import CountedTree
+            from datarecs_connectors.capturing.files import FileCaptureSource
+
+            root = Source(name=name, kind=SourceKind.PARQUET, path="")
+            tree = connected_tree(root, connection, secrets, surroundings)
+            return FileCaptureSource(
+                tree=CountedTree(tree),
+                uri=config.root if isinstance(config, FilesConfig) else config.url,
+                now=surroundings.now,
+            )
+        case _:
+            raise SourceUnsupportedError(name, f"connections of {connection.type} are not captured")

@@ -80,7 +80,7 @@ def _plain(task: CaptureTask) -> CaptureTask:
 
 def _plain_request(request: CaptureRequest) -> CaptureRequest:
     policy: CapturePolicy = request.policy
-    selection: SnapshotSelection = request.selection
+    selection = request.selection
     return replace(
         request,
         scope=_plain_scope(request.scope),
@@ -89,8 +89,12 @@ def _plain_request(request: CaptureRequest) -> CaptureRequest:
             outputs=tuple(sorted(set(policy.outputs))),
             columns=tuple(sorted(set(policy.columns))),
         ),
-        selection=replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids)))),
+        selection=None if selection is None else _plain_selection(selection),
     )
+
+
+def _plain_selection(selection: SnapshotSelection) -> SnapshotSelection:
+    return replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids))))
 
 
 def _plain_scope(scope: CaptureScope) -> CaptureScope:

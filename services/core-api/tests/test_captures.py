@@ -183,7 +183,8 @@ class TestStart:
 
     def test_a_start_is_in_the_audit(self, house: MemoryApiHouse, client: TestClient) -> None:
         job_id = started(client)
-        (entry,) = [one for one in house.store.audit(A_TENANT) if one.action == "capture.start"]
+        entry = house.store.committed(A_TENANT).audit[-1].row
+        assert entry.action == "capture.start"
         assert (entry.resource_kind, entry.resource_uid) == ("CaptureJob", job_id)
         assert entry.detail["connection"] == LAKE
 
@@ -336,24 +337,27 @@ class TestNow:
     def test_a_capture_that_takes_too_long_is_cancelled_with_its_tree(
         self, house: MemoryApiHouse, client: TestClient
     ) -> None:
-        with working(house, self.plan):
+        held: list[WorkToken] = []
+
+        def work(house: MemoryApiHouse, token: WorkToken) -> None:
+            if item_of(house, str(token.item_id)).kind is WorkKind.PLAN_CONNECTOR:
+                tables = [a_table(house, str(token.item_id), name) for name in "ab"]
+                succeed(house, token, *tables)
+            else:
+                held.append(token)
+
+        with working(house, work):
             body = self.now(client, max_wait="1")
         assert body["timed_out"]
         assert body["job"]["state"] == "CANCELLING"
         assert body["job"]["cancelled_by"] == subject_of(client)
         while maintaining.follow_cancels(house.unit, house.finder):
             pass
+        for token in held:
+            with house.unit.begin(A_TENANT) as tx:
+                queue.end_stopped(tx, token, outcome_sha256="s")
         tree = client.get(f"{PLACE}/{body['job']['job_id']}/tree").json()["items"]
         assert [one["state"] for one in tree] == ["CANCELLED"] * 3
-
-    @staticmethod
-    def plan(house: MemoryApiHouse, token: WorkToken) -> None:
-        root = str(token.item_id)
-        if item_of(house, root).kind is WorkKind.PLAN_CONNECTOR:
-            succeed(house, token, a_table(house, root, "a"), a_table(house, root, "b"))
-        else:
-            with house.unit.begin(token.tenant_id) as tx:
-                queue.end_released(tx, token, outcome_sha256="r")
 
     def test_it_waits_for_the_whole_tree(self, house: MemoryApiHouse, client: TestClient) -> None:
         def work(house: MemoryApiHouse, token: WorkToken) -> None:
@@ -490,9 +494,7 @@ class TestReading:
         assert client.get(f"{PLACE}/{root}/tree").status_code == 200
 
     @pytest.mark.case("Q31")
-    def test_captures_are_read_after_their_connection_and_blobs_are_gone(
-        self, house: MemoryApiHouse, client: TestClient
-    ) -> None:
+    def test_captures_are_read_after_their_connection_is_gone(self, client: TestClient) -> None:
         root = started(client)
         etag = client.get(f"/api/v1/connections/{LAKE}").headers["ETag"]
         client.delete(f"/api/v1/connections/{LAKE}", headers={"If-Match": etag})
@@ -513,7 +515,7 @@ class TestCancelAndRelease:
         assert body["cancelled_by"] == subject_of(client)
         again = client.post(f"{PLACE}/{root}/cancel")
         assert (again.status_code, again.json()["code"]) == (409, "DR5864")
-        actions = [one.action for one in house.store.audit(A_TENANT)]
+        actions = [one.row.action for one in house.store.committed(A_TENANT).audit]
         assert actions.count("capture.cancel") == 1
 
     def test_a_running_capture_is_cancelled_by_its_worker(
@@ -554,26 +556,22 @@ RANKS = [Role.VIEWER, Role.OPERATOR, Role.EDITOR, Role.ADMIN]
 
 class TestAccess:
     @pytest.mark.parametrize(("method", "path", "least"), OPERATIONS)
-    @pytest.mark.parametrize("role", RANKS)
     def test_roles_below_the_least_one_are_refused(
-        self,
-        house: MemoryApiHouse,
-        client: TestClient,
-        method: str,
-        path: str,
-        *,
-        least: Role,
-        role: Role,
+        self, house: MemoryApiHouse, client: TestClient, method: str, path: str, least: Role
     ) -> None:
-        job_id = started(client)
-        place = f"{PLACE}{path.format(job=job_id)}"
-        body = {**METADATA, "full_rescan": True} if path in {"", "/now"} else {}
-        params = {"max_wait": "1"} if path == "/now" else {}
-        options = {"json": body} if method == "POST" else {}
-        answer = house.caller(A_TENANT, role).request(method, place, params=params, **options)
-        is_allowed = RANKS.index(role) >= RANKS.index(least)
-        assert (answer.status_code < 300) is is_allowed
-        assert is_allowed or answer.status_code == 403
+        for rank, role in enumerate(RANKS):
+            job_id = started(client, execution={"lane": role.value})
+            body = {**METADATA, "full_rescan": True} if path in {"", "/now"} else {}
+            answer = house.caller(A_TENANT, role).request(
+                method,
+                f"{PLACE}{path.format(job=job_id)}",
+                params={"max_wait": "1"} if path == "/now" else {},
+                **({"json": body} if method == "POST" else {}),
+            )
+            if rank >= RANKS.index(least):
+                assert answer.status_code < 300, (role, answer.text)
+            else:
+                assert (answer.status_code, answer.json()["code"]) == (403, "DR6012"), role
 
     @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS[3:]])
     def test_a_job_of_another_tenant_is_404(

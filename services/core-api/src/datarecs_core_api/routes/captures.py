@@ -69,7 +69,7 @@ CAPTURES = "/capture-jobs"
     CAPTURES,
     status_code=ACCEPTED,
     operation_id="start_capture",
-    responses={202: {"model": CaptureStartedOut}, 200: {"model": CaptureStartedOut}},
+    responses={202: {"model": CaptureStartedOut}, 200: {"model": CaptureStartedOut}, 404: {}},
 )
 def start(
     caller: Trigger,
@@ -86,7 +86,7 @@ def start(
     f"{CAPTURES}/now",
     status_code=200,
     operation_id="capture_now",
-    responses={200: {"model": CaptureNowOut}},
+    responses={200: {"model": CaptureNowOut}, 404: {}},
 )
 async def now(
     caller: Trigger,
@@ -172,7 +172,9 @@ def _after_wait(
     return repeated(use.unit, caller.tenant_id, act, feed=True)
 
 
-@router.get(CAPTURES, operation_id="list_captures", responses={200: {"model": Page[CaptureJobOut]}})
+@router.get(
+    CAPTURES, operation_id="list_captures", responses={200: {"model": Page[CaptureJobOut]}, 404: {}}
+)
 def list_captures(
     caller: Reader,
     request: Request,

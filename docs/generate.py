@@ -79,6 +79,7 @@ AREAS = {
     "L": "Life of a run",
     "M": "Mail",
     "P": "Comparison",
+    "Q": "Captures and their queue",
     "R": "Resources",
     "S": "Storage",
     "STY": "Style",

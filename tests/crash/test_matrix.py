@@ -42,8 +42,8 @@ PLACES = {
     "deliver": (MAIL, WEBHOOK),
 }
 """First word of a place -> the processes that pass it."""
-ELSEWHERE = ("fire", "reconcile")
-"""Places of resource-controller, in `test_resource_controller`."""
+ELSEWHERE = ("fire", "reconcile", "capture")
+"""Places in `test_resource_controller` and `test_capture_worker`."""
 ALWAYS = (
     (CrashPoint.CONSUME_IN_TX, 1),
     (CrashPoint.RELAY_AFTER_ACK, 1),

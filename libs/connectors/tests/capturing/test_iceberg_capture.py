@@ -2,6 +2,8 @@
 
 import json
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -26,9 +29,10 @@ from pyiceberg.types import (
     StringType,
     TimestamptzType,
 )
+from pyroaring import BitMap
 
-from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.iceberg import IcebergCaptureSource, iceberg_capture_source
+from datarecs_application.ports.capturing import CaptureSource, FileRequest
+from datarecs_connectors.capturing.opening import open_capture_source
 from datarecs_connectors.errors import (
     CorruptSourceError,
     QueryFailedError,
@@ -38,7 +42,6 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg import history, listing
-from datarecs_connectors.locations import Places
 from datarecs_core.captures.request import (
     CapturePolicy,
     CaptureScope,
@@ -48,7 +51,6 @@ from datarecs_core.captures.request import (
 )
 from datarecs_core.captures.source_facts import CapturedFile, Completion, SourceSnapshot
 from datarecs_core.catalog.records import ViewDefinition
-from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.resources.connection import (
     CatalogType,
@@ -69,7 +71,6 @@ from datarecs_testing.lake import (
     path_of,
 )
 from datarecs_testing.lake_server import CLIENT, SECRET, LakeServer, serving
-from datarecs_testing.tables import NOON
 
 EVERYTHING = CaptureScope()
 ALL = CapturePolicy(
@@ -104,16 +105,9 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield a_lake(tmp_path / "lake", closing)
 
 
-def opened(lake: Lake, connection: Connection | None = None) -> IcebergCaptureSource:
-    connection = connection or lake.connection
-    assert isinstance(connection.config, IcebergConfig)
-    return iceberg_capture_source(
-        "lake",
-        connection.config,
-        {"credential": f"{CLIENT}:{SECRET}"},
-        places=Places(source="lake", roots=(lake.folder,), now=lambda: NOON),
-        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
-    )
+def opened(lake: Lake, connection: Connection | None = None) -> CaptureSource:
+    secrets = {"credential": f"{CLIENT}:{SECRET}"}
+    return open_capture_source("lake", connection or lake.connection, secrets, lake.surroundings)
 
 
 def snapshots(lake: Lake, known: tuple[str, ...] = ()) -> tuple[SourceSnapshot, ...]:
@@ -360,6 +354,31 @@ def test_known_snapshots_are_left_out(lake: Lake) -> None:
     assert snapshots(lake, known=(oldest.native_id, newest.native_id)) == ()
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "listed"),
+    [("MAX_SNAPSHOTS", 1, 1), ("MAX_SNAPSHOT_COLUMNS", 4, 2), ("MAX_SNAPSHOT_COLUMNS", 1, 1)],
+)
+def test_older_snapshots_follow_when_the_newest_are_known(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, listed: int
+) -> None:
+    lake.table("entries", ENTRIES, ONE, TWO, ONE)
+    every = snapshots(lake)
+    assert len(every) == 3
+    monkeypatch.setattr(history, limit, value)
+    assert snapshots(lake) == every[:listed]
+    known = tuple(each.native_id for each in every[:listed])
+    assert snapshots(lake, known=known) == every[listed : 2 * listed]
+
+
+def test_a_table_with_too_many_columns_is_refused(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.table("entries", ENTRIES)
+    monkeypatch.setattr(history, "MAX_COLUMNS", 1)
+    with pytest.raises(SourceLimitError, match="more than 1 columns"):
+        opened(lake).table(NAME, known=())
+
+
 @pytest.mark.case("Q44")
 def test_the_newest_snapshot_is_first_although_its_id_is_smaller(lake: Lake) -> None:
     table = lake.table("entries", ENTRIES, ONE, TWO)
@@ -490,6 +509,42 @@ def test_figures_are_those_of_live_rows(lake: Lake, tmp_path: Path) -> None:
     assert two.is_complete
 
 
+def deletion_vector(path: str, positions: list[int]) -> bytes:
+    """A Puffin file with one vector, as format version 3 writes them."""
+    payload = struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
+    framed = b"\xd1\xd3\x39\x64" + payload
+    blob = struct.pack(">I", len(framed)) + framed + struct.pack(">I", zlib.crc32(framed))
+    vector = {
+        "type": "deletion-vector-v1",
+        "fields": [2147483645],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": 4,
+        "length": len(blob),
+        "properties": {"referenced-data-file": path, "cardinality": str(len(positions))},
+    }
+    footer = json.dumps({"blobs": [vector]}).encode()
+    return b"".join(
+        (b"PFA1", blob, b"PFA1", footer, struct.pack("<I", len(footer)), bytes(4), b"PFA1")
+    )
+
+
+def test_a_deletion_vector_is_applied(lake: Lake, tmp_path: Path) -> None:
+    table = lake.table("entries", ENTRIES, ONE)
+    (file,) = data_files(table)
+    commit_deletes(
+        table,
+        deletion_vector(file.file_path, [0, 2]),
+        content=DataFileContent.POSITION_DELETES,
+        spec=0,
+        file_format=FileFormat.PUFFIN,
+    )
+    (made,) = captured(lake, tmp_path)
+    assert (made.rows, made.stored_rows, made.columns[0].min) == (1, 3, "2")
+    (made,) = captured(lake, tmp_path, policy=ROWS_ONLY)
+    assert (made.rows, made.stored_rows) == (1, 3)
+
+
 def test_an_older_snapshot_is_captured_as_it_was(lake: Lake, tmp_path: Path) -> None:
     """Before its rows were deleted, with the names of its schema."""
     table = lake.table("entries", ENTRIES, ONE)
@@ -560,6 +615,19 @@ def test_a_nested_column_has_its_rows_and_is_reported(lake: Lake, tmp_path: Path
     first = replace(ALL, column_choice=ColumnChoice.FIRST_N, first_columns=1)
     (made,) = captured(lake, tmp_path, policy=first)
     assert ([each.name for each in made.columns], made.rows) == (["tags"], 2)
+
+
+def test_an_index_of_a_file_has_its_columns_and_row_groups(lake: Lake, tmp_path: Path) -> None:
+    lake.table("entries", ENTRIES, ONE)
+    policy = CapturePolicy(outputs=(Output.PARQUET_PAGE_INDEX,))
+    (made,) = captured(lake, tmp_path, policy=policy)
+    assert made.sidecar is not None
+    assert (made.sidecar.columns, made.sidecar.rows) == (("id", "word"), 2)
+    assert (made.columns, made.rows, made.is_complete) == ((), 3, True)
+    index = pq.ParquetFile(tmp_path / f"{made.sidecar.sha256}.parquet")
+    assert index.read().column("max").to_pylist() == ["3", "b"]
+    (again,) = captured(lake, tmp_path, policy=policy)
+    assert again.sidecar == made.sidecar
 
 
 def test_only_columns_of_the_policy_are_read(lake: Lake, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ SCHEMAS = {
     "FileStats": "c02f87520f9b0ce1",
     "SnapshotManifest": "b7ec9554ac103e3c",
     "TableRoot": "8a57486fd5f74ef3",
-    "StatsManifest": "a7e7ee7275df0a56",
+    "StatsManifest": "937690e9932754fa",
     "IndexArtifact": "4aa85b67248a0590",
 }
 """Hash of the fields by kind, at its current version."""

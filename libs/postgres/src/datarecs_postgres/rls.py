@@ -8,6 +8,7 @@ grants and functions).
 import sys
 
 from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service, subscriptions_of
+from datarecs_postgres.capture_rows import MUTABLE as CAPTURE_WORK_CHANGES
 from datarecs_postgres.policies import (
     FunctionAccess,
     Policy,
@@ -19,6 +20,7 @@ from datarecs_postgres.policies import (
 )
 from datarecs_postgres.roles import (
     API,
+    CAPTURE,
     CONTROLLER,
     MAIL,
     READ,
@@ -32,6 +34,7 @@ from datarecs_postgres.roles import (
     short_name,
 )
 
+_RUN_READERS = tuple(role for role in SERVICES if role != CAPTURE)
 _NUMBERING = ("last_sequence", "row_version", "feed_rv")
 _TRIGGER = (
     *("tenant_id", "run_id", "job_id", "job_name", "job_generation", "spec_hash", "spec"),
@@ -185,7 +188,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="run",
         grants=(
-            *granted("SELECT", *SERVICES, READ),
+            *granted("SELECT", *_RUN_READERS, READ),
             *granted("INSERT", API, RESOURCES, columns=_TRIGGER),
             *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
@@ -198,7 +201,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="run_event",
         grants=(
-            *granted("SELECT", *SERVICES, READ),
+            *granted("SELECT", *_RUN_READERS, READ),
             *granted("INSERT", API, CONTROLLER, WORKER_RUN, RESOURCES),
             *granted("UPDATE", CONTROLLER, columns=("disposition",)),
         ),
@@ -243,7 +246,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="sealed_secret",
         grants=(
-            *granted("SELECT", WORKER_RUN, WEBHOOK),
+            *granted("SELECT", WORKER_RUN, WEBHOOK, CAPTURE),
             *granted("SELECT", API, READ, columns=_SECRET_LABEL),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("expires_at",)),
@@ -418,16 +421,42 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="pointer",
-        grants=(*granted("SELECT", API, READ), *granted_fully(WORKER_RUN, RESOURCES)),
+        grants=(*granted("SELECT", API, READ), *granted_fully(RESOURCES, CAPTURE)),
     ),
     TableAccess(
         table="capture_sequence",
         grants=(
-            *granted("SELECT", API, READ),
-            *granted("INSERT", API),
-            *granted("UPDATE", API, columns=("last_sequence",)),
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("UPDATE", API, CAPTURE, columns=("last_sequence",)),
+            *granted("DELETE", CAPTURE),
         ),
     ),
+    TableAccess(
+        table="capture_work",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("UPDATE", API, CAPTURE, columns=CAPTURE_WORK_CHANGES),
+            *granted("DELETE", CAPTURE),
+        ),
+    ),
+    TableAccess(
+        table="capture_claim",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("DELETE", API, CAPTURE),
+        ),
+    ),
+    TableAccess(
+        table="capture_cancel",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("DELETE", CAPTURE),
+        ),
+    ),
+    TableAccess(table="capture_turn"),
     TableAccess(
         table="notification_rule_state",
         grants=(
@@ -459,6 +488,26 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     ),
     FunctionAccess(name="read_stats", arguments="", roles=(API,)),
     FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
+    FunctionAccess(
+        name="claim_work",
+        arguments="text, text[], interval[], text[], text[], interval, integer",
+        roles=(CAPTURE,),
+    ),
+    FunctionAccess(name="capture_tenants", arguments="text", roles=(CAPTURE,)),
+    FunctionAccess(
+        name="capture_slices",
+        arguments="text, text[], timestamptz",
+        roles=(),
+        definer=False,
+    ),
+    FunctionAccess(
+        name="capture_candidates",
+        arguments="uuid, text, text, text[], text[], timestamptz, timestamptz, uuid, integer",
+        roles=(),
+        definer=False,
+    ),
+    FunctionAccess(name="capture_take_key", arguments="uuid, uuid, text", roles=(), definer=False),
+    FunctionAccess(name="capture_note_turn", arguments="uuid, text", roles=(), definer=False),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

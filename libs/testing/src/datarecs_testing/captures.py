@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from typing import Any, cast
 from uuid import UUID
 
 from datarecs_application.capturing import maintaining, queue
-from datarecs_application.ports.capturing import Added, ClaimRequest, Renewed
+from datarecs_application.ports.capturing import Added, ClaimRequest, Renewed, WorkFilter
 from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_core.captures.events import CaptureEvent
 from datarecs_core.captures.items import (
@@ -18,6 +19,7 @@ from datarecs_core.captures.items import (
     RetryClass,
     WorkItem,
     WorkKind,
+    WorkState,
     WorkToken,
 )
 from datarecs_core.captures.outcomes import WorkFailed
@@ -138,6 +140,8 @@ class CaptureQueue:
         self.api = RecordingUnit(stores.api.unit)
         self.unit = RecordingUnit(stores.capture.unit, self.api.events)
         self.events = self.api.events
+        self.held: dict[CaptureJobId, WorkToken] = {}
+        """The newest token of each item."""
         self._reports = count(1)
 
     def enqueue(self, request: CaptureRequest | None = None, tenant: TenantId = A_TENANT) -> Added:
@@ -158,15 +162,20 @@ class CaptureQueue:
     ) -> dict[CaptureJobId, WorkToken]:
         request = ClaimRequest(executor=executor, kinds=kinds, limit=limit, **options)
         tokens = self.stores.capture.finder.claim_work(request).tokens
-        return {token.item_id: token for token in tokens}
+        claimed = {token.item_id: token for token in tokens}
+        self.held |= claimed
+        return claimed
 
     def begin(self, token: WorkToken) -> WorkItem | None:
         with self.unit.begin(token.tenant_id) as tx:
             return queue.begin(tx, token)
 
     def take(self, item_id: CaptureJobId, executor: str = "worker-1") -> WorkToken:
-        """Claim and begin an item that is due."""
-        token = self.claim(executor)[item_id]
+        """Begin an item: claimed before, or now with everything of its kind that is due."""
+        item = self.item(item_id)
+        if item.state is not WorkState.RUNNING:
+            self.claim(executor, item.kind)
+        token = self.held[item_id]
         assert self.begin(token) is not None
         return token
 
@@ -174,14 +183,25 @@ class CaptureQueue:
         self, token: WorkToken, *children: NewWork, sha: str = "", **counters: int
     ) -> WorkItem:
         with self.unit.begin(token.tenant_id) as tx:
-            return queue.end_succeeded(
-                tx,
-                IDS,
-                token,
-                outcome_sha256=sha or self.sha(),
-                children=children,
-                counters=counters,
-            )
+            return self.succeed_in(tx, token, *children, sha=sha, **counters)
+
+    def succeed_in(
+        self, tx: Transaction, token: WorkToken, *children: NewWork, sha: str = "", **counters: int
+    ) -> WorkItem:
+        return queue.end_succeeded(
+            tx,
+            IDS,
+            token,
+            outcome_sha256=sha or self.sha(),
+            children=children,
+            counters=counters,
+        )
+
+    def succeed_and_die(self, token: WorkToken) -> None:
+        """The process ends after the report and before its commit."""
+        with self.unit.begin(token.tenant_id) as tx:
+            self.succeed_in(tx, token)
+            raise ZeroDivisionError
 
     def fail(
         self,
@@ -207,6 +227,22 @@ class CaptureQueue:
     def cancel(self, item_id: CaptureJobId, tenant: TenantId = A_TENANT) -> WorkItem:
         with self.api.begin(tenant) as tx:
             return queue.cancel(tx, item_id, by="u-2", reason="not needed")
+
+    def revoke(self, item_id: CaptureJobId) -> WorkItem:
+        with self.api.begin(A_TENANT) as tx:
+            return queue.release(tx, item_id)
+
+    def totals(self, item_id: CaptureJobId) -> Mapping[str, int]:
+        with self.stores.api.unit.begin(A_TENANT, read_only=True) as tx:
+            return queue.totals(tx, item_id)
+
+    def matching(
+        self,
+        before: tuple[datetime, CaptureJobId] | None = None,
+        **where: Any,  # noqa: ANN401  of WorkFilter
+    ) -> Sequence[WorkItem]:
+        with self.stores.api.unit.begin(A_TENANT, read_only=True) as tx:
+            return tx.capture_work.matching(WorkFilter(**where), before=before, limit=100)
 
     def renew(self, token: WorkToken) -> Renewed:
         answers: Mapping[WorkToken, Renewed] = maintaining.renew(self.unit, [token])
@@ -236,7 +272,7 @@ class CaptureQueue:
 
     def children(self, item_id: CaptureJobId, limit: int = 1_000) -> Sequence[WorkItem]:
         with self.stores.api.unit.begin(A_TENANT, read_only=True) as tx:
-            return tx.capture_work.children(item_id, limit=limit)
+            return list(tx.capture_work.children(item_id, limit=limit))
 
     def planned(
         self, *children: NewWork, request: CaptureRequest | None = None

@@ -71,6 +71,24 @@ def begin(tx: Transaction, token: WorkToken) -> WorkItem | None:
     return apply(tx, item, facts.Started())
 
 
+def held(tx: Transaction, token: WorkToken) -> WorkItem:
+    """The locked item of a worker that works on it. Raises CaptureNotFoundError, LeaseLostError."""
+    item = _existing(tx, token.item_id)
+    if not is_leased(item) or item.epoch != token.epoch:
+        raise LeaseLostError(item_id=item.id, epoch=token.epoch)
+    return item
+
+
+def unreported(tx: Transaction, token: WorkToken, *, outcome_sha256: str) -> WorkItem | None:
+    """The locked item of a worker that reports a result; None: it has reported exactly this.
+
+    Raises CaptureNotFoundError, LeaseLostError.
+    """
+    item = _existing(tx, token.item_id)
+    fact = facts.Succeeded(outcome_sha256=outcome_sha256, counters={})
+    return item if _may_report(tx, item, token, fact) else None
+
+
 def end_succeeded(  # noqa: PLR0913  the parts of one report
     tx: Transaction,
     ids: Ids,
@@ -80,6 +98,7 @@ def end_succeeded(  # noqa: PLR0913  the parts of one report
     children: Sequence[NewWork] = (),
     counters: Mapping[str, int],
     message: str = "",
+    events: Sequence[Event] = (),
 ) -> WorkItem:
     """The item's own work is done; its children are added in this transaction, all or none.
 
@@ -105,7 +124,7 @@ def end_succeeded(  # noqa: PLR0913  the parts of one report
     faults = faults_of(item, children)
     if faults:
         raise OutcomeRefusedError(item_id=item.id, faults=faults)
-    after = apply(tx, item, fact)
+    after = apply(tx, item, fact, events=events)
     if after.state is WorkState.WAITING:
         new_ids = [ids.new() for _ in children]
         tx.capture_work.add(list(new_children(after, children, new_ids, tx.now)))
@@ -218,20 +237,32 @@ def totals(tx: Transaction, item_id: CaptureJobId) -> Mapping[str, int]:
     return tx.capture_work.counters_below(item_id)
 
 
-def apply(tx: Transaction, item: WorkItem, fact: facts.Fact) -> WorkItem:
-    """Carry out what follows from a fact about a locked item, up to the root of its tree."""
-    after = _stored(tx, item, fact)
+def apply(
+    tx: Transaction, item: WorkItem, fact: facts.Fact, *, events: Sequence[Event] = ()
+) -> WorkItem:
+    """Carry out what follows from a fact about a locked item, up to the root of its tree.
+
+    Args:
+        tx: of the item's tenant.
+        item: locked.
+        fact: what happened.
+        events: sent before those of the change. All are numbered last, since their counter is one
+            row for the whole tree.
+    """
+    made = list(events)
+    after = _stored(tx, item, fact, made)
     if after.has_ended and not item.has_ended:
-        _advance_parents(tx, after)
+        _advance_parents(tx, after, made)
+    publish(tx, made)
     return after
 
 
-def _stored(tx: Transaction, item: WorkItem, fact: facts.Fact) -> WorkItem:
+def _stored(tx: Transaction, item: WorkItem, fact: facts.Fact, made: list[Event]) -> WorkItem:
     decided = decide(item, fact, tx.now)
     after = decided.state
     if after != item:
         tx.capture_work.save(after)
-    publish(tx, decided.events)
+    made += decided.events
     if frees_key(item, after):
         tx.capture_work.free_key(item)
     if after.state is WorkState.QUEUED:
@@ -239,21 +270,22 @@ def _stored(tx: Transaction, item: WorkItem, fact: facts.Fact) -> WorkItem:
     return after
 
 
-def _advance_parents(tx: Transaction, child: WorkItem) -> None:
+def _advance_parents(tx: Transaction, child: WorkItem, made: list[Event]) -> None:
     """End each parent without live children; the parent is locked before they are counted."""
     while child.parent_id is not None:
         parent = tx.capture_work.for_update(child.parent_id)
-        if parent is None or parent.has_ended or not _have_children_ended(tx, parent):
+        if parent is None or parent.has_ended or not _have_children_ended(tx, parent, made):
             return
         failed = tx.capture_work.first_failed_child(parent.id)
         states = tx.capture_work.child_states(parent.id)
         first_error = None if failed is None else failed.error
-        child = _stored(tx, parent, facts.ChildrenEnded(states=states, first_error=first_error))
+        ended = facts.ChildrenEnded(states=states, first_error=first_error)
+        child = _stored(tx, parent, ended, made)
         if not child.has_ended:
             return
 
 
-def _have_children_ended(tx: Transaction, parent: WorkItem) -> bool:
+def _have_children_ended(tx: Transaction, parent: WorkItem, made: list[Event]) -> bool:
     """Whether none is alive, after the barrier has opened or broken if only it is left."""
     live = tx.capture_work.live_children(parent.id, limit=2)
     if len(live) != 1 or live[0].gate is not Gate.BARRIER:
@@ -262,7 +294,7 @@ def _have_children_ended(tx: Transaction, parent: WorkItem) -> bool:
     if barrier is None or barrier.has_ended:
         return True
     states = tx.capture_work.child_states(parent.id)
-    return _stored(tx, barrier, barrier_fact(states)).has_ended
+    return _stored(tx, barrier, barrier_fact(states), made).has_ended
 
 
 def _end(tx: Transaction, item: WorkItem, token: WorkToken, fact: Report) -> WorkItem:

@@ -156,7 +156,7 @@ class Collector:
         """A work item: as long as it is live, all of its blobs are."""
         keys = frozenset(info.key for info in blobs)
         return _Owner(
-            prefix=layout.capture_job(self.account.tenant, job),
+            prefix=layout.capture_job_blobs(self.account.tenant, job),
             reachable=lambda: keys if job in live_jobs() else frozenset(),
         )
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pyiceberg.types import NestedField
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.choosing import chosen_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
+from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
 from datarecs_connectors.errors import (
     CorruptSourceError,
@@ -20,6 +21,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
+from datarecs_connectors.iceberg.columns import FileColumns
 from datarecs_connectors.iceberg.deletes import DeadRows
 from datarecs_connectors.iceberg.files import TableFiles
 from datarecs_connectors.iceberg.history import (
@@ -34,21 +36,19 @@ from datarecs_connectors.iceberg.planning import PlannedFile, planned
 from datarecs_connectors.iceberg.reading import TableReader
 from datarecs_connectors.iceberg.snapshots import FrozenTable, canonical_type
 from datarecs_connectors.iceberg.views import view_of
-from datarecs_connectors.locations import Places
-from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName
+from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName, Output
 from datarecs_core.captures.source_facts import (
     CapturedFile,
     CapturedTable,
     Completion,
+    Sidecar,
     SourceFile,
     SourceObjects,
     SourceTable,
     SourceView,
 )
 from datarecs_core.catalog.records import ScalarStats, TableColumn
-from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.types import CanonicalType
-from datarecs_core.resources.connection import IcebergConfig
 
 _FORMAT = "parquet"
 
@@ -88,8 +88,8 @@ class IcebergCaptureSource:
             uri=metadata.location,
             format="iceberg",
             completion=Completion.FILE_GROUPS,
-            columns=table_columns(metadata.schema()),
-            column_ids="FIELD_ID",
+            columns=table_columns(self.catalog.source, metadata.schema()),
+            column_ids=FIELD_ID,
             partition_keys=partition_keys(metadata),
             constraints=(),
             snapshots=snapshots_of(self.catalog.source, current, known),
@@ -149,6 +149,7 @@ class IcebergCaptureSource:
         size = len(task.reader.files.new_input(file.path))
         if size != file.size_bytes:
             raise self._changed(file, f"has {size} bytes, and {file.size_bytes} in its manifest")
+        sidecar = columns.index(task, file) if columns.is_indexed else None
         if columns.readable:
             rows, stats, is_complete = columns.figures(task)
         else:
@@ -158,7 +159,10 @@ class IcebergCaptureSource:
             rows=rows,
             stored_rows=task.planned.file.record_count,
             columns=columns.ordered(stats, rows),
-            is_complete=is_complete and not columns.unreadable,
+            is_complete=is_complete
+            and not columns.has_unreadable
+            and columns.is_indexed is (sidecar is not None),
+            sidecar=sidecar,
         )
 
     def _changed(self, file: SourceFile, how: str) -> SnapshotLostError:
@@ -197,11 +201,11 @@ class _Columns:
 
     chosen: Sequence[TableColumn]
     table: FrozenTable
+    request: FileRequest
 
     @classmethod
     def of(cls, table: FrozenTable, request: FileRequest) -> "_Columns":
-        named = [(column.name, column) for column in request.columns]
-        chosen = chosen_columns(named, request.policy)
+        chosen = captured_columns(request.columns, request.policy)
         known = {each.field_id for each in table.schema.fields}
         for column in chosen:
             if column.field_id not in known:
@@ -210,16 +214,33 @@ class _Columns:
                     f"the snapshot has no column {column.name!r} (id {column.field_id}); plan the "
                     "capture again",
                 )
-        return cls(chosen=chosen, table=table)
+        return cls(chosen=chosen, table=table, request=request)
+
+    @property
+    def is_indexed(self) -> bool:
+        return Output.PARQUET_PAGE_INDEX in self.request.policy.outputs
+
+    @property
+    def counted(self) -> Sequence[TableColumn]:
+        return self.chosen if counts_columns(self.request.policy) else ()
 
     @property
     def readable(self) -> Sequence[TableColumn]:
-        return [column for column in self.chosen if self._kind(column) is not None]
+        return [column for column in self.counted if self._kind(column) is not None]
 
     @property
-    def unreadable(self) -> Sequence[TableColumn]:
+    def has_unreadable(self) -> bool:
         """Nested columns, and types of later versions of the format."""
-        return [column for column in self.chosen if self._kind(column) is None]
+        return len(self.readable) < len(self.counted)
+
+    def index(self, task: _Task, file: SourceFile) -> Sidecar | None:
+        """The index of the file, with the names that its columns have in the file."""
+        with task.reader.opened(file.path) as opened:
+            columns = FileColumns.of(
+                self.table.source, self.table.metadata, task.planned.file, opened.schema_arrow
+            )
+            names = columns.names([self._field(column) for column in self.chosen])
+            return SidecarWriter(directory=self.request.directory).write(file, opened, set(names))
 
     def figures(self, task: _Task) -> tuple[int, Mapping[int, ScalarStats], bool]:
         """Live rows, the figures of readable columns by field id, and whether all are there."""
@@ -234,7 +255,7 @@ class _Columns:
         """One entry per chosen column; an unreadable one has its rows alone."""
         return tuple(
             stats.get(column.field_id) or ScalarStats(name=column.name, type=column.type, rows=rows)
-            for column in self.chosen
+            for column in self.counted
         )
 
     def _field(self, column: TableColumn) -> NestedField:
@@ -242,19 +263,6 @@ class _Columns:
 
     def _kind(self, column: TableColumn) -> CanonicalType | None:
         return canonical_type(self._field(column).field_type)
-
-
-def iceberg_capture_source(
-    source: str,
-    config: IcebergConfig,
-    secrets: Mapping[str, str],
-    *,
-    places: Places,
-    policy: Policy,
-) -> IcebergCaptureSource:
-    """The capture source over a connection of type iceberg."""
-    catalog = Catalog(source=source, config=config, secrets=secrets, places=places, policy=policy)
-    return IcebergCaptureSource(catalog=catalog)
 
 
 def _source_file(table: FrozenTable, each: PlannedFile) -> SourceFile:

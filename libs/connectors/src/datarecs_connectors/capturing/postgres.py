@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.choosing import chosen_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
 from datarecs_connectors.capturing.postgres_catalog import (
     KINDS,
     MATERIALIZED,
@@ -40,6 +40,7 @@ from datarecs_connectors.errors import (
     QueryFailedError,
     SnapshotLostError,
     SourceUnsupportedError,
+    StatementTimeoutError,
 )
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_connectors.postgres_privileges import refuse_privileged_role
@@ -107,7 +108,7 @@ class PostgresCaptureSource:
                 format="postgres",
                 completion=Completion.DIRECT_STATS,
                 columns=_plain(columns),
-                column_ids="FIELD_ID",
+                column_ids=FIELD_ID,
                 partition_keys=relation.partition_keys,
                 constraints=constraints_of(session, relation, columns),
                 snapshots=(self._snapshot(session, relation, columns),),
@@ -149,7 +150,7 @@ class PostgresCaptureSource:
             if not is_locked:
                 self._check_standing(session, name, relation)
             columns = columns_of(session, relation)
-            chosen = chosen_columns([(each.column.name, each) for each in columns], policy)
+            chosen = _chosen(columns, policy)
             unique = unique_columns(relation, constraints_of(session, relation, columns))
             row = session.execute(figures_statement(name, chosen)).fetchone() or (0,)
             rows = int(str(row[0]))
@@ -173,13 +174,20 @@ class PostgresCaptureSource:
     @contextmanager
     def _transaction(self) -> Iterator[Session]:
         """One REPEATABLE READ READ ONLY transaction; functions are those of the server alone."""
-        connector = self.connector
-        with connector.read_only_session(DEFAULT_LIMITS.statement_timeout) as session:
-            # Without this, a function of a user with a better fitting type would be called.
-            session.execute("SET LOCAL search_path TO pg_catalog")
-            # A thousand aggregates take longer to compile than to compute.
-            session.execute("SET LOCAL jit TO off")
-            yield session
+        limit = DEFAULT_LIMITS.statement_timeout
+        try:
+            with self.connector.read_only_session(limit) as session:
+                # Without this, a function of a user with a better fitting type would be called.
+                session.execute("SET LOCAL search_path TO pg_catalog")
+                # A thousand aggregates take longer to compile than to compute.
+                session.execute("SET LOCAL jit TO off")
+                yield session
+        except StatementTimeoutError as cause:
+            raise StatementTimeoutError(
+                self.connector.source,
+                f"counting took longer than {limit.total_seconds():.0f} s, the limit of a capture; "
+                "capture fewer columns, or TABLE_STATS alone",
+            ) from cause
 
     def _check_role(self, session: Session) -> None:
         connector = self.connector
@@ -264,6 +272,13 @@ class PostgresCaptureSource:
 
 def _plain(columns: Sequence[ServerColumn]) -> tuple[TableColumn, ...]:
     return tuple(each.column for each in columns)
+
+
+def _chosen(columns: Sequence[ServerColumn], policy: CapturePolicy) -> Sequence[ServerColumn]:
+    if not counts_columns(policy):
+        return ()
+    names = {each.name for each in captured_columns(_plain(columns), policy)}
+    return [each for each in columns if each.column.name in names]
 
 
 def _figures(value: object) -> Sequence[str | None]:

@@ -15,19 +15,26 @@ from pyiceberg.table.snapshots import Snapshot as TableVersion
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import NestedField
 
-from datarecs_connectors.errors import CorruptSourceError, SnapshotLostError
+from datarecs_connectors.errors import CorruptSourceError, SnapshotLostError, SourceLimitError
 from datarecs_connectors.iceberg.catalogs import CurrentTable
-from datarecs_connectors.iceberg.snapshots import FrozenTable, column_type
+from datarecs_connectors.iceberg.snapshots import MAX_COLUMNS, FrozenTable, column_type
 from datarecs_core.captures.source_facts import SourceSnapshot
 from datarecs_core.catalog.records import TableColumn
 
 MAX_SNAPSHOTS = 10_000
-"""The newest ones; older ones are not listed."""
+MAX_SNAPSHOT_COLUMNS = 1_000_000
+"""Of all listed snapshots together. The newest ones are listed, as many as the limits allow; older
+ones follow when these are known."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def table_columns(schema: Schema) -> tuple[TableColumn, ...]:
-    """Every top-level column; a type without a canonical one has its name in the table."""
+def table_columns(source: str, schema: Schema) -> tuple[TableColumn, ...]:
+    """Every top-level column; a type without a canonical one has its name in the table.
+
+    Raises SourceLimitError.
+    """
+    if len(schema.fields) > MAX_COLUMNS:
+        raise SourceLimitError(source, f"more than {MAX_COLUMNS} columns")
     return tuple(_column(field) for field in schema.fields)
 
 
@@ -48,11 +55,16 @@ def snapshots_of(
 ) -> tuple[SourceSnapshot, ...]:
     """The newest snapshots of the main branch that are not known, the last commit first."""
     lineage = sorted(_lineage(current.metadata), key=_commit_order, reverse=True)
-    return tuple(
-        _snapshot(source, current, version)
-        for version in lineage[:MAX_SNAPSHOTS]
-        if str(version.snapshot_id) not in known
-    )
+    unknown = [each for each in lineage if str(each.snapshot_id) not in known]
+    made: list[SourceSnapshot] = []
+    columns = 0
+    for version in unknown[:MAX_SNAPSHOTS]:
+        snapshot = _snapshot(source, current, version)
+        columns += len(snapshot.columns)
+        if made and columns > MAX_SNAPSHOT_COLUMNS:
+            break
+        made.append(snapshot)
+    return tuple(made)
 
 
 def _lineage(metadata: TableMetadata) -> Iterator[TableVersion]:
@@ -84,7 +96,7 @@ def _snapshot(source: str, current: CurrentTable, version: TableVersion) -> Sour
         sequence_number=version.sequence_number,
         parent_native_id=None if parent is None else str(parent),
         schema_id=table.metadata.current_schema_id,
-        columns=table_columns(table.schema),
+        columns=table_columns(source, table.schema),
         partition_spec=partition_text(current.metadata),
         manifest_list=version.manifest_list,
         metadata_location=current.location,

@@ -32,7 +32,7 @@ def view_of(catalog: Catalog, name: TableName) -> SourceView:
     schema = next((one for one in metadata.schemas if one.schema_id == version.schema_id), None)
     if schema is None:
         raise _broken(catalog, name, "its schema is missing")
-    place = (*((version.default_catalog,) if version.default_catalog else ()),)
+    place = (version.default_catalog,) if version.default_catalog else ()
     return SourceView(
         name=ObjectName(namespace=name.namespace, name=name.name),
         definitions=tuple(
@@ -41,7 +41,7 @@ def view_of(catalog: Catalog, name: TableName) -> SourceView:
         ),
         base_relations=(),
         search_path=(".".join((*place, *version.default_namespace)),),
-        columns=table_columns(schema),
+        columns=table_columns(catalog.source, schema),
         comment=metadata.properties.get("comment"),
     )
 

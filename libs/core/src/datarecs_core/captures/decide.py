@@ -108,7 +108,8 @@ def frees_key(before: WorkItem, after: WorkItem) -> bool:
 
 def backoff(attempt: int, jitter: float) -> timedelta:
     """The wait after the `attempt`-th failure, from 1."""
-    return min(LONGEST_BACKOFF, BASE_BACKOFF * 2 ** (attempt - 1)) * jitter
+    wait: timedelta = BASE_BACKOFF * 2 ** (attempt - 1)
+    return min(LONGEST_BACKOFF, wait) * jitter
 
 
 def is_expired(item: WorkItem, now: datetime) -> bool:

@@ -11,7 +11,6 @@ from datarecs_core.captures.request import (
     CaptureRequest,
     CaptureScope,
     ObjectName,
-    SnapshotSelection,
 )
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
@@ -81,6 +80,8 @@ def _plain(task: CaptureTask) -> CaptureTask:
 def _plain_request(request: CaptureRequest) -> CaptureRequest:
     policy: CapturePolicy = request.policy
     selection = request.selection
+    if selection is not None:
+        selection = replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids))))
     return replace(
         request,
         scope=_plain_scope(request.scope),
@@ -89,12 +90,8 @@ def _plain_request(request: CaptureRequest) -> CaptureRequest:
             outputs=tuple(sorted(set(policy.outputs))),
             columns=tuple(sorted(set(policy.columns))),
         ),
-        selection=None if selection is None else _plain_selection(selection),
+        selection=selection,
     )
-
-
-def _plain_selection(selection: SnapshotSelection) -> SnapshotSelection:
-    return replace(selection, snapshot_ids=tuple(sorted(set(selection.snapshot_ids))))
 
 
 def _plain_scope(scope: CaptureScope) -> CaptureScope:

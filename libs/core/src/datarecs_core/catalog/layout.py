@@ -144,12 +144,17 @@ def sidecar_blob(account: TenantId, table: UUID, snapshot: int, target: str, sha
 
 def root_blob(account: TenantId, table: UUID, sha: str) -> str:
     """The whole state of a table that a reader pins."""
-    return f"{table_blobs(account, table)}root/{sha}.pb"
+    return f"{root_blobs(account, table)}{sha}.pb"
+
+
+def root_blobs(account: TenantId, table: UUID) -> str:
+    """The prefix of the roots of a table and of their pages."""
+    return f"{table_blobs(account, table)}root/"
 
 
 def root_manifest_blob(account: TenantId, table: UUID, sha: str) -> str:
     """A page of the snapshots of a root."""
-    return f"{table_blobs(account, table)}root/manifest/{sha}.pb"
+    return f"{root_blobs(account, table)}manifest/{sha}.pb"
 
 
 def view_blob(account: TenantId, view: UUID, sha: str) -> str:
@@ -169,16 +174,6 @@ def idempotency_blob(account: TenantId, key: str, suffix: str | None = None) -> 
 def capture_jobs(account: TenantId) -> str:
     """The prefix of what work items of captures stored."""
     return f"{account_prefix(account)}capture/jobs/"
-
-
-def capture_job(account: TenantId, job: UUID) -> str:
-    """The same of one item; it is collected when the item has been removed."""
-    return f"{capture_jobs(account)}{job}/"
-
-
-def snapshot_plan(account: TenantId, job: UUID, sha: str) -> str:
-    """The plan of a snapshot, of its PLAN_SNAPSHOT."""
-    return f"{capture_job(account, job)}snapshot-plan/{sha}.json"
 
 
 def account_pointer(account: TenantId) -> str:
@@ -371,7 +366,8 @@ def capture_plan(account: TenantId, job: UUID, sha: str) -> str:
 
 
 def capture_job_blobs(account: TenantId, job: UUID) -> str:
-    return f"{account_prefix(account)}capture/jobs/{job}/"
+    """What a work item stored; it is collected when the item has been removed."""
+    return f"{capture_jobs(account)}{job}/"
 
 
 def pins(account: TenantId, table: UUID) -> str:

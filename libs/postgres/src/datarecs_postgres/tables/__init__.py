@@ -6,6 +6,7 @@ Importing the package fills METADATA with the whole schema.
 from datarecs_postgres.tables import (
     access,
     capture_sequences,
+    captures,
     catalogue,
     checks,
     delivery,
@@ -25,6 +26,7 @@ __all__ = [
     "SCHEMA",
     "access",
     "capture_sequences",
+    "captures",
     "catalogue",
     "checks",
     "delivery",

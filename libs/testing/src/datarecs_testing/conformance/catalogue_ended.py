@@ -109,7 +109,7 @@ class EndedConformance:
     ) -> None:
         account = catalogue.account()
         live, removed = an_id(), an_id()
-        keys = {job: layout.snapshot_plan(A_TENANT, job, "a" * 64) for job in (live, removed)}
+        keys = {job: layout.capture_plan(A_TENANT, job, "a" * 64) for job in (live, removed)}
         for key in keys.values():
             account.blobs.put(key, b"{}")
         assert collect(catalogue, live).deleted == 0
@@ -126,7 +126,7 @@ class EndedConformance:
         table = a_superseded_base(catalogue)
         account = catalogue.account(catalogue.collector)
         job = an_id()
-        plan = layout.snapshot_plan(A_TENANT, job, "a" * 64)
+        plan = layout.capture_plan(A_TENANT, job, "a" * 64)
         account.blobs.put(plan, b"{}")
         collector = Collector(account=account, live_jobs=frozenset)
         assert collector.report().unreachable == ()

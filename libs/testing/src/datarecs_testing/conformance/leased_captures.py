@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -70,7 +71,7 @@ class LeasedCaptures:
         self.captures.fail(taken.of(WorkToken))
 
     def is_set_aside(self, item: Hashable) -> bool:
-        assert isinstance(item, CaptureJobId.__supertype__)
+        assert isinstance(item, UUID)
         return self.captures.item(CaptureJobId(item)).state is WorkState.FAILED
 
     def release(self, taken: Taken) -> None:

@@ -1,6 +1,6 @@
--- Numbers of the events of captures. Who may do what is 0025_access.sql.
+-- Numbers of the events of captures. Who may do what is 0024_access.sql.
 
-INSERT INTO datarecs.schema_compat (revision, oldest_release) VALUES ('0025', '0.1.0');
+INSERT INTO datarecs.schema_compat (revision, oldest_release) VALUES ('0024', '0.1.0');
 
 CREATE TABLE datarecs.capture_sequence (
     tenant_id uuid NOT NULL,

@@ -135,15 +135,12 @@ _COUNTERS = text(
     " WHERE b.kind = 'EXEC_FILE_GROUP' AND b.finished_at IS NOT NULL GROUP BY 1"
 )
 _REMOVE = text(
-    "WITH old AS ("
+    "DELETE FROM datarecs.capture_work w USING ("
     " SELECT r.id FROM datarecs.capture_work r WHERE r.tenant_id = :of_tenant"
     " AND r.parent_id IS NULL AND r.finished_at < :before"
     " AND NOT EXISTS (SELECT FROM datarecs.capture_work l WHERE l.tenant_id = r.tenant_id"
     " AND l.root_id = r.id AND l.finished_at IS NULL)"
-    " ORDER BY r.finished_at LIMIT :most), numbers AS ("
-    " DELETE FROM datarecs.capture_sequence s USING old"
-    " WHERE s.tenant_id = :of_tenant AND s.root_job_id = old.id)"
-    " DELETE FROM datarecs.capture_work w USING old"
+    " ORDER BY r.finished_at LIMIT :most) old"
     " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id"
     " RETURNING w.parent_id IS NULL AS is_root"
 )

@@ -69,7 +69,7 @@ _HEADS = text(
     " AND NOT EXISTS (SELECT FROM datarecs.capture_claim c"
     " WHERE c.tenant_id = w.tenant_id AND c.claim_key = w.claim_key)"
     " ORDER BY w.kind, w.lane, w.execution_class, w.pinned_executor, w.due_at, w.id"
-)
+).bindparams(bindparam("of_tenant", type_=Uuid), bindparam("of_key", type_=Text))
 """The earliest item of each slice that is parked behind a key that nobody has."""
 _OPEN = (
     update(CAPTURE_WORK)
@@ -228,9 +228,9 @@ class PostgresWorkItems:
 
     def free_key(self, item: WorkItem) -> None:
         key = self._of(of_key=item.claim_key)
-        self._session.answer(_DROP_CLAIM, key | {"of_id": item.id})
+        self._session.later(_DROP_CLAIM, key | {"of_id": item.id})
         # A statement of its own: it sees what claims have parked that had the key FOR SHARE.
-        while heads := [head for (head,) in self._session.execute(_HEADS, key)]:
+        while heads := [head for (head,) in self._session.answer(_HEADS, key)]:
             opened = [self._session.answer(_OPEN, self._of(of_id=head)).rowcount for head in heads]
             # A head that was cancelled meanwhile does not open: the next one of its slice does.
             if all(opened):

@@ -22,6 +22,9 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    catalogue,
+    catalogue_keys,
+    catalogue_tables,
     changes,
     controllers,
     deliveries,
@@ -59,6 +62,9 @@ ROUTERS = (
     runs.router,
     events.router,
     results.router,
+    catalogue.router,
+    catalogue_keys.router,
+    catalogue_tables.router,
     mails.router,
     mail_reports.router,
     previews.router,

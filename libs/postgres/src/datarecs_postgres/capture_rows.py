@@ -139,7 +139,7 @@ def _unreadable(row: Any) -> CaptureTask:  # noqa: ANN401  a row
             scope=CaptureScope(),
             policy=CapturePolicy(),
             selection=SnapshotSelection(kind=SnapshotChoice.CURRENT),
-            execution=ExecutionPolicy(attributes={}),
+            execution=ExecutionPolicy(),
         )
     )
 

@@ -23,7 +23,13 @@ from datarecs_core.captures.items import (
     WorkState,
     WorkToken,
 )
-from datarecs_core.captures.request import CaptureRequest, ExecutionClass, ExecutionPolicy
+from datarecs_core.captures.request import (
+    CaptureRequest,
+    ExecutionClass,
+    ExecutionPolicy,
+    SnapshotChoice,
+    SnapshotSelection,
+)
 from datarecs_core.errors.captures import (
     CaptureNotFoundError,
     LeaseLostError,
@@ -52,7 +58,7 @@ class CaptureSuite:
         return CaptureQueue(stores)
 
 
-class EnqueueConformance(CaptureSuite):
+class WorkItemsConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q01")
@@ -80,9 +86,9 @@ class EnqueueConformance(CaptureSuite):
         base = a_request("orders")
         others = [
             replace(base, is_full_rescan=True),
-            replace(base, selection=replace(base.selection, latest=3)),
-            replace(base, execution=ExecutionPolicy(attributes={"zone": "1"})),
-            replace(base, execution=ExecutionPolicy(lane="night", attributes={})),
+            replace(base, selection=SnapshotSelection(kind=SnapshotChoice.LATEST_N, latest=3)),
+            replace(base, execution=ExecutionPolicy(execution_class=ExecutionClass.HEAVY)),
+            replace(base, execution=ExecutionPolicy(lane="night")),
             replace(base, connection_uid=ResourceUid(an_id())),
         ]
         ids = {queue.put(one) for one in (base, *others)}
@@ -177,9 +183,7 @@ class EnqueueConformance(CaptureSuite):
                 report(token)
 
     def test_every_field_of_an_item_is_read_back(self, queue: CaptureQueue) -> None:
-        request = a_request(
-            "orders", execution=ExecutionPolicy(lane="night", attributes={"zone": "1"})
-        )
+        request = a_request("orders", execution=ExecutionPolicy(lane="night"))
         root = queue.put(request)
         token = queue.take(root)
         queue.succeed(token, a_table("orders", request, pinned_executor="worker-7"), files_total=7)
@@ -191,7 +195,7 @@ class EnqueueConformance(CaptureSuite):
         assert queue.stored(root, B_TENANT) is None
 
 
-class ClaimConformance(CaptureSuite):
+class CaptureFinderConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q06")
@@ -208,11 +212,10 @@ class ClaimConformance(CaptureSuite):
 
     @pytest.mark.case("Q07")
     def test_the_filters_of_a_claim_hold(self, queue: CaptureQueue) -> None:
-        heavy = ExecutionPolicy(execution_class=ExecutionClass.HEAVY, attributes={})
-        night = ExecutionPolicy(lane="night", attributes={})
+        heavy = ExecutionPolicy(execution_class=ExecutionClass.HEAVY)
+        night = ExecutionPolicy(lane="night")
         plain, slow, late = (
-            queue.put(a_request(execution=one))
-            for one in (ExecutionPolicy(attributes={}), heavy, night)
+            queue.put(a_request(execution=one)) for one in (ExecutionPolicy(), heavy, night)
         )
         assert queue.claim("w", TABLE_KIND) == {}
         assert set(queue.claim("w", execution_classes=[ExecutionClass.HEAVY])) == {slow}

@@ -119,7 +119,9 @@ def shown_job(client: TestClient, job_id: str) -> Mapping[str, Any]:
     return body
 
 
-def faults(client: TestClient, path: str = PLACE, **body: object) -> set[tuple[str, str]]:
+def faults(
+    client: TestClient, body: Mapping[str, object], path: str = PLACE
+) -> set[tuple[str, str]]:
     answer = client.post(path, json=body)
     assert answer.status_code == 422, answer.text
     return {(one["code"], one["pointer"]) for one in answer.json()["errors"]}
@@ -186,7 +188,12 @@ class TestStart:
         entry = house.store.committed(A_TENANT).audit[-1].row
         assert entry.action == "capture.start"
         assert (entry.resource_kind, entry.resource_uid) == ("CaptureJob", job_id)
-        assert entry.detail["connection"] == LAKE
+        assert entry.detail == {
+            "connection": LAKE,
+            "namespace": "default",
+            "mode": "METADATA_ONLY",
+            "deduped": "false",
+        }
 
     def test_the_published_example_is_accepted(self, client: TestClient) -> None:
         assert client.post(PLACE, json=CAPTURE_EXAMPLE).status_code == 202
@@ -220,7 +227,7 @@ def working(
 @pytest.mark.case("Q43")
 class TestRefusals:
     def test_a_body_without_fields_has_all_its_faults(self, client: TestClient) -> None:
-        assert faults(client) == {
+        assert faults(client, {}) == {
             ("DR1010", "/connection"),
             ("DR1010", "/mode"),
             ("DR1010", "/snapshots"),
@@ -305,7 +312,7 @@ class TestRefusals:
     def test_a_broken_rule_has_the_pointer_of_its_field(
         self, client: TestClient, changes: Mapping[str, object], expected: set[tuple[str, str]]
     ) -> None:
-        assert faults(client, **{**METADATA, **changes}) == expected
+        assert faults(client, {**METADATA, **changes}) == expected
 
     def test_an_output_of_a_later_release_is_refused_by_name(self, client: TestClient) -> None:
         body = {**METADATA, "mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]}
@@ -408,7 +415,7 @@ class TestNow:
         assert item.state is WorkState.QUEUED
 
     def test_every_fault_is_that_of_a_start(self, client: TestClient) -> None:
-        assert faults(client, f"{PLACE}/now", connection=LAKE, mode="METADATA_ONLY") == {
+        assert faults(client, {"connection": LAKE, "mode": "METADATA_ONLY"}, f"{PLACE}/now") == {
             ("DR1010", "/snapshots")
         }
 
@@ -566,7 +573,7 @@ class TestAccess:
                 method,
                 f"{PLACE}{path.format(job=job_id)}",
                 params={"max_wait": "1"} if path == "/now" else {},
-                **({"json": body} if method == "POST" else {}),
+                json=body if method == "POST" else None,
             )
             if rank >= RANKS.index(least):
                 assert answer.status_code < 300, (role, answer.text)

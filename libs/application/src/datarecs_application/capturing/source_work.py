@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from datarecs_application.child_frames import BadFrameError, Reader
-from datarecs_application.ports.capturing import CaptureSource
+from datarecs_application.ports.capturing import CaptureSource, FileRequest
 from datarecs_core.captures.items import RetryClass, WorkKind
 from datarecs_core.captures.outcomes import (
     ConnectorPlanned,
@@ -23,6 +23,7 @@ from datarecs_core.captures.outcomes import (
 )
 from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName
 from datarecs_core.captures.source_facts import SourceFile
+from datarecs_core.catalog.records import TableColumn
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import CaptureCode
@@ -87,8 +88,9 @@ def source_outcome(frame: Reader, source: CaptureSource, directory: str) -> Sour
             return _planned_snapshot(frame, source, name)
         case WorkKind.EXEC_FILE_GROUP:
             files = [from_document(SourceFile, one) for one in frame.of("files", list)]
-            native_id, policy = frame.of("native_id", str), _policy(frame)
-            captured = source.capture_files(name, native_id, files, policy, directory)
+            columns = [from_document(TableColumn, one) for one in frame.of("columns", list)]
+            request = FileRequest(policy=_policy(frame), columns=columns, directory=directory)
+            captured = source.capture_files(name, frame.of("native_id", str), files, request)
             return GroupCaptured(files=tuple(captured))
         case _:
             raise BadFrameError(f"{kind} is not done by a child")

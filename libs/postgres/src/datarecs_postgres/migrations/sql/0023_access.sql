@@ -17,6 +17,8 @@ GRANT UPDATE ON datarecs.pointer TO datarecs_capture;
 GRANT DELETE ON datarecs.pointer TO datarecs_capture;
 DROP POLICY tenant_worker_run ON datarecs.pointer;
 REVOKE ALL ON datarecs.pointer FROM datarecs_worker_run;
+DROP POLICY tenant_resources ON datarecs.pointer;
+REVOKE ALL ON datarecs.pointer FROM datarecs_resources;
 ALTER TABLE datarecs.capture_work ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY owner ON datarecs.capture_work TO datarecs_owner USING (true) WITH CHECK (true);
 CREATE POLICY tenant_api ON datarecs.capture_work TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);

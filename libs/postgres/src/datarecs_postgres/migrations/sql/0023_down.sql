@@ -21,5 +21,7 @@ REVOKE EXECUTE ON FUNCTION datarecs.service_name() FROM datarecs_capture;
 REVOKE USAGE ON SCHEMA datarecs FROM datarecs_capture;
 CREATE POLICY tenant_worker_run ON datarecs.pointer TO datarecs_worker_run USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
 GRANT SELECT, INSERT, UPDATE, DELETE ON datarecs.pointer TO datarecs_worker_run;
+CREATE POLICY tenant_resources ON datarecs.pointer TO datarecs_resources USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT, INSERT, UPDATE, DELETE ON datarecs.pointer TO datarecs_resources;
 DELETE FROM datarecs.service_role WHERE role = 'datarecs_capture';
 DELETE FROM datarecs.schema_compat WHERE revision = '0023';

@@ -13,8 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from datarecs_application.capturing import maintaining, queue
+from datarecs_application.capturing.control import LocalControl
 from datarecs_application.ports.capturing import ClaimRequest
-from datarecs_core.access.permissions import Role
+from datarecs_core.access.permissions import Permission, Role
 from datarecs_core.captures.items import (
     CaptureJobId,
     CaptureTask,
@@ -26,11 +27,14 @@ from datarecs_core.captures.items import (
     WorkState,
     WorkToken,
 )
+from datarecs_core.captures.outcomes import ConnectorPlanned
 from datarecs_core.captures.request import ObjectName
+from datarecs_core.captures.source_facts import SourceObjects
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.resources.resource import Kind
 from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE, ended_within
 from datarecs_core_api.routes.captures import CAPTURES
+from datarecs_specs.documents import StoredSpecs
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
@@ -483,6 +487,28 @@ class TestReading:
         assert job["counters"] == {"tables_scanned": 1}
         assert job["totals"] == {"tables_scanned": 5, "stats_written": 10}
 
+    @pytest.mark.case("Q44")
+    def test_a_table_that_the_catalogue_does_not_have_is_skipped(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        table = {"scope": {"tables": ["default.orders"]}, "outputs": ["TABLE_STATS"]}
+        root = started(client, mode="CAPTURE_ONLY", **table)
+        control = LocalControl(
+            unit=house.unit,
+            finder=house.finder,
+            blobs=house.blobs,
+            decode=StoredSpecs(),
+            ids=house.ids,
+            clock=house.clock,
+            jitter=lambda: 1.0,
+        )
+        (token,) = control.claim(ClaimRequest(executor="worker-1", kinds=())).tokens
+        assert control.begin(token) is not None
+        name = ObjectName(namespace=("default",), name="orders")
+        control.end(token, ConnectorPlanned(objects=SourceObjects(tables=(name,), views=())))
+        job = shown_job(client, root)
+        assert (job["state"], job["totals"]["tables_skipped"]) == ("SUCCEEDED", 1)
+
     @pytest.mark.case("Q31")
     def test_a_stored_request_that_cannot_be_read_degrades_the_answer(
         self, house: MemoryApiHouse, client: TestClient
@@ -579,6 +605,20 @@ class TestAccess:
                 assert answer.status_code < 300, (role, answer.text)
             else:
                 assert (answer.status_code, answer.json()["code"]) == (403, "DR6012"), role
+
+    @pytest.mark.case("Q32")
+    @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS])
+    def test_the_permission_of_workers_opens_nothing(
+        self, house: MemoryApiHouse, client: TestClient, method: str, path: str
+    ) -> None:
+        job_id = started(client)
+        worker = house.bearing(house.key(permissions=[Permission.QUEUE_WORK]))
+        body = METADATA if path in {"", "/now"} else {}
+        place = f"{PLACE}{path.format(job=job_id)}"
+        answer = worker.request(method, place, json=body if method == "POST" else None)
+        assert (answer.status_code, answer.json()["code"]) == (403, "DR6012")
+        wanted = {"name": "worker", "scopes": [str(Permission.QUEUE_WORK)]}
+        assert client.post("/api/v1/keys", json=wanted).status_code in {403, 422}
 
     @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS[3:]])
     def test_a_job_of_another_tenant_is_404(

@@ -20,6 +20,7 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
+from datarecs_core.captures.items import CaptureJobId
 from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.reconciling import Work

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
     ARRAY,

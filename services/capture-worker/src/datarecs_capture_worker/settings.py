@@ -1,11 +1,10 @@
 """Settings of the capture-worker: its database login, its slots, the kinds of work it takes."""
 
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.capture_sections import CaptureSlots, Executor
 from datarecs_runtime.sections import (
-    CaptureSlots,
     Database,
     Egress,
-    Executor,
     Files,
     Live,
     Secrets,

@@ -30,10 +30,11 @@ from datarecs_kernel.stored import read_differences
 from datarecs_reconciliation_worker.child import tools_of
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.wiring import CHILD, INHERITED, hello_frame
+from datarecs_reconciliation_worker.wiring import CHILD, hello_frame
 from datarecs_reconciliation_worker.work import read_assignment, work
 from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.child import SpawnedChild
+from datarecs_runtime.child_surroundings import INHERITED
 from datarecs_runtime.environment import process_environment
 from datarecs_runtime.frames import SupervisorChannel
 from datarecs_runtime.sections import Files, Java, Spark

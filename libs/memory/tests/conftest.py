@@ -33,6 +33,7 @@ def stores(clock: ManualClock, store: MemoryStore) -> Stores:
         webhook=everybody,
         mail=everybody,
         resources=everybody,
+        capture=everybody,
         relay=MemoryOutboxReader(store),
         archive=MemoryEventArchive(store),
         queries=MemoryQueries(store),

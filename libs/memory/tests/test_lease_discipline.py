@@ -1,6 +1,7 @@
 """The twins of the durable queues under the one lease discipline."""
 
 from datarecs_testing.conformance.checks import CheckQueueConformance
+from datarecs_testing.conformance.leased_captures import CaptureQueueConformance
 from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
@@ -30,4 +31,8 @@ class TestChecks(CheckQueueConformance):
 
 
 class TestResources(ResourceQueueConformance):
+    pass
+
+
+class TestCaptures(CaptureQueueConformance):
     pass

@@ -10,7 +10,16 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.queries import PostgresQueries
-from datarecs_postgres.roles import API, CONTROLLER, MAIL, RELAY, RESOURCES, WEBHOOK, WORKER_RUN
+from datarecs_postgres.roles import (
+    API,
+    CAPTURE,
+    CONTROLLER,
+    MAIL,
+    RELAY,
+    RESOURCES,
+    WEBHOOK,
+    WORKER_RUN,
+)
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_testing.clock import FixedIds
@@ -47,6 +56,7 @@ def stores(database: PreparedDatabase, connect: Connect) -> Stores:
         webhook=actor(WEBHOOK),
         mail=actor(MAIL),
         resources=actor(RESOURCES),
+        capture=actor(CAPTURE),
         relay=PostgresOutboxReader(connect(RELAY)),
         archive=PostgresEventArchive(connect(CONTROLLER)),
         queries=PostgresQueries(connect(API)),

@@ -3,6 +3,7 @@
 import pytest
 
 from datarecs_testing.conformance.checks import CheckQueueConformance
+from datarecs_testing.conformance.leased_captures import CaptureQueueConformance
 from datarecs_testing.conformance.leased_deliveries import (
     DeliveryQueueConformance,
     MailQueueConformance,
@@ -34,4 +35,8 @@ class TestChecks(CheckQueueConformance):
 
 
 class TestResources(ResourceQueueConformance):
+    pass
+
+
+class TestCaptures(CaptureQueueConformance):
     pass

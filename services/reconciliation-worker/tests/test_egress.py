@@ -4,11 +4,12 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from datarecs_application.child_frames import Reader
+from datarecs_connectors.surroundings import egress_policy_of
 from datarecs_core.egress.addresses import Profile
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.surroundings import egress_policy_of
-from datarecs_reconciliation_worker.wiring import egress_policy, hello_frame
+from datarecs_reconciliation_worker.wiring import hello_frame
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.child_surroundings import egress_policy
 from datarecs_runtime.sections import AllowedCidrs, Egress
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from datarecs_application.child_frames import Reader
 from datarecs_connectors.registry import open_connector
+from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
@@ -14,9 +15,9 @@ from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_core.values import TenantId
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.wiring import hello_frame
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.sections import Files, Secrets, Worker
 
 A, B = TenantId(UUID(int=1)), TenantId(UUID(int=2))
@@ -38,21 +39,23 @@ def hello(folder: Path, files: Files) -> Reader:
 
 def test_each_tenant_has_a_separate_folder_below_a_root(tmp_path: Path) -> None:
     frame = hello(tmp_path, Files(roots=(tmp_path,)))
-    assert surroundings_of(frame, A).roots == (tmp_path / str(A),)
-    assert surroundings_of(frame, B).roots == (tmp_path / str(B),)
+    assert surroundings_of(frame, A, SystemClock().now).roots == (tmp_path / str(A),)
+    assert surroundings_of(frame, B, SystemClock().now).roots == (tmp_path / str(B),)
 
 
 def test_only_the_owner_reads_the_roots(tmp_path: Path) -> None:
     frame = hello(tmp_path, Files(roots=(tmp_path,), owner=A))
-    assert surroundings_of(frame, A).roots == (tmp_path,)
-    assert surroundings_of(frame, B).roots == ()
+    assert surroundings_of(frame, A, SystemClock().now).roots == (tmp_path,)
+    assert surroundings_of(frame, B, SystemClock().now).roots == ()
 
 
 def test_a_local_worker_without_roots_has_the_project_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert surroundings_of(hello(tmp_path, Files(owner=A)), A).roots == (tmp_path,)
+    assert surroundings_of(hello(tmp_path, Files(owner=A)), A, SystemClock().now).roots == (
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_what_settings_name_is_closed_to_sources(
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_text("id\ns3cret\n")
     files = Files(roots=(tmp_path,), owner=A, excluded=(tmp_path / "data/closed",))
-    around = surroundings_of(hello(tmp_path, files), A)
+    around = surroundings_of(hello(tmp_path, files), A, SystemClock().now)
     connection = Connection(type=ConnectionType.FILES, config=FilesConfig(root="."))
     source = Source(name="s", kind=SourceKind.CSV, connection="c", path=place)
     with pytest.raises(DatarecsError) as caught:

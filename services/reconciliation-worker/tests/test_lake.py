@@ -26,10 +26,9 @@ from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_core.values import RunId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.wiring import StoredSpecs
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.frames import SupervisorChannel
-from datarecs_specs.documents import job_of
+from datarecs_specs.documents import StoredSpecs, job_of
 from datarecs_testing.builders import A_TENANT, a_run, an_id
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.lake import Lake, a_lake, delete_equal

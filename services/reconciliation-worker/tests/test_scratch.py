@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from datarecs_core.errors.process import ScratchInUseError, SettingsError
-from datarecs_reconciliation_worker.scratch import ScratchFolder
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.wiring import child_environment, warm_child
+from datarecs_reconciliation_worker.wiring import warm_child
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.child_surroundings import child_environment
 from datarecs_runtime.clock import SystemClock
+from datarecs_runtime.scratch import ScratchFolder
 from datarecs_runtime.sections import Worker
 
 WORKER = """
 import sys
 from pathlib import Path
-from datarecs_reconciliation_worker.scratch import ScratchFolder
+from datarecs_runtime.scratch import ScratchFolder
 ScratchFolder(Path(sys.argv[1])).claim()
 print("claimed", flush=True)
 sys.stdin.read()

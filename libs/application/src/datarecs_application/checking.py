@@ -15,6 +15,7 @@ from datarecs_application.child_frames import FINISHED, BadFrameError, Reader
 from datarecs_application.ports.outside import SecretStore
 from datarecs_application.ports.state import Transaction
 from datarecs_application.source_checks import fault_text
+from datarecs_application.source_secrets import masked, one_line, resolved_secrets
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault
@@ -31,17 +32,13 @@ from datarecs_core.resources.checks import (
     failed_step,
     known_code,
 )
-from datarecs_core.resources.connection import Connection, connection_faults, secret_uses
+from datarecs_core.resources.connection import Connection, connection_faults
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
-from datarecs_core.runs.wording import storable_text
 from datarecs_core.values import TenantId
 
 OPENING, STEP = "opening", "step"
 """Types of the child's frames, besides FINISHED."""
 MOST_STEPS, MOST_TEXT, MOST_NAME = 500, 400, 80
-MASK = "***"
-_SHORTEST_MASKED = 4
-"""Characters; a shorter secret would mask parts of ordinary words."""
 _SAMPLES: Mapping[ParameterType, str] = {
     ParameterType.TEXT: "",
     ParameterType.INT: "0",
@@ -100,7 +97,7 @@ class Checking:
 
     def fingerprint(self, tenant: TenantId, connection: Connection) -> str:
         """A hash of the secrets of a connection as they are now, or of why they cannot be read."""
-        values, failures = self._secrets(tenant, {"": connection})
+        values, failures = resolved_secrets(self.secrets, tenant, {"": connection})
         faults = {name: error.code.name for name, error in failures.items()}
         return sha256_hex(canonical_json({"values": dict(values), "faults": dict(faults)}))
 
@@ -120,7 +117,7 @@ class Checking:
         connections: Mapping[str, Connection],
         job: ReconciliationJob | None,
     ) -> CheckAssignment | CheckResult:
-        secrets, failures = self._secrets(tx.tenant_id, connections)
+        secrets, failures = resolved_secrets(self.secrets, tx.tenant_id, connections)
         if failures:
             return CheckResult(steps=tuple(_named(failures, job)))
         frame: dict[str, JsonValue] = {
@@ -141,25 +138,6 @@ class Checking:
             }
         return CheckAssignment(frame=frame, sources=(*names, ""), secrets=tuple(secrets.values()))
 
-    def _secrets(
-        self, tenant: TenantId, connections: Mapping[str, Connection]
-    ) -> tuple[dict[str, str], dict[str, DatarecsError]]:
-        """Values by `<connection>/<field>`, and the failures by connection."""
-        secrets: dict[str, str] = {}
-        failures: dict[str, DatarecsError] = {}
-        for name, connection in connections.items():
-            for auth, reference in connection.auth.items():
-                uses = secret_uses(connection.config, auth)
-                if not uses:
-                    continue
-                try:
-                    value = self.secrets.resolve(reference, tenant=tenant, uses=uses)
-                except DatarecsError as error:
-                    failures.setdefault(name, error)
-                else:
-                    secrets[f"{name}/{auth}"] = value
-        return secrets, failures
-
 
 def _named(failures: Mapping[str, DatarecsError], job: ReconciliationJob | None) -> list[CheckStep]:
     """A step for each source of a job, or for the connection itself."""
@@ -173,7 +151,7 @@ def _named(failures: Mapping[str, DatarecsError], job: ReconciliationJob | None)
 
 
 def _refused(source: str, name: str, error: DatarecsError) -> CheckStep:
-    return failed_step(source, name, error.code, _bounded(str(error), MOST_TEXT))
+    return failed_step(source, name, error.code, one_line(str(error), MOST_TEXT))
 
 
 def _fault_step(job: ReconciliationJob, fault: Fault) -> CheckStep:
@@ -236,24 +214,17 @@ class ReportedSteps:
         refused = reader.of("login_refused", bool)
         return CheckStep(
             source=self._source(reader),
-            name=_bounded(self._masked(reader.of("name", str)), MOST_NAME),
+            name=one_line(self._masked(reader.of("name", str)), MOST_NAME),
             state=StepState.OK if is_ok else StepState.FAIL,
             ms=max(reader.of("ms", int), 0),
-            seen=_bounded(self._masked(reader.of("detail", str)), MOST_TEXT),
+            seen=one_line(self._masked(reader.of("detail", str)), MOST_TEXT),
             code=None if code is None else code.name,
             cause=None if is_ok else cause_of(code, login_refused=refused),
             fix=None if code is None else code.entry.remedy,
         )
 
     def _masked(self, text: str) -> str:
-        """A server may repeat in its error what it was sent.
-
-        Longest first: a secret that begins another one would leave the rest of that one.
-        """
-        for secret in sorted(self.assignment.secrets, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_MASKED:
-                text = text.replace(secret, MASK)
-        return text
+        return masked(text, self.assignment.secrets)
 
     def result(self) -> CheckResult:
         return CheckResult(steps=tuple(self.steps))
@@ -273,10 +244,3 @@ def unfinished_step(source: str, why: str, fix: str) -> CheckStep:
         cause=Cause.CHECK,
         fix=fix,
     )
-
-
-def _bounded(text: str, most: int) -> str:
-    """One line of printable characters."""
-    line = " ".join(storable_text(text).split())
-    line = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return line if len(line) <= most else f"{line[: most - 1]}…"

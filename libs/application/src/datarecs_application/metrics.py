@@ -91,6 +91,16 @@ _WORKER = (
     _histogram("lease_renew_seconds", "Time one renewal of all leases took.", buckets=_FAST),
     _counter("child_exits_total", "Ends of worker children, by exit code or signal.", "code"),
 )
+_CAPTURES = (
+    _counter("queue_claims_total", "Claims of work of captures: leased, or empty.", "result"),
+    _histogram("queue_claim_seconds", "Time of one claim.", buckets=_FAST),
+    _histogram(
+        "capture_job_seconds",
+        "Time from the begin of an item of a capture to its reported end.",
+        "kind",
+        buckets=_LONG,
+    ),
+)
 _DELIVERY = (
     _gauge("outbox_unsent", "Outbox rows that are not sent yet, in all shards."),
     _gauge("outbox_oldest_unsent_seconds", "Age of the oldest unsent outbox row."),
@@ -205,7 +215,17 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
         for family in (
-            *(_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _SCHEDULES, _CHECKS, _RETENTION),
+            *(
+                _RUNS,
+                _WORKER,
+                _CAPTURES,
+                _DELIVERY,
+                _WEBHOOK,
+                _MAIL,
+                _SCHEDULES,
+                _CHECKS,
+                _RETENTION,
+            ),
             *(_RECONCILING, _SCHEDULER, _WATCHING, _PROCESS),
         )
         for metric in family

@@ -12,6 +12,11 @@ from datarecs_cli.invocation import UsageFault
 from datarecs_cli.parts import Extra, require
 
 
+def capture_worker() -> int:
+    """`datarecs-capture-worker`; it also reads Iceberg tables."""
+    return _start("capture-worker", Extra.SERVER, Extra.ICEBERG)
+
+
 def core_api() -> int:
     """`datarecs-core-api`."""
     return _start("core-api", Extra.SERVER)

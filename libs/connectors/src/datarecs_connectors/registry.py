@@ -42,6 +42,7 @@ from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
 from datarecs_core.resources.store_servers import BucketAddress
 
 if TYPE_CHECKING:
+    from datarecs_connectors.iceberg.connector import IcebergConnector
     from datarecs_connectors.object_stores.tree import ObjectTree
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
@@ -115,7 +116,7 @@ def open_connector(
             return QueriedFiles(reader(source), stop, tables, surroundings.spill_bytes)
         case SourceKind.ICEBERG:
             return QueriedFiles(
-                _iceberg(source, connection, secrets, surroundings),
+                connected_lake(source, connection, secrets, surroundings),
                 stop,
                 spill_bytes=surroundings.spill_bytes,
             )
@@ -167,12 +168,13 @@ def explained_by(connector: Connector, scan: Scan) -> list[str]:
     return connector.explain(scan) if isinstance(connector, PostgresConnector) else []
 
 
-def _iceberg(
+def connected_lake(
     source: Source,
     connection: Connection | None,
     secrets: Mapping[str, str],
     around: Surroundings,
-) -> Readable:
+) -> "IcebergConnector":
+    """The tables of a catalog. Raises what `open_connector` raises."""
     if connection is None or not isinstance(connection.config, IcebergConfig):
         raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
     if find_spec("pyiceberg") is None:

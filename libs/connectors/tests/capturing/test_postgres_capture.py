@@ -3,22 +3,30 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from threading import Event, Thread
 from typing import LiteralString
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from datarecs_application.ports.capturing import FileRequest
+from datarecs_application.ports.capturing import CaptureSource, FileRequest
+from datarecs_connectors.capturing import postgres
+from datarecs_connectors.capturing.opening import open_capture_source
 from datarecs_connectors.capturing.postgres import PostgresCaptureSource
+from datarecs_connectors.capturing.statistics import statistics_engine
 from datarecs_connectors.errors import (
     PermissionDeniedError,
     QueryFailedError,
     SourceUnsupportedError,
+    StatementTimeoutError,
 )
 from datarecs_connectors.postgres import PostgresConnector
+from datarecs_connectors.registry import Surroundings
+from datarecs_connectors.typed_text import TypedColumn, arrow_type
 from datarecs_core.captures.request import (
     CapturePolicy,
     CaptureScope,
@@ -30,7 +38,14 @@ from datarecs_core.captures.source_facts import CapturedTable, Completion
 from datarecs_core.catalog.records import Constraint, ConstraintKind, ScalarStats
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.resources.connection import PostgresConfig, SslMode
+from datarecs_core.jobs.definition import Limits
+from datarecs_core.jobs.types import parse_type
+from datarecs_core.resources.connection import (
+    Connection,
+    ConnectionType,
+    PostgresConfig,
+    SslMode,
+)
 from datarecs_testing.stack import PostgresServer
 
 pytestmark = pytest.mark.integration
@@ -55,7 +70,7 @@ class Database:
 
     admin: str
     config: PostgresConfig
-    open: Callable[..., PostgresCaptureSource]
+    open: Callable[..., CaptureSource]
 
     def run(self, statement: LiteralString) -> None:
         with psycopg.connect(self.admin, autocommit=True) as session:
@@ -67,7 +82,7 @@ class Database:
             )
 
     @property
-    def source(self) -> PostgresCaptureSource:
+    def source(self) -> CaptureSource:
         return self.open()
 
     def capture(self, table: str, policy: CapturePolicy = ALL) -> CapturedTable:
@@ -98,8 +113,15 @@ def database(postgres_server: PostgresServer) -> Database:
         user = sql.Identifier(config.user)
         session.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(user))
 
-    def opened(profile: Profile = Profile.LOCAL) -> PostgresCaptureSource:
+    def opened(profile: Profile = Profile.LOCAL) -> CaptureSource:
         policy = Policy(purpose=Purpose.CONNECTION, profile=profile)
+        if profile is Profile.LOCAL:
+            return open_capture_source(
+                "ledger",
+                Connection(type=ConnectionType.POSTGRES, config=config),
+                {"password": "secret"},
+                Surroundings(roots=(), policy=policy, now=lambda: datetime(2026, 1, 1, tzinfo=UTC)),
+            )
         connector = LoopbackConnector(
             source="ledger", config=config, password="secret", policy=policy
         )
@@ -295,6 +317,42 @@ def test_figures_have_canonical_texts(
     assert captured.is_complete is (kind != "interval")
 
 
+SAME: list[tuple[str, str, list[object]]] = [
+    ("bigint", "int", [2**63 - 1, -(2**63), None]),
+    ("numeric(38,10)", "decimal(38,10)", [Decimal("-0.1"), Decimal(12345678901234567890), None]),
+    ("numeric(5,2)", "decimal(5,2)", [Decimal("0.10"), Decimal("999.99")]),
+    ("float8", "float64", [0.1, -0.0, 5e-324, float("nan")]),
+    ("float8", "float64", [float("-inf"), 1.7976931348623157e308]),
+    ("float4", "float32", [3.4028234663852886e38, 1.401298464324817e-45]),
+    ("text", "text", ["\U0001f600", "\uffff", "", "Z", "a"]),
+    ("boolean", "bool", [True, None, True]),
+    ("bytea", "binary", [b"\x00", b"\x00\x00", b"\xff"]),
+    ("date", "date", [date(1, 1, 1), date(9999, 12, 31)]),
+    ("time", "time", [time(23, 59, 59, 999999), time(0)]),
+    ("timestamp", "local_timestamp", [datetime(1, 1, 1), datetime(2026, 1, 31, 12, 0, 0, 1)]),  # noqa: DTZ001  without a zone, as the type
+    ("timestamptz", "instant", [datetime(2026, 1, 31, 12, tzinfo=UTC), None]),
+]
+
+
+@pytest.mark.parametrize(("native", "canonical", "values"), SAME)
+def test_figures_are_the_same_as_of_a_file_with_the_same_values(
+    database: Database, native: str, canonical: str, values: list[object]
+) -> None:
+    with psycopg.connect(database.admin, autocommit=True) as session:
+        session.execute(f"CREATE TABLE t (c {native}); GRANT SELECT ON t TO PUBLIC")
+        for value in values:
+            session.execute("INSERT INTO t VALUES (%s)", (value,))
+    kind = parse_type(canonical)
+    column = TypedColumn(pa.array(values, arrow_type(kind)), None)
+    with statistics_engine() as engine:
+        (expected,) = engine.of_file([("c", kind)], [(len(values), [column])]).columns
+    (stats,) = database.capture("t").columns
+    without_sketch = replace(expected, ndv=None, ndv_method=None, sketch=None)
+    # A number of PostgreSQL may be NaN, and one of a file may not.
+    nans = 0 if canonical.startswith("decimal") else expected.nans
+    assert stats == replace(without_sketch, nans=nans)
+
+
 def test_nans_are_counted_and_are_no_nulls(database: Database) -> None:
     stats = database.stats(
         "CREATE TABLE t (c float8); INSERT INTO t VALUES ('NaN'), ('NaN'), (NULL), (1)"
@@ -392,6 +450,24 @@ def test_the_snapshot_names_system_timeline_position_and_transactions(database: 
     assert transactions.count(":") == 2
     assert snapshot.committed_at.tzinfo is not None
     assert snapshot.committed_at > datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_the_time_of_a_snapshot_is_after_the_wait_for_the_lock(database: Database) -> None:
+    database.run("CREATE TABLE t (c int)")
+    results: list[CapturedTable] = []
+    with psycopg.connect(database.admin) as session:
+        session.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        waiting = Thread(target=lambda: results.append(database.capture("t")))
+        waiting.start()
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while session.execute(blocked).fetchone() == (0,):
+            pass
+        session.execute("INSERT INTO t VALUES (1)")
+        row = session.execute("SELECT clock_timestamp()").fetchone()
+    waiting.join()
+    assert row is not None
+    assert results[0].rows == 1
+    assert results[0].snapshot.committed_at > row[0]
 
 
 def test_a_partitioned_table_is_captured_as_a_whole(database: Database) -> None:
@@ -554,6 +630,43 @@ def test_a_table_that_another_session_locks_is_reported_after_five_seconds(
         session.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(QueryFailedError, match="locked"):
             database.capture("t")
+
+
+def test_a_capture_that_takes_too_long_ends(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "DEFAULT_LIMITS", Limits(statement_timeout=timedelta(seconds=1)))
+    database.run("CREATE TABLE t (c int)")
+    with psycopg.connect(database.admin) as session:
+        session.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StatementTimeoutError, match="capture fewer columns"):
+            database.capture("t")
+
+
+def test_a_foreign_table_is_captured_through_its_server(database: Database) -> None:
+    config = database.config
+    database.run("""
+        CREATE TABLE t (c int); INSERT INTO t VALUES (4), (NULL);
+        CREATE EXTENSION postgres_fdw;
+    """)
+    with psycopg.connect(database.admin, autocommit=True) as session:
+        session.execute(
+            sql.SQL(
+                "CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw"
+                " OPTIONS (host '127.0.0.1', port {}, dbname {});"
+                " CREATE USER MAPPING FOR {} SERVER far OPTIONS (user {}, password 'secret');"
+                " CREATE FOREIGN TABLE f (c int) SERVER far OPTIONS (table_name 't')"
+            ).format(
+                sql.Literal(str(config.port)),
+                sql.Literal(config.database),
+                sql.Identifier(config.user),
+                sql.Literal(config.user),
+            )
+        )
+    database.run("GRANT USAGE ON FOREIGN SERVER far TO PUBLIC")
+    captured = database.capture("f")
+    assert (captured.rows, captured.columns[0].nulls, captured.size_bytes) == (2, 1, None)
+    assert database.source.table(named("f"), known=()).properties == {"kind": "foreign table"}
 
 
 def test_a_table_has_no_files(database: Database) -> None:

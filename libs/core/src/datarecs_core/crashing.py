@@ -49,6 +49,10 @@ class CrashPoint(StrEnum):
     RECONCILE_BEFORE_TX = "reconcile.before_tx"
     RECONCILE_IN_TX = "reconcile.in_tx"
     RECONCILE_AFTER_COMMIT = "reconcile.after_commit"
+    CAPTURE_AFTER_CLAIM = "capture.after_claim"
+    CAPTURE_AFTER_BEGIN = "capture.after_begin"
+    CAPTURE_BEFORE_END = "capture.before_end"
+    CAPTURE_AFTER_END = "capture.after_end"
 
 
 def pass_by(point: CrashPoint) -> None:

@@ -17,7 +17,7 @@ from datarecs_core.captures.plan import (
 from datarecs_core.captures.request import CapturePolicy, ObjectName, Output
 from datarecs_core.captures.source_facts import Completion, SourceFile
 from datarecs_core.documents import from_document, to_document
-from datarecs_testing.captures import file_stats_of, source_file
+from datarecs_testing.captured_files import file_stats_of, source_file
 
 TABLE = UUID("019b0000-0000-7000-8000-000000000021")
 

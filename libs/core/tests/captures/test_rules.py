@@ -18,7 +18,7 @@ from datarecs_core.captures.request import (
 )
 from datarecs_core.captures.rules import request_faults
 from datarecs_core.errors.faults import pointer
-from datarecs_testing.captures import capture_request
+from datarecs_testing.captured_files import capture_request
 
 ORDERS = ObjectName(namespace=("sales",), name="orders")
 METADATA = {"mode": CaptureMode.METADATA_ONLY, "policy": CapturePolicy()}

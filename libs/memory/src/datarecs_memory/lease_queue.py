@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from datarecs_application.ports.capturing import ClaimRequest, Claims
 from datarecs_application.ports.checks import LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
@@ -19,6 +20,7 @@ from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import ActionState
+from datarecs_memory.captures import claim_work, tenants_with_work
 from datarecs_memory.checks import lease_check
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
 from datarecs_memory.resource_work import adopt_resources, claim_resources, resource_backlog
@@ -185,6 +187,12 @@ class MemoryWorkFinder:
 
     def lease_check(self) -> LeasedCheck | None:
         return lease_check(self._store)
+
+    def claim_work(self, request: ClaimRequest) -> Claims:
+        return claim_work(self._store, request)
+
+    def tenants_with_work(self, what: str) -> Sequence[TenantId]:
+        return tenants_with_work(self._store, what)
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         now = self._store.clock.now()

@@ -20,13 +20,13 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
-from datarecs_core.captures.items import CaptureJobId
 from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
+from datarecs_memory.capture_rows import CaptureRows
 from datarecs_memory.delivery_rows import DeliveryRows
 
 Listener = Callable[[str, str], None]
@@ -108,8 +108,7 @@ class TenantState:
     checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
     work: dict[ResourceUid, Work] = field(default_factory=dict)
     pointers: dict[str, Pointer] = field(default_factory=dict)
-    capture_sequences: dict[CaptureJobId, int] = field(default_factory=dict)
-    """By root: the number of its newest event."""
+    captures: CaptureRows = field(default_factory=CaptureRows)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
     def copy(self) -> "TenantState":
@@ -133,7 +132,7 @@ class TenantState:
             checks=dict(self.checks),
             work=dict(self.work),
             pointers=dict(self.pointers),
-            capture_sequences=dict(self.capture_sequences),
+            captures=self.captures.copy(),
             delivery=self.delivery.copy(),
         )
 
@@ -155,6 +154,7 @@ class MemoryStore:
         """Live relays, and the times until which they are considered alive."""
         self.stats: Reports = {}
         """Counters of processes and the times of their reports."""
+        self._served: dict[tuple[TenantId, str], int] = {}
         self._tenants: dict[TenantId, TenantState] = {}
         self._lock = threading.Lock()
         self._writer: int | None = None
@@ -203,6 +203,14 @@ class MemoryStore:
     def next_position(self) -> int:
         self._last_position += 1
         return self._last_position
+
+    def served(self, tenant: TenantId, kind: str) -> None:
+        """Note that a claim of captures has just served this tenant and kind."""
+        self._served[tenant, kind] = max(self._served.values(), default=0) + 1
+
+    def last_served(self, tenant: TenantId, kind: str) -> int:
+        """Grows with each `served`; 0: never."""
+        return self._served.get((tenant, kind), 0)
 
     def notify(self, channel: str, payload: str) -> None:
         for listener in self._listeners:

@@ -11,6 +11,7 @@ from datarecs_memory.access import (
     MemoryIdempotencyKeys,
     MemorySocketTickets,
 )
+from datarecs_memory.captures import MemoryWorkItems
 from datarecs_memory.checks import MemoryChecks
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.delivery_order import MemoryDeliveryOrder
@@ -57,6 +58,7 @@ class MemoryTransaction:
         self.checks = MemoryChecks(scope)
         self.resource_work = MemoryResourceWork(scope)
         self.pointers = MemoryPointers(scope)
+        self.capture_work = MemoryWorkItems(scope)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -1,15 +1,16 @@
-"""The rights: every policy, grant and definer function of the database at head, as data.
+"""The rights: every policy and grant of the database at head, as data.
 
 Migrations contain the statements frozen, as printed by `python -m datarecs_postgres.rls TABLE…`; a
 test compares the database with this module, so both agree (alembic's autogenerate ignores policies,
-grants and functions).
+grants and functions). The functions are in `function_rights`.
 """
 
 import sys
 
 from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service, subscriptions_of
+from datarecs_postgres.capture_rows import MUTABLE as CAPTURE_WORK_CHANGES
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import (
-    FunctionAccess,
     Policy,
     TableAccess,
     function_statements,
@@ -19,6 +20,7 @@ from datarecs_postgres.policies import (
 )
 from datarecs_postgres.roles import (
     API,
+    CAPTURE,
     CONTROLLER,
     MAIL,
     READ,
@@ -32,6 +34,7 @@ from datarecs_postgres.roles import (
     short_name,
 )
 
+_RUN_READERS = tuple(role for role in SERVICES if role != CAPTURE)
 _NUMBERING = ("last_sequence", "row_version", "feed_rv")
 _TRIGGER = (
     *("tenant_id", "run_id", "job_id", "job_name", "job_generation", "spec_hash", "spec"),
@@ -185,7 +188,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="run",
         grants=(
-            *granted("SELECT", *SERVICES, READ),
+            *granted("SELECT", *_RUN_READERS, READ),
             *granted("INSERT", API, RESOURCES, columns=_TRIGGER),
             *granted("UPDATE", API, RESOURCES, columns=(*_CANCEL, *_NUMBERING)),
             *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
@@ -198,7 +201,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="run_event",
         grants=(
-            *granted("SELECT", *SERVICES, READ),
+            *granted("SELECT", *_RUN_READERS, READ),
             *granted("INSERT", API, CONTROLLER, WORKER_RUN, RESOURCES),
             *granted("UPDATE", CONTROLLER, columns=("disposition",)),
         ),
@@ -243,7 +246,7 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="sealed_secret",
         grants=(
-            *granted("SELECT", WORKER_RUN, WEBHOOK),
+            *granted("SELECT", WORKER_RUN, WEBHOOK, CAPTURE),
             *granted("SELECT", API, READ, columns=_SECRET_LABEL),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("expires_at",)),
@@ -418,16 +421,41 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="pointer",
-        grants=(*granted("SELECT", API, READ), *granted_fully(WORKER_RUN, RESOURCES)),
+        grants=(*granted("SELECT", API, READ), *granted_fully(CAPTURE)),
     ),
     TableAccess(
         table="capture_sequence",
         grants=(
-            *granted("SELECT", API, READ),
-            *granted("INSERT", API),
-            *granted("UPDATE", API, columns=("last_sequence",)),
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("UPDATE", API, CAPTURE, columns=("last_sequence",)),
         ),
     ),
+    TableAccess(
+        table="capture_work",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("UPDATE", API, CAPTURE, columns=CAPTURE_WORK_CHANGES),
+            *granted("DELETE", CAPTURE),
+        ),
+    ),
+    TableAccess(
+        table="capture_claim",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("DELETE", API, CAPTURE),
+        ),
+    ),
+    TableAccess(
+        table="capture_cancel",
+        grants=(
+            *granted("SELECT", API, CAPTURE, READ),
+            *granted("INSERT", API, CAPTURE),
+            *granted("DELETE", CAPTURE),
+        ),
+    ),
+    TableAccess(table="capture_turn"),
     TableAccess(
         table="notification_rule_state",
         grants=(
@@ -437,54 +465,6 @@ TABLES: tuple[TableAccess, ...] = (
         ),
     ),
 )
-
-FEED_WRITERS: tuple[str, ...] = (API, CONTROLLER, WORKER_RUN, WEBHOOK, RESOURCES)
-"""Roles that may draw feed numbers."""
-
-FUNCTIONS: tuple[FunctionAccess, ...] = (
-    FunctionAccess(name="claim_runs", arguments="integer", roles=(CONTROLLER,)),
-    FunctionAccess(name="due_timers", arguments="integer", roles=(CONTROLLER,)),
-    FunctionAccess(name="due_tenants", arguments="text", roles=(CONTROLLER, MAIL, WEBHOOK)),
-    FunctionAccess(name="lease_run", arguments="text, interval", roles=(WORKER_RUN,)),
-    FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
-    FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
-    FunctionAccess(name="claim_schedules", arguments="integer", roles=(RESOURCES,)),
-    FunctionAccess(name="claim_sweeps", arguments="integer", roles=(RESOURCES,)),
-    FunctionAccess(name="claim_resources", arguments="text[], integer", roles=(RESOURCES,)),
-    FunctionAccess(name="adopt_resources", arguments="text[]", roles=(RESOURCES,)),
-    FunctionAccess(name="resource_backlog", arguments="", roles=(RESOURCES,)),
-    FunctionAccess(name="decide_schedules_again", arguments="text", roles=(RESOURCES,)),
-    FunctionAccess(
-        name="report_stats", arguments="uuid, jsonb", roles=(API, CONTROLLER, RESOURCES)
-    ),
-    FunctionAccess(name="read_stats", arguments="", roles=(API,)),
-    FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
-    FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
-    FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
-    FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),
-    FunctionAccess(name="maintain_partitions", arguments="", roles=(CONTROLLER,)),
-    FunctionAccess(name="keep_outbox", arguments="integer", roles=(CONTROLLER,)),
-    FunctionAccess(name="divide_outbox", arguments="integer", roles=(CONTROLLER,)),
-    FunctionAccess(name="outbox_shards", arguments="", roles=SERVICES),
-    FunctionAccess(name="run_backlog", arguments="", roles=(CONTROLLER,)),
-    FunctionAccess(
-        name="unheard_events",
-        arguments="text, text[], timestamptz, timestamptz, bigint, integer",
-        roles=(CONTROLLER, MAIL, WEBHOOK),
-    ),
-    FunctionAccess(name="event_memory", arguments="", roles=(CONTROLLER, MAIL, WEBHOOK)),
-    FunctionAccess(name="service_name", arguments="", roles=SERVICES, definer=False),
-    FunctionAccess(name="raise_version", arguments="", roles=(), definer=False),
-    FunctionAccess(
-        name="draw_rv",
-        arguments="integer",
-        roles=FEED_WRITERS,
-        definer=False,
-    ),
-)
-"""The definer functions are a closed list: those of spec security 5 with existing tables, and later
-ones: `unheard_events` and `event_memory` (ADR 0038), `run_backlog` (ADR 0040), and the
-operator's two settings of the outbox, `keep_outbox`, and `divide_outbox` with `outbox_shards`."""
 
 
 def main(names: list[str]) -> int:

@@ -17,6 +17,8 @@ MAIL = "datarecs_mail"
 WEBHOOK = "datarecs_webhook"
 RESOURCES = "datarecs_resources"
 """Decides schedules."""
+CAPTURE = "datarecs_capture"
+"""Takes work items of captures."""
 RELAY = "datarecs_relay"
 """Outbox rows of all tenants and no other tenant table."""
 READ = "datarecs_read"
@@ -29,6 +31,7 @@ SERVICE_OF: Mapping[str, str] = {
     MAIL: "email-notifier",
     WEBHOOK: "webhook-service",
     RESOURCES: "resource-controller",
+    CAPTURE: "capture-worker",
 }
 """The service that logs in with a role; `service_role` holds the same."""
 

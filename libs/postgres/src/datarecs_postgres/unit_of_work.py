@@ -11,6 +11,7 @@ from datarecs_application.ports.outside import Ids
 from datarecs_core.values import TenantId
 from datarecs_postgres.api_keys import PostgresApiKeys
 from datarecs_postgres.audit import PostgresAudit
+from datarecs_postgres.captures import PostgresWorkItems
 from datarecs_postgres.checks import PostgresChecks
 from datarecs_postgres.database import Database
 from datarecs_postgres.history import RunHistory
@@ -68,6 +69,7 @@ class PostgresTransaction:
         self.checks = PostgresChecks(session)
         self.resource_work = PostgresResourceWork(session)
         self.pointers = PostgresPointers(session)
+        self.capture_work = PostgresWorkItems(session)
 
     @property
     def tenant_id(self) -> TenantId:

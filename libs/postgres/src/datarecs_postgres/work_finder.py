@@ -24,10 +24,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from datarecs_application.ports.capturing import ClaimRequest, Claims
 from datarecs_application.ports.checks import CHECK_LEASE, LeasedCheck
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.reconciling import ClaimedResource, ResourceBacklog
 from datarecs_application.ports.state import HeldLease, LeasedRun, Renewal
+from datarecs_core.captures.items import DEADLINES, LEASE, CaptureJobId, WorkKind, WorkToken
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Wish
 from datarecs_core.values import ResourceUid, RunId, TenantId
@@ -63,6 +65,21 @@ _CLAIM_RESOURCES = select(
 )
 _ADOPT_RESOURCES = select(func.datarecs.adopt_resources(bindparam("kinds", type_=ARRAY(Text))))
 _DECIDE_AGAIN = select(func.datarecs.decide_schedules_again(bindparam("tzdata", type_=Text)))
+_CLAIM_WORK = select(
+    func.datarecs.claim_work(
+        bindparam("executor", type_=Text),
+        bindparam("kinds", type_=ARRAY(Text)),
+        bindparam("deadlines", type_=ARRAY(Interval)),
+        bindparam("lanes", type_=ARRAY(Text)),
+        bindparam("classes", type_=ARRAY(Text)),
+        bindparam("ttl", type_=Interval),
+        _MOST,
+    ).table_valued("tenant_id", "id", "epoch")
+)
+_CAPTURE_TENANTS = select(
+    func.datarecs.capture_tenants(bindparam("what", type_=Text)).table_valued("tenant_id")
+)
+_CAPTURE_WORK = frozenset({"expired", "cancelled", "old"})
 _DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
 _DUE_TENANTS = select(
     func.datarecs.due_tenants(bindparam("what", type_=Text)).table_valued("tenant_id", "items")
@@ -133,6 +150,30 @@ class PostgresWorkFinder:
         for tenant, uid, epoch in self._database.answer(_LEASE_CHECK, {"ttl": CHECK_LEASE}):
             return LeasedCheck(tenant_id=TenantId(tenant), uid=ResourceUid(uid), epoch=epoch)
         return None
+
+    def claim_work(self, request: ClaimRequest) -> Claims:
+        kinds = [kind for kind in WorkKind if not request.kinds or kind in request.kinds]
+        parameters = {
+            "executor": request.executor,
+            "kinds": [kind.value for kind in kinds],
+            "deadlines": [DEADLINES[kind] for kind in kinds],
+            "lanes": list(request.lanes),
+            "classes": [one.value for one in request.execution_classes],
+            "ttl": LEASE,
+            "most": request.limit,
+        }
+        return Claims(
+            tokens=[
+                WorkToken(tenant_id=TenantId(tenant), item_id=CaptureJobId(item), epoch=epoch)
+                for tenant, item, epoch in self._database.answer(_CLAIM_WORK, parameters)
+            ]
+        )
+
+    def tenants_with_work(self, what: str) -> Sequence[TenantId]:
+        if what not in _CAPTURE_WORK:
+            raise ValueError(f"no work of captures is {what!r}; it is expired, cancelled or old")
+        rows = self._database.answer(_CAPTURE_TENANTS, {"what": what})
+        return [TenantId(tenant) for (tenant,) in rows]
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
         rows = self._database.answer(_DUE_TIMERS, {"most": limit})

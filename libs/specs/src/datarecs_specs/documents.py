@@ -15,6 +15,7 @@ from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.annotations import annotation_faults
+from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.resource import Kind
 from datarecs_specs.envelope import envelope
@@ -148,6 +149,19 @@ def job_of(name: str, spec: Mapping[str, object]) -> ReconciliationJob:
     if not isinstance(job, ReconciliationJob):
         raise TypeError("the shape of a job builds jobs")
     return job
+
+
+class StoredSpecs:
+    """Port Decode of the application."""
+
+    def job(self, name: str, spec: Mapping[str, object]) -> ReconciliationJob:
+        return job_of(name, spec)
+
+    def connection(self, name: str, spec: Mapping[str, object]) -> Connection:
+        connection = decode_stored(Kind.CONNECTION, name, spec)
+        if not isinstance(connection, Connection):
+            raise TypeError("the shape of a connection builds connections")
+        return connection
 
 
 def _is_empty(node: Node) -> bool:

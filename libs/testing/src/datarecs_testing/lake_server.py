@@ -1,4 +1,4 @@
-"""A REST catalog over a lake's SQL catalog: the three requests of a reader, with a token."""
+"""A REST catalog over a lake's SQL catalog: the requests of a reader, with a token."""
 
 import json
 import sqlite3
@@ -16,6 +16,11 @@ from datarecs_testing.lake import path_at
 CLIENT, SECRET, TOKEN = "reader", "rest:secret", "t0ken"
 """The secret holds a colon, as secrets may."""
 PREFIX = "wh/one"
+_NAMESPACES = (
+    "SELECT namespace FROM iceberg_namespace_properties UNION"
+    " SELECT table_namespace FROM iceberg_tables"
+)
+_TABLES = "SELECT table_name FROM iceberg_tables WHERE table_namespace = ? ORDER BY 1"
 _ROW = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
 
 
@@ -28,6 +33,12 @@ class LakeServer:
     answer: tuple[int, bytes] | None = None
     """Replaces every answer; for faulty servers."""
     requested_paths: list[str] = field(default_factory=list)
+    endpoints: list[str] | None = None
+    """As the configuration lists them; None: it does not."""
+    views: dict[tuple[str, str], dict[str, object]] = field(default_factory=dict)
+    """Metadata of views by namespace, with dots, and name."""
+    page_size: int = 2
+    """Entries of one page of a list."""
 
     def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
         with closing(sqlite3.connect(self.database)) as opened:
@@ -36,6 +47,21 @@ class LakeServer:
             return None
         document: dict[str, object] = json.loads(path_at(row[0]).read_bytes())
         return {"metadata-location": row[0], "metadata": document}
+
+    def namespaces(self, parent: str) -> list[object]:
+        """The levels of the namespaces directly below another one."""
+        with closing(sqlite3.connect(self.database)) as opened:
+            rows = opened.execute(_NAMESPACES).fetchall()
+        known = [row[0].split(".") for row in rows]
+        above = parent.split(".") if parent else []
+        size = len(above) + 1
+        below = {tuple(each[:size]) for each in known if each[: size - 1] == above}
+        return [list(each) for each in sorted(below) if len(each) == size]
+
+    def tables(self, namespace: str) -> list[object]:
+        with closing(sqlite3.connect(self.database)) as opened:
+            rows = opened.execute(_TABLES, (namespace,)).fetchall()
+        return [_identifier(namespace, row[0]) for row in rows]
 
 
 @contextmanager
@@ -102,10 +128,39 @@ def _got(lake: LakeServer, path: str, authorization: str | None) -> tuple[int, o
         return 401, {"error": {"message": "who are you?"}}
     parts = urlsplit(path)
     if parts.path == "/cat/v1/config":
-        return 200, {"defaults": {}, "overrides": {"prefix": PREFIX}}
-    head = f"/cat/v1/{PREFIX}/namespaces/"
+        listed = {} if lake.endpoints is None else {"endpoints": lake.endpoints}
+        return 200, {"defaults": {}, "overrides": {"prefix": PREFIX}, **listed}
+    head = f"/cat/v1/{PREFIX}/namespaces"
     if not parts.path.startswith(head):
         return 404, {}
-    namespace, _, name = unquote(parts.path.removeprefix(head)).partition("/tables/")
-    table = lake.metadata(namespace.replace("\x1f", "."), name)
-    return (404, {"error": {}}) if table is None else (200, table)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    below = parts.path.removeprefix(head).lstrip("/")
+    if not below:
+        parent = query.get("parent", "").replace("\x1f", ".")
+        return _page(lake, "namespaces", lake.namespaces(parent), query)
+    return _below(lake, below, query)
+
+
+def _below(lake: LakeServer, path: str, query: dict[str, str]) -> tuple[int, object]:
+    """A list of a namespace, or one of its tables or views."""
+    namespace, kind, *names = (unquote(part).replace("\x1f", ".") for part in path.split("/"))
+    if names:
+        view = lake.views.get((namespace, names[0]))
+        answer = lake.metadata(namespace, names[0]) if kind == "tables" else view
+        return (404, {"error": {}}) if answer is None else (200, answer)
+    tables = lake.tables(namespace)
+    views: list[object] = [_identifier(*each) for each in lake.views if each[0] == namespace]
+    return _page(lake, "identifiers", tables if kind == "tables" else views, query)
+
+
+def _identifier(namespace: str, name: str) -> dict[str, object]:
+    return {"namespace": namespace.split("."), "name": name}
+
+
+def _page(
+    lake: LakeServer, member: str, entries: list[object], query: dict[str, str]
+) -> tuple[int, object]:
+    first = int(query.get("pageToken", "0"))
+    following = first + lake.page_size
+    more = {"next-page-token": str(following)} if following < len(entries) else {}
+    return 200, {member: entries[first:following], **more}

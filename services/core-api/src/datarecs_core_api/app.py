@@ -22,6 +22,7 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    captures,
     catalogue,
     catalogue_keys,
     catalogue_tables,
@@ -62,6 +63,7 @@ ROUTERS = (
     runs.router,
     events.router,
     results.router,
+    captures.router,
     catalogue.router,
     catalogue_keys.router,
     catalogue_tables.router,

@@ -14,13 +14,13 @@ from datarecs_application.comparison import Means, Question
 from datarecs_application.ports.comparing import Connector, Engine, ProbeStep
 from datarecs_application.source_checks import check_connection, check_job
 from datarecs_connectors.registry import open_connector
+from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.resources.connection import SERVES, Connection
 from datarecs_core.values import TenantId
-from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
 from datarecs_specs.documents import job_of
@@ -67,7 +67,7 @@ class _Check:
     def __init__(self, frame: Reader, reporter: _FrameReporter) -> None:
         self._frame, self._reporter = frame, reporter
         tenant = TenantId(UUID(frame.of("tenant_id", str)))
-        self._around = surroundings_of(frame, tenant)
+        self._around = surroundings_of(frame, tenant, SystemClock().now)
         self._connections = {
             name: from_document(Connection, document)
             for name, document in frame.of("connections", dict).items()

@@ -26,10 +26,10 @@ from datarecs_application.child_frames import (
 )
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.registry import open_connector
+from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core.errors.base import DatarecsError
 from datarecs_events.catalogue import Service
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
@@ -176,7 +176,8 @@ def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
             connection,
             secrets,
             surroundings=replace(
-                surroundings_of(hello, run.tenant_id, stop), spill_bytes=run.spill_bytes
+                surroundings_of(hello, run.tenant_id, SystemClock().now, stop),
+                spill_bytes=run.spill_bytes,
             ),
         ),
         max_spill_bytes=hello.of("max_spill_bytes", int),

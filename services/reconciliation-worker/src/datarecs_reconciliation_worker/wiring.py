@@ -1,14 +1,12 @@
 """The reconciliation-worker, joined top to bottom: heartbeat and one supervisor per slot."""
 
 import os
-import pwd
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from datarecs_application.assignments import Preparing
 from datarecs_application.attempt_ends import EndReporter
@@ -25,13 +23,10 @@ from datarecs_application.supervision import Supervising
 from datarecs_application.tracing import Tracing
 from datarecs_application.warm_child import WarmChild
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import JsonValue, canonical_json
-from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
-from datarecs_core.resources.object_urls import is_object_url
-from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
@@ -39,43 +34,29 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_reconciliation_worker.scratch import LocalScratch, ScratchFolder, empty_folder
+from datarecs_reconciliation_worker.scratch import LocalScratch
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_runtime.child import SpawnedChild
+from datarecs_runtime.child_surroundings import (
+    child_environment,
+    egress_policy,
+    surroundings_frame,
+)
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.derived_keys import derived_key
-from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
+from datarecs_runtime.scratch import ScratchFolder, empty_folder
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Spark
-from datarecs_runtime.settings import settings_files
 from datarecs_runtime.tracing import tracing_of
-from datarecs_specs.documents import decode_stored, job_of
+from datarecs_specs.documents import StoredSpecs
 from datarecs_storage.opening import open_blob_stores
 
 CHILD = "datarecs_reconciliation_worker.child"
 CHECK_CHILD = "datarecs_reconciliation_worker.check_child"
-USER = "datarecs"
-"""The name of a user that the system does not know."""
 CHECK_POLL = timedelta(seconds=5)
 """Notifications wake the checks; a poll finds those of workers that died."""
-INHERITED = ("PATH", "HOME", "LANG", "TZ")
-"""Variables of this process that its child has, too: nothing of the platform."""
-ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-
-
-class StoredSpecs:
-    """Port Decode over datarecs_specs."""
-
-    def job(self, name: str, spec: Mapping[str, object]) -> ReconciliationJob:
-        return job_of(name, spec)
-
-    def connection(self, name: str, spec: Mapping[str, object]) -> Connection:
-        connection = decode_stored(Kind.CONNECTION, name, spec)
-        if not isinstance(connection, Connection):
-            raise TypeError("the shape of a connection builds connections")
-        return connection
 
 
 def build(settings: Settings) -> Process:
@@ -200,7 +181,7 @@ def checking(settings: Settings) -> Checking:
     return Checking(
         decode=StoredSpecs(),
         secrets=TenantSecrets.of(settings.secrets, settings.profile),
-        surroundings=surroundings_frame(settings),
+        surroundings=surroundings_frame(settings, settings.worker.scratch_dir),
     )
 
 
@@ -263,52 +244,6 @@ def _preparing(settings: Settings) -> Preparing:
     )
 
 
-def egress_policy(settings: Settings) -> Policy:
-    """What connections may dial, in this process and in its child."""
-    return Policy(
-        purpose=Purpose.CONNECTION,
-        profile=settings.profile,
-        allowed_cidrs=settings.egress.allowed_cidrs.connection,
-        denied_cidrs=settings.egress.denied_cidrs,
-    )
-
-
-def _roots(settings: Settings) -> tuple[Path, ...]:
-    """In profile `local` the project directory may be read; elsewhere only what is named."""
-    if settings.files.roots or settings.profile is not Profile.LOCAL:
-        return tuple(settings.files.roots)
-    return (Path.cwd(),)
-
-
-def private_places(settings: Settings) -> tuple[Path, ...]:
-    """Folders and files of the platform, which no source reads."""
-    folders = (settings.worker.scratch_dir, settings.secrets.file_root, *settings.files.excluded)
-    if not is_object_url(settings.blob.url):
-        folders = (Path(unquote(urlsplit(settings.blob.url).path)), *folders)
-    named = (folder for folder in folders if folder is not None)
-    return tuple(path.absolute() for path in (*named, *settings_files()))
-
-
-def child_environment(scratch: Path) -> dict[str, str]:
-    """Variables of the child: some of this process, and its folder for temporary files.
-
-    Java and Hadoop start for users with a name only, but a container may run as any number.
-    """
-    inherited = {name: value for name, value in process_environment().items() if name in INHERITED}
-    environment = {**inherited, "TMPDIR": str(scratch)}
-    if not _user_has_name():
-        environment |= {"HOME": str(scratch), "HADOOP_USER_NAME": USER, "SPARK_USER": USER}
-    return environment
-
-
-def _user_has_name() -> bool:
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        return False
-    return True
-
-
 def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
     """The child of a slot; nothing is started yet. Each child finds its folder empty."""
     environment = child_environment(scratch)
@@ -331,7 +266,7 @@ def warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChi
 def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
     """The settings of the child before its first run."""
     return {
-        **surroundings_frame(settings),
+        **surroundings_frame(settings, settings.worker.scratch_dir),
         "master": settings.spark.master,
         "driver_memory": settings.spark.driver_memory,
         "cluster": _cluster(settings.spark),
@@ -341,31 +276,6 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "max_spill_bytes": settings.worker.max_spill_mb * 1024 * 1024,
         "otel_endpoint": settings.otel.endpoint,
     }
-
-
-def surroundings_frame(settings: Settings) -> dict[str, JsonValue]:
-    """What a child may open; no secret."""
-    policy = egress_policy(settings)
-    return {
-        "roots": [str(root) for root in _roots(settings)],
-        "files_owner": None if settings.files.owner is None else str(settings.files.owner),
-        "excluded": [str(path) for path in private_places(settings)],
-        "profile": policy.profile.value,
-        "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
-        "denied_cidrs": [str(network) for network in policy.denied_cidrs],
-        # To keep sources out of it; the child has no credentials of the store.
-        "blob_url": settings.blob.url,
-        "blob_endpoint": _store_endpoint(settings),
-        "blob_region": settings.blob.region,
-    }
-
-
-def _store_endpoint(settings: Settings) -> str | None:
-    """The server of artefacts in S3; the library also reads it from the environment."""
-    if settings.blob.endpoint is not None or not settings.blob.url.startswith("s3:"):
-        return settings.blob.endpoint
-    variables = process_environment()
-    return next((variables[name] for name in ENDPOINT_VARIABLES if variables.get(name)), None)
 
 
 def _cluster(spark: Spark) -> dict[str, JsonValue] | None:

@@ -40,12 +40,12 @@ from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_reconciliation_worker.scratch import ScratchFolder
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.wiring import SlotParts, supervisor, warm_child
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.scratch import ScratchFolder
 from datarecs_runtime.tracing import tracing_of
 from datarecs_storage.opening import open_blob_stores
 

@@ -4,11 +4,11 @@ The outcome of an item, the objects and statistics that follow from it, its chil
 are one transaction: a worker that dies, or reports twice, changes nothing or everything once.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from datarecs_application.assignments import Decode
-from datarecs_application.capturing import queue
+from datarecs_application.capturing import maintaining, queue
 from datarecs_application.capturing.destinations import CapturedConnection, Destinations
 from datarecs_application.capturing.planning import Applied, Planning, required
 from datarecs_application.capturing.recording import Recording
@@ -18,7 +18,13 @@ from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.ports.capturing import Assignment, ClaimRequest, Claims, Renewed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids
 from datarecs_application.ports.state import Transaction, UnitOfWork, WorkFinder
-from datarecs_core.captures.items import RetryClass, WorkItem, WorkKind, WorkToken
+from datarecs_core.captures.items import (
+    RetryClass,
+    WorkItem,
+    WorkKind,
+    WorkState,
+    WorkToken,
+)
 from datarecs_core.captures.outcomes import (
     ConnectorPlanned,
     Finalize,
@@ -39,6 +45,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import (
     CaptureCode,
     CaptureFailedError,
+    CaptureNotFoundError,
     LeaseLostError,
     OutcomeRefusedError,
 )
@@ -67,12 +74,14 @@ class LocalControl:
     decode: Decode
     ids: Ids
     clock: Clock
+    jitter: Callable[[], float]
+    """From 0.5 to 1: how much of a pause between attempts is waited."""
 
     def claim(self, request: ClaimRequest) -> Claims:
         return self.finder.claim_work(request)
 
     def renew(self, tokens: Collection[WorkToken]) -> Mapping[WorkToken, Renewed]:
-        return queue.renew(self.unit, tokens)
+        return maintaining.renew(self.unit, tokens)
 
     def begin(self, token: WorkToken) -> Assignment | None:
         """Start the item. One whose connection is gone ends here."""
@@ -83,7 +92,7 @@ class LocalControl:
             try:
                 frame = self._frame(tx, item)
             except CaptureFailedError as failed:
-                queue.end_failed(tx, token, _failure(failed))
+                self._fail(tx, token, _failure(failed))
                 return None
             deadline = item.deadline_at or tx.now
             return Assignment(
@@ -99,51 +108,59 @@ class LocalControl:
                 item_id=token.item_id, faults=[f"the index of {path} has another hash"]
             )
         with self.unit.begin(token.tenant_id) as tx:
-            item = queue.require_leased(tx, token)
+            item = queue.held(tx, token)
             where = (required(item.task.table_id), required(item.task.snapshot_id))
             Indexes(self._account(tx)).put_content(*where, file_target(path), content)
 
     def end(self, token: WorkToken, outcome: Outcome) -> None:
-        sha = sha256_hex(canonical_json(to_document(outcome)))
         try:
             with self.unit.begin(token.tenant_id) as tx:
-                if not queue.is_repeated(tx, token, sha):
-                    self._end(tx, token, outcome, sha)
-        except (LeaseLostError, OutcomeRefusedError):
+                self._end(tx, token, outcome)
+        except (LeaseLostError, OutcomeRefusedError, CaptureNotFoundError):
             raise
         except DatarecsError as failed:
             if failed.code.entry.retryable:
                 raise
             # Its effects are rolled back; the item ends, since another attempt changes nothing.
             with self.unit.begin(token.tenant_id) as tx:
-                queue.end_failed(tx, token, _failure(failed))
+                self._fail(tx, token, _failure(failed))
 
-    def _end(self, tx: Transaction, token: WorkToken, outcome: Outcome, sha: str) -> None:
+    def _end(self, tx: Transaction, token: WorkToken, outcome: Outcome) -> None:
+        sha = _sha256(outcome)
         match outcome:
             case WorkFailed():
-                queue.end_failed(tx, token, outcome)
+                self._fail(tx, token, outcome)
             case WorkReleased():
-                queue.end_released(tx, token)
+                queue.end_released(tx, token, outcome_sha256=sha)
             case WorkStopped():
-                queue.end_stopped(tx, token)
+                queue.end_stopped(tx, token, outcome_sha256=sha)
             case _:
-                item = queue.require_leased(tx, token)
-                if not isinstance(outcome, _RESULTS[item.kind]):
-                    fault = f"{type(outcome).__name__} is no result of {item.kind}"
-                    raise OutcomeRefusedError(item_id=item.id, faults=[fault])
-                if queue.is_cancelled(tx, item):
-                    queue.end_stopped(tx, token)
-                    return
-                applied = self._applied(tx, item, outcome)
-                queue.end_succeeded(
-                    tx,
-                    token,
-                    outcome_sha256=sha,
-                    children=applied.children,
-                    counters=applied.counters,
-                    message=applied.message,
-                    events=applied.events,
-                )
+                item = queue.unreported(tx, token, outcome_sha256=sha)
+                if item is not None:
+                    self._succeed(tx, item, outcome, sha)
+
+    def _succeed(self, tx: Transaction, item: WorkItem, outcome: Result, sha: str) -> None:
+        token = WorkToken(tenant_id=item.tenant_id, item_id=item.id, epoch=item.epoch)
+        if not isinstance(outcome, _RESULTS[item.kind]):
+            fault = f"{type(outcome).__name__} is no result of {item.kind}"
+            raise OutcomeRefusedError(item_id=item.id, faults=[fault])
+        if item.state is WorkState.CANCELLING or tx.capture_work.is_below_cancelled(item):
+            queue.end_stopped(tx, token, outcome_sha256=sha)
+            return
+        applied = self._applied(tx, item, outcome)
+        queue.end_succeeded(
+            tx,
+            self.ids,
+            token,
+            outcome_sha256=sha,
+            children=applied.children,
+            counters=applied.counters,
+            message=applied.message,
+            events=applied.events,
+        )
+
+    def _fail(self, tx: Transaction, token: WorkToken, failure: WorkFailed) -> None:
+        queue.end_failed(tx, token, failure, outcome_sha256=_sha256(failure), jitter=self.jitter())
 
     def _applied(self, tx: Transaction, item: WorkItem, outcome: Result) -> Applied:
         recording = Recording(account=self._account(tx), now=tx.now)
@@ -247,6 +264,11 @@ class LocalControl:
             blobs=self.blobs.of(tx.tenant_id),
             clock=self.clock,
         )
+
+
+def _sha256(outcome: Outcome) -> str:
+    content = {"type": type(outcome).__name__, "outcome": to_document(outcome)}
+    return sha256_hex(canonical_json(content))
 
 
 def _failure(failed: DatarecsError) -> WorkFailed:

@@ -122,8 +122,6 @@ class ClaimRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     tokens: Sequence[WorkToken]
-    is_drained: bool = False
-    """The operator stopped the queue: nothing is leased."""
 
 
 class CaptureFinder(Protocol):
@@ -133,7 +131,7 @@ class CaptureFinder(Protocol):
         """Lease due items for 60 s, earliest first within a kind, fairly over kinds and tenants."""
 
     def tenants_with_work(self, what: str) -> Sequence[TenantId]:
-        """Tenants with `expired` leases or deadlines, `cancelled` trees, `stale` totals, `old`."""
+        """Tenants with `expired` leases, `cancelled` trees, or `old` ones that can be removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,28 +175,39 @@ class WorkItems(Protocol):
     def child_states(self, parent_id: CaptureJobId) -> Mapping[WorkState, int]:
         """How many children are in each state."""
 
-    def barrier_of(self, parent_id: CaptureJobId) -> WorkItem | None:
-        """The locked child that waits at the barrier, if there is one."""
+    def live_children(self, parent_id: CaptureJobId, *, limit: int) -> Sequence[WorkItem]:
+        """Children that have not ended, in any order."""
 
     def first_failed_child(self, parent_id: CaptureJobId) -> WorkItem | None:
         """By the time of its end."""
 
-    def free_key(self, claim_key: str) -> None:
-        """Release the key; of the items parked behind it, the earliest of each slice opens."""
+    def free_key(self, item: WorkItem) -> None:
+        """Release the claim key of the item, if it has it.
+
+        While nobody has the key, the earliest item that is parked behind it opens: one of each
+        kind, lane, execution class and pinned executor, so that nobody waits behind an item that no
+        worker takes.
+        """
 
     def mark_cancelled(self, item_id: CaptureJobId) -> None:
         """From now on nothing below the item is leased."""
 
     def is_below_cancelled(self, item: WorkItem) -> bool: ...
 
-    def renew(self, tokens: Collection[WorkToken]) -> Collection[WorkToken]:
-        """Extend current leases that have not expired; which these are."""
+    def renew(self, tokens: Collection[WorkToken]) -> Mapping[WorkToken, bool]:
+        """Extend current leases that have not expired: these, and whether a cancel is requested.
+
+        Never past the deadline of the attempt or the grace of a cancel (`decide.lease_end`).
+        """
 
     def expired(self, *, limit: int) -> Sequence[CaptureJobId]:
-        """Leased items past lease or deadline and grace, oldest first."""
+        """Leased items past the end of their lease and its grace, oldest first."""
 
     def live_below_cancelled(self, *, limit: int) -> Sequence[CaptureJobId]:
-        """Descendants of cancelled items that have not ended; a mark without any is removed."""
+        """Descendants of cancelled items that no cancel has reached.
+
+        A mark without a live descendant is removed.
+        """
 
     def matching(
         self, where: WorkFilter, *, before: tuple[datetime, CaptureJobId] | None, limit: int
@@ -206,7 +215,11 @@ class WorkItems(Protocol):
         """Newest first by (created_at, id), strictly before the cursor."""
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
-        """Sums over the item and everything below it, and the states of its file groups."""
+        """Sums over the item and everything below it.
+
+        Besides COUNTERS: `file_groups_completed` and `file_groups_failed`, which counts cancelled
+        ones too.
+        """
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         """Whole trees whose root ended before; the number of removed trees."""

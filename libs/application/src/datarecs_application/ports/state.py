@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_application.ports.capturing import CaptureFinder, WorkItems
 from datarecs_application.ports.catalogue import Pointers
 from datarecs_application.ports.checks import CheckFinder, Checks
 from datarecs_application.ports.delivery import (
@@ -282,6 +283,8 @@ class Transaction(Protocol):
     def resource_work(self) -> ResourceWork: ...
     @property
     def pointers(self) -> Pointers: ...
+    @property
+    def capture_work(self) -> WorkItems: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -340,7 +343,7 @@ class Renewal:
     """The desired state of the row is STOP: cancel requested, or the deadline timer fired."""
 
 
-class WorkFinder(ResourceFinder, CheckFinder, Protocol):
+class WorkFinder(ResourceFinder, CheckFinder, CaptureFinder, Protocol):
     """Due work of all tenants, by the closed list of definer functions (security 5).
 
     Each call commits by itself and returns ids and numbers only; the work follows in one

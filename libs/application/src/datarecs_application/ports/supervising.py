@@ -70,3 +70,16 @@ class ChildProcess(Protocol):
 
     def memory_bytes(self) -> int:
         """Resident memory of the child and all it started; 0 when it has ended."""
+
+
+class ChildFolder(Protocol):
+    """The folder in which a child leaves what it reports; everything in it is untrusted."""
+
+    @property
+    def path(self) -> str: ...
+
+    def empty(self) -> None:
+        """Create it, or remove everything in it. Raises OSError."""
+
+    def read(self, name: str, *, most: int) -> bytes | None:
+        """A file directly in the folder; None if it is missing, longer, or no regular file."""

@@ -6,13 +6,19 @@ A module is imported when a connection needs it, as in `registry`.
 # ruff: noqa: PLC0415 - as said above
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from datarecs_application.ports.capturing import CaptureSource
-from datarecs_connectors.errors import SourceUnsupportedError
-from datarecs_connectors.registry import Surroundings, connected_tree
+from datarecs_connectors.registry import Surroundings, connected_lake, connected_tree
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, FilesConfig, ObjectStoreConfig
+from datarecs_core.resources.connection import (
+    Connection,
+    FilesConfig,
+    IcebergConfig,
+    ObjectStoreConfig,
+    PostgresConfig,
+)
 
 
 def open_capture_source(
@@ -27,7 +33,6 @@ def open_capture_source(
         surroundings: roots, egress policy, clock.
 
     Raises:
-        SourceUnsupportedError: connections of this type are not captured.
         ConnectionFailedError: and other errors of opening a source.
     """
     match connection.config:
@@ -42,5 +47,23 @@ def open_capture_source(
                 uri=config.root if isinstance(config, FilesConfig) else config.url,
                 now=surroundings.now,
             )
-        case _:
-            raise SourceUnsupportedError(name, f"connections of {connection.type} are not captured")
+        case PostgresConfig() as config:
+            from datarecs_connectors.capturing.postgres import PostgresCaptureSource
+            from datarecs_connectors.postgres import PostgresConnector
+
+            connector = PostgresConnector(
+                source=name,
+                config=config,
+                password=secrets.get("password", ""),
+                policy=surroundings.policy,
+                stop=surroundings.stop,
+            )
+            return PostgresCaptureSource(connector=connector)
+        case IcebergConfig():
+            catalog = Source(name=name, kind=SourceKind.ICEBERG)
+            lake = connected_lake(catalog, connection, secrets, surroundings)
+            from datarecs_connectors.capturing.iceberg import IcebergCaptureSource
+
+            return IcebergCaptureSource(catalog=lake.catalog)
+        case never:
+            assert_never(never)

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.choosing import chosen_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
 from datarecs_connectors.capturing.postgres_catalog import (
     KINDS,
     MATERIALIZED,
@@ -40,6 +40,7 @@ from datarecs_connectors.errors import (
     QueryFailedError,
     SnapshotLostError,
     SourceUnsupportedError,
+    StatementTimeoutError,
 )
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_connectors.postgres_privileges import refuse_privileged_role
@@ -60,7 +61,7 @@ from datarecs_core.jobs.definition import DEFAULT_LIMITS
 
 _BUILT_IN = "pg_catalog"
 _SNAPSHOT: LiteralString = """
-SELECT transaction_timestamp(), pg_current_snapshot()::text,
+SELECT statement_timestamp(), pg_current_snapshot()::text,
   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
 """
 _SYSTEM: LiteralString = "SELECT system_identifier::text FROM pg_control_system()"
@@ -99,6 +100,7 @@ class PostgresCaptureSource:
     def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:  # noqa: ARG002  a snapshot lives as long as its transaction, so none is known
         """The table as of now; its snapshot is that of this transaction."""
         with self._transaction() as session:
+            moment = _moment(session)
             relation = self._relation(session, name)
             columns = columns_of(session, relation)
             return SourceTable(
@@ -107,10 +109,10 @@ class PostgresCaptureSource:
                 format="postgres",
                 completion=Completion.DIRECT_STATS,
                 columns=_plain(columns),
-                column_ids="FIELD_ID",
+                column_ids=FIELD_ID,
                 partition_keys=relation.partition_keys,
                 constraints=constraints_of(session, relation, columns),
-                snapshots=(self._snapshot(session, relation, columns),),
+                snapshots=(moment.snapshot(relation, columns),),
                 comment=relation.comment,
                 properties={"kind": KINDS[relation.kind]},
             )
@@ -145,11 +147,12 @@ class PostgresCaptureSource:
         """Count the rows and the figures of the chosen columns in one scan of one snapshot."""
         with self._transaction() as session:
             is_locked = self._lock(session, name)
+            moment = _moment(session)
             relation = self._relation(session, name)
             if not is_locked:
                 self._check_standing(session, name, relation)
             columns = columns_of(session, relation)
-            chosen = chosen_columns([(each.column.name, each) for each in columns], policy)
+            chosen = _chosen(columns, policy)
             unique = unique_columns(relation, constraints_of(session, relation, columns))
             row = session.execute(figures_statement(name, chosen)).fetchone() or (0,)
             rows = int(str(row[0]))
@@ -160,7 +163,7 @@ class PostgresCaptureSource:
                 for each, figures in zip(chosen, row[1:], strict=True)
             )
             return CapturedTable(
-                snapshot=self._snapshot(session, relation, columns),
+                snapshot=moment.snapshot(relation, columns),
                 rows=rows,
                 size_bytes=_size(session, relation),
                 columns=stats,
@@ -173,13 +176,20 @@ class PostgresCaptureSource:
     @contextmanager
     def _transaction(self) -> Iterator[Session]:
         """One REPEATABLE READ READ ONLY transaction; functions are those of the server alone."""
-        connector = self.connector
-        with connector.read_only_session(DEFAULT_LIMITS.statement_timeout) as session:
-            # Without this, a function of a user with a better fitting type would be called.
-            session.execute("SET LOCAL search_path TO pg_catalog")
-            # A thousand aggregates take longer to compile than to compute.
-            session.execute("SET LOCAL jit TO off")
-            yield session
+        limit = DEFAULT_LIMITS.statement_timeout
+        try:
+            with self.connector.read_only_session(limit) as session:
+                # Without this, a function of a user with a better fitting type would be called.
+                session.execute("SET LOCAL search_path TO pg_catalog")
+                # A thousand aggregates take longer to compile than to compute.
+                session.execute("SET LOCAL jit TO off")
+                yield session
+        except StatementTimeoutError as cause:
+            raise StatementTimeoutError(
+                self.connector.source,
+                f"counting took longer than {limit.total_seconds():.0f} s, the limit of a capture; "
+                "capture fewer columns, or TABLE_STATS alone",
+            ) from cause
 
     def _check_role(self, session: Session) -> None:
         connector = self.connector
@@ -233,21 +243,6 @@ class PostgresCaptureSource:
                 f"{_shown(name)} was refreshed while its snapshot was taken; capture it again",
             )
 
-    def _snapshot(
-        self, session: Session, relation: Relation, columns: Sequence[ServerColumn]
-    ) -> SourceSnapshot:
-        committed_at, transactions, position = session.execute(_SNAPSHOT).fetchone() or ("",) * 3
-        if not isinstance(committed_at, datetime):
-            raise TypeError("transaction_timestamp() is an instant")
-        system, timeline = _readable(session, _SYSTEM), _readable(session, _TIMELINE)
-        return SourceSnapshot(
-            native_id=f"{system}/{timeline}/{position}/{transactions}",
-            committed_at=committed_at,
-            columns=_plain(columns),
-            partition_spec=relation.partition_spec,
-            summary={},
-        )
-
     def _uri(self, name: ObjectName) -> str:
         config = self.connector.config
         parts = (config.database, *name.namespace, name.name)
@@ -262,8 +257,41 @@ class PostgresCaptureSource:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """When and where the snapshot of a transaction was taken."""
+
+    native_id: str
+    taken_at: datetime
+
+    def snapshot(self, relation: Relation, columns: Sequence[ServerColumn]) -> SourceSnapshot:
+        return SourceSnapshot(
+            native_id=self.native_id,
+            committed_at=self.taken_at,
+            columns=_plain(columns),
+            partition_spec=relation.partition_spec,
+            summary={},
+        )
+
+
+def _moment(session: Session) -> _Moment:
+    """Take the snapshot: call it before any other statement that reads."""
+    taken_at, transactions, position = session.execute(_SNAPSHOT).fetchone() or ("",) * 3
+    if not isinstance(taken_at, datetime):
+        raise TypeError("statement_timestamp() is an instant")
+    system, timeline = _readable(session, _SYSTEM), _readable(session, _TIMELINE)
+    return _Moment(native_id=f"{system}/{timeline}/{position}/{transactions}", taken_at=taken_at)
+
+
 def _plain(columns: Sequence[ServerColumn]) -> tuple[TableColumn, ...]:
     return tuple(each.column for each in columns)
+
+
+def _chosen(columns: Sequence[ServerColumn], policy: CapturePolicy) -> Sequence[ServerColumn]:
+    if not counts_columns(policy):
+        return ()
+    names = {each.name for each in captured_columns(_plain(columns), policy)}
+    return [each for each in columns if each.column.name in names]
 
 
 def _figures(value: object) -> Sequence[str | None]:

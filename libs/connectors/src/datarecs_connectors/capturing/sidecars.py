@@ -118,7 +118,7 @@ def _rows(opened: pq.ParquetFile, places: dict[str, int]) -> Iterator[dict[str, 
 
 def _offset(chunk: pq.ColumnChunkMetaData) -> int:
     """Where the pages begin: a dictionary comes first."""
-    return chunk.dictionary_page_offset or chunk.data_page_offset
+    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
 
 
 _PHYSICAL = {
@@ -182,17 +182,10 @@ def _bytes_text(raw: bytes, kind: _ValueType) -> str | None:
 
 
 def _encoded(rows: list[dict[str, Any]], file: SourceFile) -> bytes:
-    schema = _SCHEMA.with_metadata(
-        {
-            "sidecar.data_file_path": file.path,
-            "sidecar.source_etag": file.etag,
-            "sidecar.version": VERSION,
-        }
-    )
     buffer = io.BytesIO()
     with pq.ParquetWriter(
         buffer,
-        schema,
+        _SCHEMA,
         compression="none",
         use_dictionary=False,
         version="2.6",
@@ -200,5 +193,12 @@ def _encoded(rows: list[dict[str, Any]], file: SourceFile) -> bytes:
         store_schema=False,
         write_statistics=True,
     ) as writer:
-        writer.write_table(pa.Table.from_pylist(rows, schema), row_group_size=_GROUP_ROWS)
+        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA), row_group_size=_GROUP_ROWS)
+        writer.add_key_value_metadata(
+            {
+                "sidecar.data_file_path": file.path,
+                "sidecar.source_etag": file.etag,
+                "sidecar.version": VERSION,
+            }
+        )
     return buffer.getvalue()

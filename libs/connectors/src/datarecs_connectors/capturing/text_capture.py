@@ -3,7 +3,7 @@
 The types of a table are those that fit every value of every file, so a description reads them all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -131,7 +131,7 @@ class TextCapture:
 
     def _reader(self, path: str) -> CsvConnector | JsonConnector:
         if self.kind is SourceKind.JSON:
-            return JsonConnector(tree=self.tree, options=JsonOptions())
+            return JsonConnector(tree=self.tree, options=JsonOptions(declared={}))
         return CsvConnector(tree=self.tree, options=_csv_options(path))
 
     def _check_header(self, file: FileList, names: Sequence[str]) -> None:
@@ -151,7 +151,9 @@ class TextCapture:
             )
 
 
-def _batches(batches: Batches, scan: Scan, wanted: Sequence[StatColumn]) -> Iterator[RowBatch]:
+def _batches(
+    batches: Batches, scan: Scan, wanted: Sequence[StatColumn]
+) -> Generator[RowBatch, None, None]:
     names = {column.name for column in scan.columns}
     for batch, filled in batches:
         columns = {
@@ -170,6 +172,6 @@ def _read_as(column: TableColumn) -> CanonicalType:
 
 
 def _csv_options(path: str) -> CsvOptions:
-    options = CsvOptions()
+    options = CsvOptions(formats={}, declared={})
     is_tabbed = _TABS in path.rpartition("/")[2].lower()
     return options.model_copy(update={"delimiter": "\t"}) if is_tabbed else options

@@ -8,7 +8,7 @@ unchecked addresses.
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +40,10 @@ from datarecs_core.resources.connection import (
     SqlCatalog,
 )
 
-_SELECT = "SELECT * FROM iceberg_tables WHERE catalog_name = {} AND table_namespace = {} AND table_name = {}"  # noqa: E501  one statement
-_SQLITE, _POSTGRES = (
-    _SELECT.format(":catalog", ":namespace", ":table"),
-    _SELECT.format("%(catalog)s", "%(namespace)s", "%(table)s"),
-)
-_COUNT = "SELECT count(*) AS tables FROM iceberg_tables WHERE catalog_name = {}"
-_SQLITE_TABLES, _POSTGRES_TABLES = _COUNT.format(":catalog"), _COUNT.format("%(catalog)s")
+_SELECT = "SELECT * FROM iceberg_tables WHERE catalog_name = {catalog} AND table_namespace = {namespace} AND table_name = {table}"  # noqa: E501  one statement
+_COUNT = "SELECT count(*) AS tables FROM iceberg_tables WHERE catalog_name = {catalog}"
+VIEW = "VIEW"
+"""Type of a row that is a view; older catalogs have no types."""
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 _HINT = "version-hint.text"
 _BETWEEN_LEVELS = "\x1f"
@@ -75,6 +72,13 @@ class TableName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentTable:
+    metadata: TableMetadata
+    location: str | None
+    """Of the file with the metadata, if the catalog names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
     """The catalog of one source's connection."""
 
@@ -100,7 +104,11 @@ class Catalog:
                 assert_never(never)
 
     def load(self, table: TableName) -> TableMetadata:
-        """The table's current metadata.
+        """The table's current metadata; raises what `current` raises."""
+        return self.current(table).metadata
+
+    def current(self, table: TableName) -> CurrentTable:
+        """The table as its catalog has it.
 
         Raises:
             QueryFailedError: the table does not exist, or it is a view.
@@ -111,7 +119,7 @@ class Catalog:
             case SqlCatalog() as catalog:
                 return self._file(table, self._registered(catalog, table))
             case RestCatalog() as catalog:
-                return _Rest(catalog=self, config=catalog).load(table)
+                return RestServer(catalog=self, config=catalog).load(table)
             case HadoopCatalog(warehouse=warehouse):
                 folder = self.places.folder(warehouse)
                 return self._file(table, str(self._newest(folder, table)))
@@ -127,7 +135,7 @@ class Catalog:
             case SqlCatalog() as catalog:
                 return f"{self._tables(catalog)} tables are registered"
             case RestCatalog() as catalog:
-                _Rest(catalog=self, config=catalog).configured()
+                RestServer(catalog=self, config=catalog).configured()
                 return f"{catalog.uri} is a catalog"
             case HadoopCatalog(warehouse=warehouse):
                 if self._names_in(self.places.folder(warehouse)) is None:
@@ -139,12 +147,16 @@ class Catalog:
                 assert_never(never)
 
     def _tables(self, catalog: SqlCatalog) -> int:
-        values = {"catalog": catalog.name}
-        if catalog.postgres is None:
-            (row,) = self._in_sqlite(catalog.sqlite or "", values, _SQLITE_TABLES)
-        else:
-            (row,) = self._in_postgres(catalog.postgres, values, _POSTGRES_TABLES)
+        (row,) = self.sql_rows(catalog, _COUNT, {"catalog": catalog.name})
         return int(str(row["tables"]))
+
+    def sql_rows(self, catalog: SqlCatalog, statement: str, values: Mapping[str, str]) -> list[Row]:
+        """Rows of the catalog's table; `{name}` in the statement stands for a value."""
+        if catalog.postgres is None:
+            placed = statement.format(**{name: f":{name}" for name in values})
+            return self._in_sqlite(catalog.sqlite or "", values, placed)
+        placed = statement.format(**{name: f"%({name})s" for name in values})
+        return self._in_postgres(catalog.postgres, values, placed)
 
     def missing(self, table: TableName) -> QueryFailedError:
         return QueryFailedError(
@@ -155,24 +167,25 @@ class Catalog:
 
     def _registered(self, catalog: SqlCatalog, table: TableName) -> str:
         """Location of the metadata, from the row of the table."""
+        row = self.sql_row(catalog, table)
+        if row is None:
+            raise self.missing(table)
+        if row.get("iceberg_type") not in {None, "TABLE"}:
+            raise QueryFailedError(self.source, f"{str(table)!r} is a view; name a table")
+        return str(row["metadata_location"])
+
+    def sql_row(self, catalog: SqlCatalog, table: TableName) -> Row | None:
+        """The row of a table or view."""
         values = {
             "catalog": catalog.name,
             "namespace": ".".join(table.namespace),
             "table": table.name,
         }
-        rows = (
-            self._in_sqlite(catalog.sqlite or "", values)
-            if catalog.postgres is None
-            else self._in_postgres(catalog.postgres, values)
-        )
-        if not rows:
-            raise self.missing(table)
-        if rows[0].get("iceberg_type") not in {None, "TABLE"}:
-            raise QueryFailedError(self.source, f"{str(table)!r} is a view; name a table")
-        return str(rows[0]["metadata_location"])
+        rows = self.sql_rows(catalog, _SELECT, values)
+        return rows[0] if rows else None
 
     def _in_postgres(
-        self, server: PostgresConfig, values: Mapping[str, str], statement: str = _POSTGRES
+        self, server: PostgresConfig, values: Mapping[str, str], statement: str
     ) -> list[Row]:
         connector = PostgresConnector(
             source=self.source,
@@ -182,9 +195,7 @@ class Catalog:
         )
         return list(connector.fetch_rows(statement, values))
 
-    def _in_sqlite(
-        self, file: str, values: Mapping[str, str], statement: str = _SQLITE
-    ) -> list[Row]:
+    def _in_sqlite(self, file: str, values: Mapping[str, str], statement: str) -> list[Row]:
         path = self.places.folder(file)
         tree, name = self.places.tree(str(path))
         try:
@@ -227,10 +238,18 @@ class Catalog:
 
     def _names_in(self, folder: Path) -> list[str] | None:
         """Names in a folder of the warehouse; None if the folder does not exist."""
+        known = self.entries(folder)
+        return None if known is None else list(known)
+
+    def entries(self, folder: Path) -> Mapping[str, bool] | None:
+        """Names in a folder, and whether each is a folder, no link; None if there is no folder."""
         tree, name = self.places.tree(str(folder))
         try:
             with tree.confinement.open_folder(tuple(name.strip("/").split("/"))) as descriptor:
-                return [entry.name for entry in os.scandir(descriptor)]
+                return {
+                    entry.name: entry.is_dir(follow_symlinks=False)
+                    for entry in os.scandir(descriptor)
+                }
         except FileNotFoundError:
             return None
 
@@ -239,11 +258,12 @@ class Catalog:
         with tree.open(name) as file:
             return file.read(1_024).decode("utf-8", "replace").strip()
 
-    def _file(self, table: TableName, location: str) -> TableMetadata:
+    def _file(self, table: TableName, location: str) -> CurrentTable:
         file = TableFiles(self.places).new_input(location)
         if len(file) > MAX_BYTES:
             raise SourceLimitError(self.source, f"the metadata of {table} has over {MAX_BYTES} B")
-        return self.parsed(table, lambda: FromInputFile.table_metadata(file))
+        metadata = self.parsed(table, lambda: FromInputFile.table_metadata(file))
+        return CurrentTable(metadata=metadata, location=location)
 
     def parsed(self, table: TableName, read: Callable[[], TableMetadata]) -> TableMetadata:
         """Parse the metadata; errors of the parser contain values, so they are not repeated."""
@@ -258,8 +278,30 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rest:
-    """The three requests of a reader in the REST catalog protocol."""
+class RestRoutes:
+    """The addresses of a REST catalog after its configuration was read."""
+
+    server: JsonServer
+    base: str
+    """With the prefix of the catalog, ends with a slash."""
+    separator: str
+    """Between the levels of a namespace, encoded."""
+    token: str | None
+    endpoints: tuple[str, ...]
+    """That the server lists; empty: the ones that every server has."""
+
+    def get(self, path: str) -> Mapping[str, object] | None:
+        """The answer to a path below the base; None for status 404."""
+        return self.server.get(f"{self.base}{path}", token=self.token)
+
+    def levels(self, namespace: Sequence[str]) -> str:
+        """A namespace in a path or a parameter."""
+        return self.separator.join(quote(level, safe="") for level in namespace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestServer:
+    """The requests of a reader in the REST catalog protocol."""
 
     catalog: Catalog
     config: RestCatalog
@@ -283,20 +325,32 @@ class _Rest:
             )
         return config, token
 
-    def load(self, table: TableName) -> TableMetadata:
+    def routes(self) -> RestRoutes:
         config, token = self.configured()
-        said = {**_mapping(config, "defaults"), **_mapping(config, "overrides")}
-        between = str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS))
-        namespace = between.join(quote(level, safe="") for level in table.namespace)
+        said = {**member_of(config, "defaults"), **member_of(config, "overrides")}
+        endpoints = config.get("endpoints")
         prefix = "".join(f"{part}/" for part in str(said.get("prefix", "")).split("/") if part)
-        answer = self.server.get(
-            f"{self.base}/{prefix}namespaces/{namespace}/tables/{quote(table.name, safe='')}",
+        return RestRoutes(
+            server=self.server,
+            base=f"{self.base}/{prefix}",
+            separator=str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS)),
             token=token,
+            endpoints=tuple(map(str, endpoints)) if isinstance(endpoints, list) else (),
+        )
+
+    def load(self, table: TableName) -> CurrentTable:
+        routes = self.routes()
+        answer = routes.get(
+            f"namespaces/{routes.levels(table.namespace)}/tables/{quote(table.name, safe='')}"
         )
         if answer is None:
             raise self.catalog.missing(table)
-        metadata = _mapping(answer, "metadata")
-        return self.catalog.parsed(table, lambda: TableMetadataUtil.parse_obj(dict(metadata)))
+        document = dict(member_of(answer, "metadata"))
+        metadata = self.catalog.parsed(table, lambda: TableMetadataUtil.parse_obj(document))
+        location = answer.get("metadata-location")
+        return CurrentTable(
+            metadata=metadata, location=location if isinstance(location, str) else None
+        )
 
     def _token(self, server: JsonServer, base: str) -> str | None:
         """The connection's token, or the token that the server returns for its credential."""
@@ -321,7 +375,8 @@ class _Rest:
         return str(answer["access_token"])
 
 
-def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+def member_of(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """A member that is an object; empty if it is missing or something else."""
     member = document.get(name)
     return member if isinstance(member, dict) else {}
 

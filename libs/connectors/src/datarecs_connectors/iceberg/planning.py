@@ -34,6 +34,8 @@ from datarecs_connectors.iceberg.snapshots import FrozenTable
 from datarecs_core.comparison.expressions.condition_tree import Condition
 
 MAX_FILES = 1_000_000
+_PATH_FIELD = 2147483546
+"""Id of the column with paths of data files."""
 _Partition = tuple[object, ...]
 """Spec and values: equal for two files of one partition."""
 
@@ -46,6 +48,12 @@ class PlannedFile:
     positions: tuple[DataFile, ...] = ()
     """Position delete files and Puffin files with deletion vectors; they may name other files."""
     equalities: tuple[DataFile, ...] = ()
+    sequence_number: int = 0
+
+    @property
+    def deletes(self) -> tuple[str, ...]:
+        """Paths of the delete files, sorted; a Puffin file has one path for all its vectors."""
+        return tuple(sorted({one.file_path for one in (*self.positions, *self.equalities)}))
 
 
 def planned(
@@ -138,9 +146,23 @@ class _Deletes:
         equal = chain(self.equalities.get(place, ()), self.everywhere)
         return PlannedFile(
             file=file,
-            positions=tuple(one for at, one in self.positions.get(place, ()) if at >= born),
+            positions=tuple(
+                one
+                for at, one in self.positions.get(place, ())
+                if at >= born and _may_name(one, file.file_path)
+            ),
             equalities=tuple(one for at, one in equal if at > born),
+            sequence_number=born,
         )
+
+
+def _may_name(deletes: DataFile, path: str) -> bool:
+    """Whether a path is within the bounds of the paths in a position delete file, if it has any."""
+    encoded = path.encode()
+    low, high = (
+        (bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds)
+    )
+    return (low is None or low <= encoded) and (high is None or encoded <= high)
 
 
 def _partition(file: DataFile) -> _Partition:

@@ -102,7 +102,7 @@ class FrozenTable:
                 nullable=field.optional,
             )
             for field in fields
-            if (kind := _column_type(field.field_type)) is not None
+            if (kind := column_type(field.field_type)) is not None
         )
 
     def undelivered(self) -> tuple[tuple[str, str], ...]:
@@ -121,7 +121,7 @@ def canonical_type(kind: IcebergType) -> CanonicalType | None:
     return _TYPES.get(type(kind))
 
 
-def _column_type(kind: IcebergType) -> CanonicalType | None:
+def column_type(kind: IcebergType) -> CanonicalType | None:
     """Types, also of nested columns: by names as in Parquet files, never by ids."""
     match kind:
         case StructType():
@@ -132,7 +132,7 @@ def _column_type(kind: IcebergType) -> CanonicalType | None:
             nested, parts = TypeKind.MAP, [("key", kind.key_type), ("value", kind.value_type)]
         case _:
             return canonical_type(kind)
-    members = [(name, made) for name, part in parts if (made := _column_type(part)) is not None]
+    members = [(name, made) for name, part in parts if (made := column_type(part)) is not None]
     return (
         CanonicalType(kind=nested, members=tuple(members)) if len(members) == len(parts) else None
     )

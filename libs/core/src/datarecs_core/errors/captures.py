@@ -96,6 +96,13 @@ class CaptureCode(ErrorCode):
         causes="It ended before the request arrived.",
         remedy="None; start another capture if you need one.",
     )
+    WORK_CRASHED = Entry(
+        docs_id="DR5865",
+        meaning="The process that does a part of a capture ended without a result.",
+        causes="A signal from outside, a crash of a library, or a defect.",
+        remedy="Read the log of the capture-worker at this time; report it if it repeats.",
+        retryable=True,
+    )
 
 
 class LeaseLostError(DatarecsError):

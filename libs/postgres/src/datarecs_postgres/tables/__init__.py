@@ -5,7 +5,7 @@ Importing the package fills METADATA with the whole schema.
 
 from datarecs_postgres.tables import (
     access,
-    capture_sequences,
+    captures,
     catalogue,
     checks,
     delivery,
@@ -24,7 +24,7 @@ __all__ = [
     "METADATA",
     "SCHEMA",
     "access",
-    "capture_sequences",
+    "captures",
     "catalogue",
     "checks",
     "delivery",

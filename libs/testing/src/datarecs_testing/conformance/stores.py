@@ -51,6 +51,8 @@ class Stores:
     mail: Actor
     resources: Actor
     """The resource-controller."""
+    capture: Actor
+    """The capture-worker."""
     relay: OutboxReader
     archive: EventArchive
     """Of the controller."""

@@ -17,13 +17,13 @@ from datarecs_application.child_frames import FINISHED, READY, RUN, STOP, Reader
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
+from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core import crashing
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.surroundings import surroundings_of
 from datarecs_reconciliation_worker.work import Allowance, Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
@@ -62,7 +62,7 @@ class Bench:
         connection: Connection | None,
         secrets: Mapping[str, str],
     ) -> Connector:
-        surroundings = surroundings_of(self.hello, run.tenant_id)
+        surroundings = surroundings_of(self.hello, run.tenant_id, SystemClock().now)
         made = open_connector(source, connection, secrets, surroundings=surroundings)
         self._connectors[source.name] = made
         return made

@@ -3,14 +3,14 @@
 
 from datarecs_postgres.migrate import run_sql_file
 
-revision = "0025"
-down_revision = "0022"
+revision = "0024"
+down_revision = "0023"
 
 
 def upgrade() -> None:
-    run_sql_file("0025_capture_events.sql")
-    run_sql_file("0025_access.sql")
+    run_sql_file("0024_capture_events.sql")
+    run_sql_file("0024_access.sql")
 
 
 def downgrade() -> None:
-    run_sql_file("0025_down.sql")
+    run_sql_file("0024_down.sql")

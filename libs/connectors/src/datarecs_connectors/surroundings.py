@@ -1,8 +1,10 @@
 """What the children of a worker may open: the settings of their supervisor, read from a frame.
 
-Separate from the children, because one of them has Spark and the other checks sources without it.
+Separate from the children, which are programs of different services.
 """
 
+from collections.abc import Callable
+from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
 from uuid import UUID
@@ -20,7 +22,6 @@ from datarecs_core.resources.object_urls import (
 )
 from datarecs_core.resources.store_servers import BucketAddress
 from datarecs_core.values import TenantId
-from datarecs_runtime.clock import SystemClock
 
 
 def egress_policy_of(hello: Reader) -> Policy:
@@ -34,8 +35,13 @@ def egress_policy_of(hello: Reader) -> Policy:
     )
 
 
-def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping | None = None) -> Surroundings:
-    """What a run of the tenant may open."""
+def surroundings_of(
+    hello: Reader,
+    tenant: TenantId,
+    now: Callable[[], datetime],
+    stop: Stopping | None = None,
+) -> Surroundings:
+    """What work for the tenant may open."""
     owner = hello.maybe("files_owner", str)
     roots = TenantRoots(
         roots=tuple(Path(root) for root in hello.of("roots", list)),
@@ -44,7 +50,7 @@ def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping | None = Non
     return Surroundings(
         roots=roots.of(tenant),
         policy=egress_policy_of(hello),
-        now=SystemClock().now,
+        now=now,
         excluded=tuple(Path(path) for path in hello.of("excluded", list)),
         platform_bucket=_platform_bucket(hello),
         stop=stop or Stopping(),

@@ -8,7 +8,10 @@ import pytest
 from datarecs_core.captures.items import Gate, WorkState
 from datarecs_postgres.roles import CAPTURE
 from datarecs_testing.captures import CONNECTION, CaptureQueue, a_request, a_table
-from datarecs_testing.conformance.capture_queue import ClaimConformance, EnqueueConformance
+from datarecs_testing.conformance.capture_queue import (
+    CaptureFinderConformance,
+    WorkItemsConformance,
+)
 from datarecs_testing.conformance.capture_trees import (
     CancelConformance,
     ReportConformance,
@@ -33,11 +36,11 @@ EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM datarecs.claim_work(
 """
 
 
-class TestEnqueue(EnqueueConformance):
+class TestEnqueue(WorkItemsConformance):
     pass
 
 
-class TestClaim(ClaimConformance):
+class TestClaim(CaptureFinderConformance):
     pass
 
 

@@ -14,8 +14,9 @@ from psycopg.errors import (
 )
 
 from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, DataRecsEventType, Service
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import FunctionAccess
-from datarecs_postgres.rls import FUNCTIONS, TABLES, main
+from datarecs_postgres.rls import TABLES, main
 from datarecs_postgres.roles import (
     API,
     CONTROLLER,

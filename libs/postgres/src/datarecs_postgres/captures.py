@@ -69,7 +69,7 @@ _HEADS = text(
     " AND NOT EXISTS (SELECT FROM datarecs.capture_claim c"
     " WHERE c.tenant_id = w.tenant_id AND c.claim_key = w.claim_key)"
     " ORDER BY w.kind, w.lane, w.execution_class, w.pinned_executor, w.due_at, w.id"
-)
+).bindparams(bindparam("of_tenant", type_=Uuid), bindparam("of_key", type_=Text))
 """The earliest item of each slice that is parked behind a key that nobody has."""
 _OPEN = (
     update(CAPTURE_WORK)
@@ -107,13 +107,20 @@ _RENEW = (
     .returning(_WORK.id, _WORK.epoch, _WORK.state)
 )
 _BELOW = text(
-    "SELECT w.id, w.state, c.item_id FROM datarecs.capture_cancel c"
-    " JOIN datarecs.capture_work m ON m.tenant_id = c.tenant_id AND m.id = c.item_id"
-    " LEFT JOIN datarecs.capture_work w ON w.tenant_id = c.tenant_id AND w.root_id = m.root_id"
-    " AND w.finished_at IS NULL AND c.item_id = ANY (w.ancestors)"
-    " WHERE c.tenant_id = :of_tenant"
+    "SELECT b.id FROM datarecs.capture_cancel c CROSS JOIN LATERAL ("
+    " SELECT w.id FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND w.state <> 'CANCELLING' AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id) b"
+    " WHERE c.tenant_id = :of_tenant LIMIT :most"
 )
-"""Live items below each mark; one row without an item for a mark without any."""
+_DROP_MARKS = text(
+    "DELETE FROM datarecs.capture_cancel c WHERE c.tenant_id = :of_tenant AND NOT EXISTS ("
+    " SELECT FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id)"
+)
 _COUNTERS = text(
     "WITH below AS (SELECT w.kind, w.state, w.finished_at, w.counters"
     " FROM datarecs.capture_work w JOIN datarecs.capture_work top"
@@ -162,14 +169,14 @@ class PostgresWorkItems:
     def _owners(self, items: Sequence[WorkItem]) -> Mapping[str, CaptureJobId]:
         if not items:
             return {}
-        owns = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
+        is_owner = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
             [WorkState.QUEUED.value, WorkState.RUNNING.value, WorkState.WAITING.value]
         )
         rows = self._session.execute(
             select(_WORK.dedupe, _WORK.id).where(
                 self._session.tenant_rows(CAPTURE_WORK),
                 _WORK.dedupe.in_({item.dedupe for item in items}),
-                owns,
+                is_owner,
             )
         )
         return {row.dedupe: row.id for row in rows}
@@ -221,9 +228,9 @@ class PostgresWorkItems:
 
     def free_key(self, item: WorkItem) -> None:
         key = self._of(of_key=item.claim_key)
-        self._session.answer(_DROP_CLAIM, key | {"of_id": item.id})
+        self._session.later(_DROP_CLAIM, key | {"of_id": item.id})
         # A statement of its own: it sees what claims have parked that had the key FOR SHARE.
-        while heads := [head for (head,) in self._session.execute(_HEADS, key)]:
+        while heads := [head for (head,) in self._session.answer(_HEADS, key)]:
             opened = [self._session.answer(_OPEN, self._of(of_id=head)).rowcount for head in heads]
             # A head that was cancelled meanwhile does not open: the next one of its slice does.
             if all(opened):
@@ -265,15 +272,9 @@ class PostgresWorkItems:
         return [CaptureJobId(row.id) for row in rows]
 
     def live_below_cancelled(self, *, limit: int) -> Sequence[CaptureJobId]:
-        rows = list(self._session.execute(_BELOW, self._of()))
-        done = [row.item_id for row in rows if row.id is None]
-        if done:
-            mine = CAPTURE_CANCEL.c.tenant_id == self._session.tenant_id
-            self._session.execute(
-                delete(CAPTURE_CANCEL).where(mine, CAPTURE_CANCEL.c.item_id.in_(done))
-            )
-        live = {row.id for row in rows if row.id and row.state != WorkState.CANCELLING.value}
-        return sorted(live)[:limit]
+        self._session.execute(_DROP_MARKS, self._of())
+        rows = self._session.execute(_BELOW, self._of(most=limit))
+        return [CaptureJobId(item_id) for item_id in {row.id for row in rows}]
 
     def matching(
         self, where: WorkFilter, *, before: tuple[datetime, CaptureJobId] | None, limit: int

@@ -52,7 +52,7 @@ class CaptureSuite:
         return CaptureQueue(stores)
 
 
-class EnqueueConformance(CaptureSuite):
+class WorkItemsConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q01")
@@ -191,7 +191,7 @@ class EnqueueConformance(CaptureSuite):
         assert queue.stored(root, B_TENANT) is None
 
 
-class ClaimConformance(CaptureSuite):
+class CaptureFinderConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q06")

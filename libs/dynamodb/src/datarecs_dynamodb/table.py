@@ -131,9 +131,8 @@ def open_table(name: str, *, region: str, endpoint: str | None = None) -> Pointe
         region: for example `eu-central-1`.
         endpoint: only for servers that are not of AWS.
     """
-    # Importing these opens a socket.
-    from boto3.session import Session  # noqa: PLC0415
-    from botocore.config import Config  # noqa: PLC0415
+    from boto3.session import Session  # noqa: PLC0415  importing it opens a socket
+    from botocore.config import Config  # noqa: PLC0415  as above
 
     config = Config(
         connect_timeout=5,

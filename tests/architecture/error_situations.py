@@ -493,7 +493,7 @@ SHOWN: dict[str, ShownBy] = {
     ),
     "DR5853": ShownBy(
         f"{FOLDERS}::test_a_view_with_the_name_of_a_table_fails_the_capture",
-        "view",
+        "objects",
     ),
     "DR5854": ShownBy(
         f"{FOLDERS}::test_a_missing_plan_is_coverage_unknown",

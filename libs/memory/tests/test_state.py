@@ -26,7 +26,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxConformance,
     OutboxReaderConformance,
 )
-from datarecs_testing.conformance.pointers import TransactionalPointersConformance
+from datarecs_testing.conformance.pointers import PointersConformance
 from datarecs_testing.conformance.quotas import QuotasConformance
 from datarecs_testing.conformance.resource_work import ResourceWorkConformance
 from datarecs_testing.conformance.resources import (
@@ -97,7 +97,7 @@ class TestSealedSecrets(SealedSecretsConformance):
     pass
 
 
-class TestPointers(TransactionalPointersConformance):
+class TestPointers(PointersConformance):
     pass
 
 

@@ -7,7 +7,7 @@ from datarecs_runtime.sections import (
     Egress,
     Files,
     Live,
-    Secrets,
+    SecretReferences,
 )
 from datarecs_runtime.settings import ServiceSettings
 
@@ -21,7 +21,7 @@ class Settings(ServiceSettings):
     """Slots, limits of a child."""
     executor: Executor = Executor()
     """Which kinds of work it takes."""
-    secrets: Secrets = Secrets()
+    secrets: SecretReferences = SecretReferences()
     """How references are resolved."""
     egress: Egress = Egress()
     """Which addresses sources may have."""

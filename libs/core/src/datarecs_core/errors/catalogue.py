@@ -146,14 +146,3 @@ class PointerRefusedError(DatarecsError):
     def __init__(self, *, rule: str) -> None:
         super().__init__(f"a pointer of the catalogue is refused: {rule}")
         self.rule = rule
-
-
-class BatchTooLargeError(PointerRefusedError):
-    """More keys than the backend changes or reads at once; nothing was written."""
-
-    def __init__(self, *, count: int, limit: int) -> None:
-        super().__init__(
-            rule=f"{count} keys at once are more than {limit}, the limit of this store; use "
-            "smaller batches, or pointers in PostgreSQL"
-        )
-        self.count, self.limit = count, limit

@@ -1,7 +1,7 @@
 """Conformance suite of Pointers, with several processes that share them."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -9,7 +9,6 @@ import pytest
 
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
-from datarecs_application.ports.catalogue import Pointers
 from datarecs_application.ports.state import Transaction
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import (
@@ -46,14 +45,15 @@ def upsert(key: str, expected: int, **content: object) -> Upsert:
 
 
 class PointersConformance:
-    """Subclass it, with the fixtures `pointers`, `store_now` and `pass_time`."""
+    """Subclass it; `stores` is the fixture of the state ports."""
 
-    writers = WRITERS
-    """Of one pointer at once; fewer where every request waits for the one before."""
+    @pytest.fixture
+    def pointers(self, stores: Stores) -> PointerStore:
+        return PointerStore(unit=stores.capture.unit, tenant=A_TENANT)
 
     @pytest.mark.case("S01")
     def test_a_pointer_is_created_once_and_each_change_raises_its_version(
-        self, pointers: Pointers
+        self, pointers: PointerStore
     ) -> None:
         owner = an_id()
         first = upsert(KEY, 0, blob_key="a", payload=b"{}", resource_id=owner)
@@ -66,7 +66,7 @@ class PointersConformance:
     @pytest.mark.case("S02")
     @pytest.mark.parametrize("expected", [1, 3, 99])
     def test_a_change_or_deletion_at_another_version_has_no_effect(
-        self, pointers: Pointers, expected: int
+        self, pointers: PointerStore, expected: int
     ) -> None:
         pointers.batch([upsert(KEY, 0, blob_key="a")])
         pointers.batch([upsert(KEY, 1, blob_key="b")])
@@ -82,7 +82,7 @@ class PointersConformance:
     @pytest.mark.case("S03")
     @pytest.mark.parametrize("place", range(8))
     def test_one_operation_that_does_not_hold_rejects_the_whole_batch(
-        self, pointers: Pointers, place: int
+        self, pointers: PointerStore, place: int
     ) -> None:
         present = f"{ROOT}present"
         pointers.batch([upsert(present, 0, blob_key="a")])
@@ -92,7 +92,7 @@ class PointersConformance:
         assert outcome == Rejected(index=place, key=present, reason=Reason.PRESENT)
         assert pointers.list(ROOT, limit=10).pointers == (Pointer(key=present, blob_key="a"),)
 
-    def test_a_batch_checks_changes_and_deletes_together(self, pointers: Pointers) -> None:
+    def test_a_batch_checks_changes_and_deletes_together(self, pointers: PointerStore) -> None:
         keys = [f"{ROOT}batch/{number}" for number in range(4)]
         pointers.batch([upsert(key, 0) for key in keys[:3]])
         outcome = pointers.batch(
@@ -107,7 +107,7 @@ class PointersConformance:
         assert pointers.batch([Bump(key=keys[3])]) == Applied(versions={keys[3]: 2})
         assert sorted(pointers.get_many(keys)) == [keys[0], keys[1], keys[3]]
 
-    def test_an_absent_key_fails_its_check_of_presence(self, pointers: Pointers) -> None:
+    def test_an_absent_key_fails_its_check_of_presence(self, pointers: PointerStore) -> None:
         assert pointers.batch([CheckPresent(key=KEY)]) == Rejected(
             index=0, key=KEY, reason=Reason.ABSENT
         )
@@ -115,7 +115,7 @@ class PointersConformance:
 
     @pytest.mark.case("S24")
     def test_a_name_of_another_object_is_not_changed_at_the_same_version(
-        self, pointers: Pointers
+        self, pointers: PointerStore
     ) -> None:
         first, second = an_id(), an_id()
         pointers.batch([upsert(KEY, 0, resource_id=second)])
@@ -129,7 +129,9 @@ class PointersConformance:
         assert pointers.batch([Delete(key=KEY, expected=1, resource_id=second)]) == Applied()
 
     @pytest.mark.case("S04")
-    def test_a_key_twice_is_refused_and_an_empty_batch_is_applied(self, pointers: Pointers) -> None:
+    def test_a_key_twice_is_refused_and_an_empty_batch_is_applied(
+        self, pointers: PointerStore
+    ) -> None:
         with pytest.raises(PointerRefusedError):
             pointers.batch([upsert(KEY, 0), Check(key=KEY, expected=0)])
         assert pointers.batch([]) == Applied()
@@ -146,12 +148,14 @@ class PointersConformance:
         ],
         ids=["delete absent", "negative", "long payload", "long key", "long batch"],
     )
-    def test_what_no_store_can_hold_is_refused(self, pointers: Pointers, ops: Sequence[Op]) -> None:
+    def test_what_no_store_can_hold_is_refused(
+        self, pointers: PointerStore, ops: Sequence[Op]
+    ) -> None:
         with pytest.raises(PointerRefusedError):
             pointers.batch(ops)
 
     @pytest.mark.case("S05")
-    def test_many_writers_of_one_pointer_lose_no_increment(self, pointers: Pointers) -> None:
+    def test_many_writers_of_one_pointer_lose_no_increment(self, pointers: PointerStore) -> None:
         def increment() -> None:
             done = 0
             while done < INCREMENTS:
@@ -159,13 +163,15 @@ class PointersConformance:
                 expected = 0 if current is None else current.version
                 done += isinstance(_batch(pointers, [upsert(KEY, expected)]), Applied)
 
-        at_once([increment] * self.writers)
+        at_once([increment] * WRITERS)
         pointer = pointers.get(KEY)
         assert pointer is not None
-        assert pointer.version == self.writers * INCREMENTS
+        assert pointer.version == WRITERS * INCREMENTS
 
     @pytest.mark.case("S06")
-    def test_batches_over_the_same_keys_in_any_order_are_serial(self, pointers: Pointers) -> None:
+    def test_batches_over_the_same_keys_in_any_order_are_serial(
+        self, pointers: PointerStore
+    ) -> None:
         keys = [f"{ROOT}order/{number}" for number in range(6)]
 
         def write(ordered: Sequence[str]) -> None:
@@ -179,7 +185,7 @@ class PointersConformance:
 
     @pytest.mark.case("S07")
     def test_of_a_creation_and_a_check_of_absence_never_both_hold_in_turn(
-        self, pointers: Pointers
+        self, pointers: PointerStore
     ) -> None:
         for number in range(RACES):
             left, right = f"{ROOT}race/{number}/left", f"{ROOT}race/{number}/right"
@@ -193,18 +199,16 @@ class PointersConformance:
 
     @pytest.mark.case("S08")
     def test_an_expired_pointer_is_absent_before_any_sweep(
-        self,
-        store_now: Callable[[], datetime],
-        pass_time: Callable[[timedelta], None],
-        pointers: Pointers,
+        self, stores: Stores, pointers: PointerStore
     ) -> None:
-        soon = store_now() + timedelta(minutes=1)
+        with stores.capture.unit.begin(A_TENANT) as tx:
+            soon = tx.now + timedelta(minutes=1)
         pointers.batch([upsert(KEY, 0, blob_key="old", expires_at=soon), Bump(key=f"{ROOT}stays")])
         pointers.batch([upsert(KEY, 1, blob_key="old", expires_at=soon)])
         present = pointers.get(KEY)
         assert present is not None
         assert present.expires_at == soon
-        pass_time(timedelta(minutes=2))
+        stores.pass_time(timedelta(minutes=2))
         assert pointers.get(KEY) is None
         assert [one.key for one in pointers.list(ROOT, limit=5).pointers] == [f"{ROOT}stays"]
         assert pointers.count(ROOT, cap=5) == 1
@@ -212,23 +216,21 @@ class PointersConformance:
         assert pointers.delete_expired(limit=5) == 0
 
     def test_a_sweep_deletes_only_expired_pointers(
-        self,
-        store_now: Callable[[], datetime],
-        pass_time: Callable[[timedelta], None],
-        pointers: Pointers,
+        self, stores: Stores, pointers: PointerStore
     ) -> None:
-        soon = store_now() + timedelta(minutes=1)
+        with stores.capture.unit.begin(A_TENANT) as tx:
+            soon = tx.now + timedelta(minutes=1)
         keys = [f"{ROOT}sweep/{number}" for number in range(5)]
         pointers.batch([upsert(key, 0, expires_at=soon) for key in keys])
         pointers.batch([upsert(KEY, 0, expires_at=soon + timedelta(hours=1))])
         assert pointers.delete_expired(limit=10) == 0
-        pass_time(timedelta(minutes=2))
+        stores.pass_time(timedelta(minutes=2))
         assert [pointers.delete_expired(limit=3) for _ in range(3)] == [3, 2, 0]
         assert pointers.get(KEY) is not None
 
     @pytest.mark.case("S09")
     def test_a_list_has_each_stable_key_once_in_byte_order_while_others_come_and_go(
-        self, pointers: Pointers
+        self, pointers: PointerStore
     ) -> None:
         names = ["a", "a-b", "a.b", "a=1", "a0", "B", "b", "%C3%BC", "~f", "a/x", "a/b/c"]
         stable = [f"{ROOT}list/{name}" for name in names]
@@ -250,7 +252,9 @@ class PointersConformance:
         assert [key for key in listed if key in stable] == sorted(stable)
 
     @pytest.mark.case("S10")
-    def test_a_token_survives_its_key_and_serves_no_other_list(self, pointers: Pointers) -> None:
+    def test_a_token_survives_its_key_and_serves_no_other_list(
+        self, pointers: PointerStore
+    ) -> None:
         keys = [f"{ROOT}list/{number}" for number in range(4)]
         pointers.batch([upsert(key, 0) for key in keys])
         token = pointers.list(f"{ROOT}list/", limit=2).token
@@ -265,7 +269,7 @@ class PointersConformance:
                 pointers.list(f"{ROOT}list/", limit=2, token=damaged)
 
     @pytest.mark.case("S11")
-    def test_odd_names_list_no_sibling(self, pointers: Pointers) -> None:
+    def test_odd_names_list_no_sibling(self, pointers: PointerStore) -> None:
         names = ["50%_/x", "50%x", "50", "..", ".", "~t", "a b", "ü 🦆", "x" * 255, "_", "%"]
         keys = {name: layout.catalog_by_name(A_TENANT, name) for name in names}
         for key in keys.values():
@@ -277,13 +281,13 @@ class PointersConformance:
                 assert [one.key for one in page.pointers] == [f"{key}/below"]
                 assert pointers.count(f"{key}/", cap=5) == 1
 
-    def test_a_count_ends_at_its_cap(self, pointers: Pointers) -> None:
+    def test_a_count_ends_at_its_cap(self, pointers: PointerStore) -> None:
         pointers.batch([upsert(f"{ROOT}many/{number}", 0) for number in range(5)])
         assert [pointers.count(f"{ROOT}many/", cap=cap) for cap in (1, 5, 9)] == [1, 5, 5]
         assert pointers.count(f"{ROOT}man/", cap=1) == 0
 
     def test_a_deleted_prefix_goes_in_pages_and_takes_nothing_beside(
-        self, pointers: Pointers
+        self, pointers: PointerStore
     ) -> None:
         pointers.batch([upsert(f"{ROOT}t/1/{number}", 0) for number in range(5)])
         pointers.batch([upsert(f"{ROOT}t/10/x", 0), upsert(f"{ROOT}t/1-0/x", 0)])
@@ -306,7 +310,7 @@ class PointersConformance:
         ],
     )
     def test_a_key_of_another_account_or_spelling_is_refused_by_every_method(
-        self, pointers: Pointers, key: str
+        self, pointers: PointerStore, key: str
     ) -> None:
         attempts: list[Work] = [
             lambda: pointers.get(key),
@@ -320,36 +324,13 @@ class PointersConformance:
             with pytest.raises(PointerRefusedError):
                 attempt()
 
-    def test_the_pointer_of_the_account_itself_can_be_used(self, pointers: Pointers) -> None:
+    def test_the_pointer_of_the_account_itself_can_be_used(self, pointers: PointerStore) -> None:
         key = layout.account_pointer(A_TENANT)
         assert pointers.batch([upsert(key, 0)]) == Applied(versions={key: 1})
         assert pointers.get(key) == Pointer(key=key)
 
-
-class TransactionalPointersConformance(PointersConformance):
-    """Of pointers in the transaction of the state, which limits no batch.
-
-    Subclass it; `stores` is the fixture of the state ports.
-    """
-
-    @pytest.fixture
-    def pointers(self, stores: Stores) -> Pointers:
-        return PointerStore(unit=stores.capture.unit, tenant=A_TENANT)
-
-    @pytest.fixture
-    def store_now(self, stores: Stores) -> Callable[[], datetime]:
-        def read() -> datetime:
-            with stores.capture.unit.begin(A_TENANT) as tx:
-                return tx.now
-
-        return read
-
-    @pytest.fixture
-    def pass_time(self, stores: Stores) -> Callable[[timedelta], None]:
-        return stores.pass_time
-
     @pytest.mark.case("S41")
-    def test_a_large_batch_is_one_batch(self, pointers: Pointers) -> None:
+    def test_a_large_batch_is_one_batch(self, pointers: PointerStore) -> None:
         ops = [upsert(f"{ROOT}large/{number:05d}", 0) for number in range(2000)]
         assert isinstance(pointers.batch(ops), Applied)
         assert pointers.count(f"{ROOT}large/", cap=MAX_BATCH) == 2000
@@ -380,9 +361,9 @@ def _while_busy(call: Callable[[], Answer]) -> Answer:
             continue
 
 
-def _batch(pointers: Pointers, ops: Sequence[Op]) -> Outcome:
+def _batch(pointers: PointerStore, ops: Sequence[Op]) -> Outcome:
     return _while_busy(partial(pointers.batch, ops))
 
 
-def _append(outcomes: list[Outcome], pointers: Pointers, ops: Sequence[Op]) -> None:
+def _append(outcomes: list[Outcome], pointers: PointerStore, ops: Sequence[Op]) -> None:
     outcomes.append(_batch(pointers, ops))

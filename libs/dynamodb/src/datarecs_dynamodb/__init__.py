@@ -1,1 +1,0 @@
-"""Pointers of the catalogue in DynamoDB; the only package that imports boto3."""

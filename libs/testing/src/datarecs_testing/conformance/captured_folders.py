@@ -373,6 +373,19 @@ class CapturedFolderConformance:
         assert root.state is WorkState.SUCCEEDED
         assert orders.table("orders").id == table.id
 
+    @pytest.mark.case("Q56")
+    @pytest.mark.parametrize("mode", [CaptureMode.METADATA_ONLY, CaptureMode.CAPTURE_ONLY])
+    def test_a_connection_of_another_namespace_does_not_take_the_catalog(
+        self, orders: CaptureHouse, mode: CaptureMode
+    ) -> None:
+        orders.capture()
+        table = orders.table("orders")
+        orders.connection_uid = orders.declare(namespace="other")
+        capture = {"mode": mode, "scope": CaptureScope(tables=(ORDERS,))}
+        root = orders.capture(**(METADATA | capture if mode is METADATA["mode"] else capture))
+        assert orders.failure(root.id) == "DESTINATION_CONFLICT"
+        assert orders.table("orders") == table
+
     def test_a_deleted_connection_ends_the_capture(self, orders: CaptureHouse) -> None:
         root = orders.start()
         with orders.stores.api.unit.begin(A_TENANT, feed=1) as tx:

@@ -32,7 +32,7 @@ from datarecs_core.captures.items import (
     WorkToken,
 )
 from datarecs_postgres.capture_rows import MUTABLE, changes_of, item_of, row_of
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.captures import CAPTURE_CANCEL, CAPTURE_CLAIM, CAPTURE_WORK
 
 _WORK = CAPTURE_WORK.c
@@ -191,6 +191,8 @@ class PostgresWorkItems:
 
     def save(self, item: WorkItem) -> None:
         self._session.later(_SAVE, self._of(of_id=item.id, **changes_of(item)))
+        if item.state is WorkState.CANCELLING:
+            self._session.wake(Woken.CANCELS)
 
     def children(
         self, parent_id: CaptureJobId, *, after: CaptureJobId | None = None, limit: int = 500

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from datarecs_core.captures.request import ExecutionClass
 from datarecs_runtime.sections import Section
+from datarecs_runtime.values import Texts
 
 
 class CaptureSlots(Section):
@@ -12,6 +14,10 @@ class CaptureSlots(Section):
     """Items of captures at the same time in one worker; each has its own child. With 2 or more, one
     slot takes no groups of files, so that plans are never behind them. 0: only the maintenance of
     the queue and the catalogue."""
+    lanes: Texts = ()
+    """Lanes of captures that this worker takes. Empty: every lane, also of captures without one."""
+    execution_classes: frozenset[ExecutionClass] = frozenset()
+    """Execution classes that this worker takes, such as `["HEAVY"]`. Empty: every class."""
     scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
     """Folder for what children report; a second worker with it waits. Files are removed at the end
     of an item and, after a kill, at the next start."""

@@ -159,7 +159,12 @@ def _slots(settings: Settings, parts: _Parts, renewals: WorkRenewals) -> list[Wo
                 name=f"slot_{number}",
                 control=_control(parts, parts.unit, parts.finder),
                 renewals=renewals,
-                request=ClaimRequest(executor=executor, kinds=tuple(sorted(slot_kinds))),
+                request=ClaimRequest(
+                    executor=executor,
+                    kinds=tuple(sorted(slot_kinds)),
+                    lanes=settings.worker.lanes,
+                    execution_classes=settings.worker.execution_classes,
+                ),
                 child=child,
                 metrics=parts.metrics,
                 rhythm=Rhythm(clock=parts.clock, wake=Latch()),

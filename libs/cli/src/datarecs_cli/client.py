@@ -74,6 +74,8 @@ class ApiRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Json | None = None
+    answer_after_s: float = 0.0
+    """The longest wait of the server itself before it answers."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -116,13 +118,14 @@ class Api:
         self.server = access.server
         self.limit_s = limit_s
         self.clock = clock or SystemClock()
+        self._patience_s = min(ANSWER_LIMIT_S, limit_s or ANSWER_LIMIT_S)
         self._client = httpx.Client(
             base_url=access.server,
             headers={
                 "Authorization": f"Bearer {access.api_key}",
                 "User-Agent": f"datarecs-cli/{release()}",
             },
-            timeout=min(ANSWER_LIMIT_S, limit_s or ANSWER_LIMIT_S),
+            timeout=self._patience_s,
             verify=ssl.create_default_context(),
             trust_env=not access.is_local,  # a proxy would send it away from this machine
             transport=transport,
@@ -211,6 +214,7 @@ class Api:
                 params=dict(request.params),
                 headers=dict(request.headers),
                 json=request.body,
+                timeout=self._patience_s + request.answer_after_s,
             )
         except httpx.TransportError as cause:
             raise self._unreachable(cause) from cause

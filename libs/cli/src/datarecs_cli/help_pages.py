@@ -28,6 +28,10 @@ _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("cancel", ExitCode.ERRORED): "errored (--wait)",
     ("cancel", ExitCode.CANCELLED): "cancelled (--wait)",
     ("cancel", ExitCode.SERVER): "the run had already ended; server or access",
+    ("capture start", ExitCode.ERRORED): "the capture failed (--wait)",
+    ("capture start", ExitCode.CANCELLED): "the capture was cancelled (--wait)",
+    ("capture now", ExitCode.ERRORED): "the capture failed",
+    ("capture now", ExitCode.CANCELLED): "the capture was cancelled, or took too long",
     ("diff", ExitCode.DONE): "no differences",
     ("diff", ExitCode.DIFFERENT): "differences exist",
     ("doctor", ExitCode.ERRORED): "a step failed",
@@ -41,6 +45,7 @@ _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
 """What a code means for one command, where `_MEANING` is not precise."""
 _VERDICT_COMMANDS = {"run", "retry", "watch", "compare", "judge"}
 _LOCAL = (0, 2)
+_CAPTURE = (0, 2, 3, 4, 5, 130)
 _SERVER = (0, 2, 5)
 _PARTS = (0, 2, 3)
 _ADMIN = (0, 2, 3, 5)
@@ -92,6 +97,57 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),
     "retry": HelpPage(("0188f0c8", "@latest:orders --reason 'export complete'"), _RUN),
     "cancel": HelpPage(("0188f0c8", "@latest:orders --reason 'wrong day' --wait"), _RUN),
+    "capture start": HelpPage(
+        (
+            "lake --full --all --mode metadata-only",
+            "lake --incremental --current --mode metadata-and-capture --capture stats",
+            "lake --full --latest-n 3 --mode capture-only --capture index --table a.orders --wait",
+        ),
+        _CAPTURE,
+    ),
+    "capture now": HelpPage(
+        (
+            "lake --incremental --current --mode metadata-only",
+            "lake --full --current --mode metadata-only --table a.orders --max-wait 30s",
+        ),
+        _CAPTURE,
+    ),
+    "capture get": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000001",
+            "0188f0c8-0000-7000-8000-000000000001 -o json",
+        ),
+        _SERVER,
+    ),
+    "capture tree": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000001",
+            "0188f0c8-0000-7000-8000-000000000001 -o json",
+        ),
+        _SERVER,
+    ),
+    "capture list": HelpPage(("", "--connection lake --state FAILED -o csv"), _SERVER),
+    "capture cancel": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000001",
+            "0188f0c8-0000-7000-8000-000000000001 --reason 'wrong tables'",
+        ),
+        _SERVER,
+    ),
+    "capture release": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000001",
+            "0188f0c8-0000-7000-8000-000000000001 -o json",
+        ),
+        _SERVER,
+    ),
+    "capture status": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000021 4711",
+            "0188f0c8-0000-7000-8000-000000000021 4711 -o json",
+        ),
+        _SERVER,
+    ),
     "diff": HelpPage(("@latest:orders", "comparison --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
     "export": HelpPage(

@@ -40,14 +40,14 @@ class UnexpectedAnswerError(DatarecsError):
 
 
 class WaitedTooLongError(DatarecsError):
-    """--timeout has passed; the run continues."""
+    """--timeout has passed; the run or capture continues."""
 
     code = ClientCode.WAITED_TOO_LONG
     exit_code = ExitCode.ERRORED
 
-    def __init__(self, *, what: str, seconds: float) -> None:
+    def __init__(self, *, what: str, seconds: float, fix: str = "") -> None:
         super().__init__(f"{what} had not ended after {seconds:g} s")
-        self.fix = f"follow it with: datarecs watch {what.removeprefix('run ')}"
+        self.fix = fix or f"follow it with: datarecs watch {what.removeprefix('run ')}"
 
 
 class RefusedError(DatarecsError):

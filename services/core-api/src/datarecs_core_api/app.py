@@ -22,6 +22,7 @@ from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
+    captures,
     changes,
     controllers,
     deliveries,
@@ -59,6 +60,7 @@ ROUTERS = (
     runs.router,
     events.router,
     results.router,
+    captures.router,
     mails.router,
     mail_reports.router,
     previews.router,

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from datarecs_core.errors.base import ErrorCode
+from datarecs_core_api.capture_bodies import SCHEMA_NAME, CancelCaptureIn, capture_schema
 from datarecs_core_api.inputs import NoFieldsIn
 from datarecs_core_api.outputs import ProblemOut
 from datarecs_core_api.problems import MEDIA_TYPE, STATUS
@@ -36,6 +37,7 @@ Json = dict[str, Any]
 BODIES = (
     *(TriggerIn, RetryIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
     *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, RotateIn, NoFieldsIn),
+    CancelCaptureIn,
 )
 _REF = "#/components/schemas/{model}"
 NOT_MODIFIED = "304"
@@ -72,6 +74,7 @@ _TAGS: Mapping[str, str] = {
     "retention policies.",
     "runs": "Trigger, cancel, list and follow runs, and read their results.",
     "events": "Events of all runs of the tenant, live.",
+    "captures": "Metadata and statistics of the tables of a connection: start, follow, cancel.",
     "webhooks": "Deliveries and their outcomes.",
     "mails": "Mails, their outcomes, and addresses that receive none.",
     "keys": "Create, list and revoke API keys.",
@@ -110,6 +113,7 @@ def described(app: FastAPI) -> Json:
 def _schemas() -> Iterator[tuple[str, Json]]:
     for model in BODIES:
         yield model.__name__, model.model_json_schema(ref_template=_REF)
+    yield SCHEMA_NAME, dict(capture_schema())
     problem = ProblemOut.model_json_schema(ref_template=_REF)
     yield from problem.pop("$defs").items()
     yield "Problem", {**problem, "title": "Problem"}

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.errors.security import SecurityCode
 from datarecs_core.values import instant_text
 
@@ -25,6 +26,7 @@ STATUS: Mapping[ErrorCode, int] = {
     SecurityCode.FORBIDDEN: 403,
     ApiCode.NOT_FOUND: 404,
     ApiCode.RESULT_LOST: 404,
+    CaptureCode.CAPTURE_NOT_FOUND: 404,
     ApiCode.METHOD_NOT_ALLOWED: 405,
     ApiCode.NOT_ACCEPTABLE: 406,
     ApiCode.ALREADY_EXISTS: 409,
@@ -33,6 +35,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.WRITE_CONFLICT: 409,
     ApiCode.RUN_ALREADY_TERMINAL: 409,
     ApiCode.RUN_NOT_TERMINAL: 409,
+    CaptureCode.CAPTURE_ENDED: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,

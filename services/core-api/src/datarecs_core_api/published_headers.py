@@ -98,6 +98,8 @@ def _of_success(operation: Json, method: str, status: str) -> Iterator[str]:
         yield "Idempotency-Replayed"
     if name in _WAITING:
         yield from ("Location", "Retry-After", "Preference-Applied")
+    elif name == "start_capture":
+        yield "Location"
     elif status == "202" and "webhooks" in _tags(operation):
         yield from ("Location", "Retry-After")
     elif (

@@ -61,6 +61,18 @@ RunIdPath = Annotated[
         },
     ),
 ]
+CaptureIdPath = Annotated[
+    str,
+    Path(
+        description="Id of a capture or of a part of it, in lower case.",
+        json_schema_extra={
+            "format": "uuid",
+            "minLength": _UUID_LENGTH,
+            "maxLength": _UUID_LENGTH,
+            "examples": ["0198c0de-7a10-7c3e-9b1f-2f6d5a4e1c04"],
+        },
+    ),
+]
 StageName = Annotated[
     str, Path(description="Name of the stage.", json_schema_extra={"minLength": 1, "maxLength": 63})
 ]

@@ -1,0 +1,589 @@
+"""Captures over REST: start, wait, list, read, cancel and release, and every refusal."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Any
+from uuid import UUID
+
+import pytest
+from starlette.testclient import TestClient
+
+from datarecs_application.capturing import maintaining, queue
+from datarecs_application.ports.capturing import ClaimRequest
+from datarecs_core.access.permissions import Role
+from datarecs_core.captures.items import (
+    CaptureJobId,
+    CaptureTask,
+    NewWork,
+    RetryClass,
+    WorkError,
+    WorkItem,
+    WorkKind,
+    WorkState,
+    WorkToken,
+)
+from datarecs_core.captures.request import ObjectName
+from datarecs_core.errors.captures import CaptureCode
+from datarecs_core.resources.resource import Kind
+from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE, ended_within
+from datarecs_core_api.routes.captures import CAPTURES
+from datarecs_testing.api import MemoryApiHouse, declare, memory_api, subject_of
+from datarecs_testing.builders import A_TENANT, B_TENANT
+
+PLACE = f"/api/v1{CAPTURES}"
+LAKE = "lake"
+METADATA = {"connection": LAKE, "mode": "METADATA_ONLY", "snapshots": {"select": "CURRENT"}}
+TABLE = UUID("019b0000-0000-7000-8000-0000000000aa")
+
+
+@pytest.fixture
+def house() -> MemoryApiHouse:
+    return memory_api()
+
+
+@pytest.fixture
+def client(house: MemoryApiHouse) -> TestClient:
+    caller = house.caller()
+    declare(caller, Kind.CONNECTION, name=LAKE)
+    return caller
+
+
+def started(client: TestClient, **changes: object) -> str:
+    answer = client.post(PLACE, json={**METADATA, **changes})
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["job_id"])
+
+
+def item_of(house: MemoryApiHouse, job_id: str) -> WorkItem:
+    with house.unit.begin(A_TENANT, read_only=True) as tx:
+        item = tx.capture_work.get(CaptureJobId(UUID(job_id)))
+    assert item is not None
+    return item
+
+
+def taken(house: MemoryApiHouse) -> list[WorkToken]:
+    """Claim and begin everything that is due."""
+    request = ClaimRequest(executor="worker-1", kinds=(), limit=100)
+    tokens = list(house.finder.claim_work(request).tokens)
+    for token in tokens:
+        with house.unit.begin(token.tenant_id) as tx:
+            assert queue.begin(tx, token) is not None
+    return tokens
+
+
+def succeed(
+    house: MemoryApiHouse, token: WorkToken, *children: NewWork, **counters: int
+) -> WorkItem:
+    with house.unit.begin(token.tenant_id) as tx:
+        return queue.end_succeeded(
+            tx,
+            house.ids,
+            token,
+            outcome_sha256=f"{token.item_id}",
+            children=children,
+            counters=counters,
+        )
+
+
+def a_table(house: MemoryApiHouse, job_id: str, name: str) -> NewWork:
+    request = item_of(house, job_id).task.request
+    task = CaptureTask(request=request, object=ObjectName(namespace=("default",), name=name))
+    return NewWork(kind=WorkKind.PLAN_TABLE, task=task)
+
+
+def a_snapshot(house: MemoryApiHouse, job_id: str, number: int) -> NewWork:
+    task = CaptureTask(
+        request=item_of(house, job_id).task.request,
+        object=ObjectName(namespace=("default",), name="t"),
+        table_id=TABLE,
+        snapshot_id=number,
+        native_id=str(number),
+    )
+    return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=task)
+
+
+def planned(house: MemoryApiHouse, job_id: str, *names: str) -> None:
+    """The root is planned into these tables."""
+    (token,) = taken(house)
+    succeed(house, token, *(a_table(house, job_id, name) for name in names), tables_scanned=1)
+
+
+def shown_job(client: TestClient, job_id: str) -> Mapping[str, Any]:
+    answer = client.get(f"{PLACE}/{job_id}")
+    assert answer.status_code == 200, answer.text
+    body: Mapping[str, Any] = answer.json()
+    return body
+
+
+def faults(client: TestClient, path: str = PLACE, **body: object) -> set[tuple[str, str]]:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422, answer.text
+    return {(one["code"], one["pointer"]) for one in answer.json()["errors"]}
+
+
+class TestStart:
+    def test_a_start_answers_with_the_job_and_its_place(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        answer = client.post(PLACE, json=METADATA)
+        assert answer.status_code == 202
+        job_id = answer.json()["job_id"]
+        assert answer.headers["Location"] == f"{PLACE}/{job_id}"
+        assert answer.json() == {"job_id": job_id, "state": "QUEUED", "deduped": False}
+        item = item_of(house, job_id)
+        assert (item.kind, item.requested_by) == (WorkKind.PLAN_CONNECTOR, subject_of(client))
+        job = shown_job(client, job_id)
+        assert (job["connection"], job["state"], job["detail"]) == (LAKE, "QUEUED", "complete")
+        assert job["request"] == METADATA
+
+    def test_an_equal_capture_that_has_not_ended_is_answered(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        job_id = started(client)
+        again = client.post(PLACE, json=METADATA)
+        assert again.status_code == 200
+        assert again.json() == {"job_id": job_id, "state": "QUEUED", "deduped": True}
+        assert started(client, full_rescan=True) != job_id
+        for token in taken(house):
+            succeed(house, token)
+        assert started(client) != job_id
+
+    def test_a_repetition_with_its_key_starts_nothing(self, client: TestClient) -> None:
+        key = {"Idempotency-Key": "night-1"}
+        first = client.post(PLACE, json=METADATA, headers=key)
+        again = client.post(PLACE, json=METADATA, headers=key)
+        assert again.status_code == 202
+        assert again.content == first.content
+        assert again.headers["Idempotency-Replayed"] == "true"
+        other = client.post(PLACE, json={**METADATA, "full_rescan": True}, headers=key)
+        assert other.json()["code"] == "DR4022"
+
+    def test_names_with_dots_are_quoted(self, house: MemoryApiHouse, client: TestClient) -> None:
+        scope = {"tables": ['"eu.sales"."orders 1"', {"namespace": ["a", "b.c"], "name": "t"}]}
+        item = item_of(house, started(client, scope=scope))
+        assert item.task.request.scope.tables == (
+            ObjectName(namespace=("eu.sales",), name="orders 1"),
+            ObjectName(namespace=("a", "b.c"), name="t"),
+        )
+        job = shown_job(client, str(item.id))
+        assert job["request"]["scope"]["tables"] == ['"eu.sales"."orders 1"', 'a."b.c".t']
+
+    def test_ids_of_snapshots_are_exact(self, house: MemoryApiHouse, client: TestClient) -> None:
+        ids = ["9007199254740993", "9223372036854775807"]
+        body = {"select": "EXPLICIT", "ids": [*ids, 7]}
+        job_id = started(client, snapshots=body)
+        selection = item_of(house, job_id).task.request.selection
+        assert selection is not None
+        assert selection.snapshot_ids == (9007199254740993, 9223372036854775807, 7)
+        assert shown_job(client, job_id)["request"]["snapshots"]["ids"] == [*ids, "7"]
+
+    def test_a_start_is_in_the_audit(self, house: MemoryApiHouse, client: TestClient) -> None:
+        job_id = started(client)
+        entry = house.store.committed(A_TENANT).audit[-1].row
+        assert entry.action == "capture.start"
+        assert (entry.resource_kind, entry.resource_uid) == ("CaptureJob", job_id)
+        assert entry.detail["connection"] == LAKE
+
+    def test_the_published_example_is_accepted(self, client: TestClient) -> None:
+        assert client.post(PLACE, json=CAPTURE_EXAMPLE).status_code == 202
+
+
+def _two(code: str, at: str) -> set[tuple[str, str]]:
+    return {(code, f"{at}/{index}") for index in range(2)}
+
+
+@contextmanager
+def working(
+    house: MemoryApiHouse, work: Callable[[MemoryApiHouse, WorkToken], None]
+) -> Iterator[None]:
+    """A worker in a thread that does this with every item."""
+    is_over = Event()
+
+    def loop() -> None:
+        while not is_over.wait(0.01):
+            for token in taken(house):
+                work(house, token)
+
+    worker = Thread(target=loop)
+    worker.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        worker.join()
+
+
+@pytest.mark.case("Q43")
+class TestRefusals:
+    def test_a_body_without_fields_has_all_its_faults(self, client: TestClient) -> None:
+        assert faults(client) == {
+            ("DR1010", "/connection"),
+            ("DR1010", "/mode"),
+            ("DR1010", "/snapshots"),
+        }
+
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [
+            ({"mode": "METADATA_AND_CAPTURE"}, {("DR1010", "/outputs")}),
+            ({"mode": "METADATA_AND_CAPTURE", "outputs": []}, {("DR1010", "/outputs")}),
+            ({"outputs": ["TABLE_STATS"]}, {("DR1009", "/outputs")}),
+            ({"mode": "EVERYTHING"}, {("DR1012", "/mode")}),
+            (
+                {"mode": "CAPTURE_ONLY", "outputs": ["TABLE_STATS"], "scope": {"view": "a.v"}},
+                {
+                    ("DR1009", "/scope/view"),
+                    ("DR1010", "/scope/tables"),
+                    ("DR1009", "/mode"),
+                    ("DR1009", "/snapshots"),
+                },
+            ),
+            (
+                {"mode": "CAPTURE_ONLY", "outputs": ["FILE_STATS"], "scope": {"namespaces": ["a"]}},
+                {("DR1009", "/scope/namespaces"), ("DR1010", "/scope/tables")},
+            ),
+            (
+                {"mode": "CAPTURE_ONLY", "outputs": ["FILE_STATS"]},
+                {("DR1010", "/scope/tables")},
+            ),
+            (
+                {"scope": {"tables": ["a.t"], "namespaces": ["a"]}},
+                {("DR1009", "/scope/tables")},
+            ),
+            (
+                {"scope": {"view": "a.v", "namespaces": ["a"]}},
+                {("DR1009", "/scope/view"), ("DR1009", "/snapshots")},
+            ),
+            (
+                {"scope": {"view": "a.v", "tables": ["a.t"]}},
+                {("DR1009", "/scope/view"), ("DR1009", "/snapshots")},
+            ),
+            (
+                {"mode": "METADATA_AND_CAPTURE", "scope": {"view": "a.v"}, "snapshots": None},
+                {("DR1009", "/mode"), ("DR1011", "/snapshots")},
+            ),
+            ({"scope": {"view": "a.v"}}, {("DR1009", "/snapshots")}),
+            ({"snapshots": {}}, {("DR1010", "/snapshots/select")}),
+            ({"snapshots": {"select": "LATEST_N"}}, {("DR1014", "/snapshots/latest")}),
+            ({"snapshots": {"select": "LATEST_N", "latest": 0}}, {("DR1012", "/snapshots/latest")}),
+            ({"snapshots": {"select": "EXPLICIT"}}, {("DR1010", "/snapshots/ids")}),
+            (
+                {"snapshots": {"select": "ALL", "latest": 2, "ids": ["1"]}},
+                {("DR1009", "/snapshots/latest"), ("DR1009", "/snapshots/ids")},
+            ),
+            (
+                {"snapshots": {"select": "EXPLICIT", "ids": ["9223372036854775808"]}},
+                {("DR1012", "/snapshots/ids/0")},
+            ),
+            (
+                {"mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]},
+                {("DR1012", "/outputs/0")},
+            ),
+            (
+                {
+                    "mode": "METADATA_AND_CAPTURE",
+                    "outputs": ["COLUMN_STATS"],
+                    "columns": {"choice": "EXPLICIT_ONLY"},
+                },
+                {("DR1010", "/columns/names")},
+            ),
+            ({"columns": {"first": 5}}, {("DR1009", "/columns")}),
+            ({"scope": {"tables": ["orders"]}}, {("DR1013", "/scope/tables/0")}),
+            ({"scope": {"tables": ["a..t", '"a.t']}}, _two("DR1013", "/scope/tables")),
+            (
+                {"execution": {"lane": "fast", "attributes": {}}},
+                {("DR1004", "/execution/attributes")},
+            ),
+            ({"priority": 1}, {("DR1004", "/priority")}),
+            ({"connection": "Not A Name"}, {("DR1013", "/connection")}),
+        ],
+    )
+    def test_a_broken_rule_has_the_pointer_of_its_field(
+        self, client: TestClient, changes: Mapping[str, object], expected: set[tuple[str, str]]
+    ) -> None:
+        assert faults(client, **{**METADATA, **changes}) == expected
+
+    def test_an_output_of_a_later_release_is_refused_by_name(self, client: TestClient) -> None:
+        body = {**METADATA, "mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]}
+        (error,) = client.post(PLACE, json=body).json()["errors"]
+        assert "FINGERPRINT" in error["message"]
+        assert "incremental" in error["hint"]
+
+    def test_a_connection_that_is_not_there_is_404(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        assert client.post(PLACE, json={**METADATA, "connection": "other"}).status_code == 404
+        body = {"namespace": "books"}
+        assert client.post(PLACE, json=METADATA, params=body).status_code == 404
+        foreign = house.caller(B_TENANT)
+        assert foreign.post(PLACE, json=METADATA).status_code == 404
+        etag = client.get(f"/api/v1/connections/{LAKE}").headers["ETag"]
+        client.delete(f"/api/v1/connections/{LAKE}", headers={"If-Match": etag})
+        assert client.post(PLACE, json=METADATA).status_code == 404
+
+
+class TestNow:
+    def now(self, client: TestClient, **params: str) -> Mapping[str, Any]:
+        answer = client.post(f"{PLACE}/now", json=METADATA, params=params)
+        assert answer.status_code == 200, answer.text
+        body: Mapping[str, Any] = answer.json()
+        return body
+
+    @pytest.mark.case("Q45")
+    def test_a_capture_that_takes_too_long_is_cancelled_with_its_tree(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        held: list[WorkToken] = []
+
+        def work(house: MemoryApiHouse, token: WorkToken) -> None:
+            if item_of(house, str(token.item_id)).kind is WorkKind.PLAN_CONNECTOR:
+                tables = [a_table(house, str(token.item_id), name) for name in "ab"]
+                succeed(house, token, *tables)
+            else:
+                held.append(token)
+
+        with working(house, work):
+            body = self.now(client, max_wait="1")
+        assert body["timed_out"]
+        assert body["job"]["state"] == "CANCELLING"
+        assert body["job"]["cancelled_by"] == subject_of(client)
+        while maintaining.follow_cancels(house.unit, house.finder):
+            pass
+        for token in held:
+            with house.unit.begin(A_TENANT) as tx:
+                queue.end_stopped(tx, token, outcome_sha256="s")
+        tree = client.get(f"{PLACE}/{body['job']['job_id']}/tree").json()["items"]
+        assert [one["state"] for one in tree] == ["CANCELLED"] * 3
+
+    def test_it_waits_for_the_whole_tree(self, house: MemoryApiHouse, client: TestClient) -> None:
+        def work(house: MemoryApiHouse, token: WorkToken) -> None:
+            item = item_of(house, str(token.item_id))
+            children = (
+                [a_table(house, str(item.id), "a")] if item.kind is WorkKind.PLAN_CONNECTOR else []
+            )
+            succeed(house, token, *children, tables_scanned=len(children))
+
+        with working(house, work):
+            body = self.now(client)
+        assert not body["timed_out"]
+        assert body["job"]["state"] == "SUCCEEDED"
+        assert body["job"]["totals"] == {"tables_scanned": 1}
+
+    def test_a_capture_of_another_request_goes_on(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        job_id = started(client)
+        body = self.now(client, max_wait="1")
+        assert (body["timed_out"], body["deduped"]) == (True, True)
+        assert item_of(house, job_id).state is WorkState.QUEUED
+
+    @pytest.mark.case("Q45")
+    @pytest.mark.parametrize("max_wait", ["0", "-1", "61", "soon"])
+    def test_a_wait_out_of_range_is_refused(self, client: TestClient, max_wait: str) -> None:
+        answer = client.post(f"{PLACE}/now", json=METADATA, params={"max_wait": max_wait})
+        assert answer.status_code == 422
+        assert [one["pointer"] for one in answer.json()["errors"]] == ["/query/max_wait"]
+        assert client.get(PLACE).json()["items"] == []
+
+    @pytest.mark.case("Q45")
+    def test_a_client_that_disconnects_ends_the_wait(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        job_id = CaptureJobId(UUID(started(client)))
+        use = house.app.state.ports
+
+        async def is_gone() -> bool:
+            return True
+
+        async def waited() -> WorkItem | None:
+            limit = timedelta(seconds=60)
+            return await ended_within(use, A_TENANT, job_id, limit=limit, is_gone=is_gone)
+
+        item = asyncio.run(asyncio.wait_for(waited(), 5))
+        assert item is not None
+        assert item.state is WorkState.QUEUED
+
+    def test_every_fault_is_that_of_a_start(self, client: TestClient) -> None:
+        assert faults(client, f"{PLACE}/now", connection=LAKE, mode="METADATA_ONLY") == {
+            ("DR1010", "/snapshots")
+        }
+
+
+class TestReading:
+    def test_a_list_has_filters_and_pages(self, house: MemoryApiHouse, client: TestClient) -> None:
+        declare(client, Kind.CONNECTION, name="other")
+        first = started(client)
+        planned(house, first, "a", "b")
+        second = started(client, connection="other")
+        ids = [one["job_id"] for one in client.get(PLACE).json()["items"]]
+        assert len(ids) == 4
+        assert {first, second} < set(ids)
+        assert self.listed(client, roots_only="true") == [second, first]
+        assert self.listed(client, connection="other") == [second]
+        assert self.listed(client, state="WAITING") == [first]
+        assert len(self.listed(client, kind="PLAN_TABLE")) == 2
+        page = client.get(PLACE, params={"limit": 3})
+        assert page.headers["Link"].endswith('rel="next"')
+        rest = client.get(PLACE, params={"limit": 3, "cursor": page.json()["next"]}).json()
+        assert [one["job_id"] for one in page.json()["items"] + rest["items"]] == ids
+        assert rest["next"] is None
+        bad = client.get(PLACE, params={"state": "WAITING", "cursor": page.json()["next"]})
+        assert bad.json()["code"] == "DR4006"
+        assert client.get(PLACE, params={"connection": "gone"}).status_code == 404
+
+    @staticmethod
+    def listed(client: TestClient, **params: str) -> list[str]:
+        return [one["job_id"] for one in client.get(PLACE, params=params).json()["items"]]
+
+    def test_a_tree_has_parents_before_children_on_every_page(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        planned(house, root, "a", "b", "c")
+        for token in taken(house):
+            succeed(house, token, *(a_snapshot(house, root, number) for number in (1, 2)))
+        place = f"{PLACE}/{root}/tree"
+        whole = client.get(place).json()["items"]
+        assert [one["depth"] for one in whole] == [0, 1, 2, 2, 1, 2, 2, 1, 2, 2]
+        assert {one["object"] for one in whole[1::3]} == {f"default.{name}" for name in "abc"}
+        for limit in range(1, 11):
+            paged: list[object] = []
+            params: dict[str, str] = {"limit": str(limit)}
+            while True:
+                page = client.get(place, params=params).json()
+                paged += page["items"]
+                if page["next"] is None:
+                    break
+                params["cursor"] = page["next"]
+            assert paged == whole
+        part = client.get(f"{PLACE}/{whole[4]['job_id']}/tree").json()["items"]
+        assert [one["depth"] for one in part] == [0, 1, 1]
+        assert [one["job_id"] for one in part] == [one["job_id"] for one in whole[4:7]]
+
+    def test_totals_are_the_sums_of_the_tree(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        planned(house, root, "a", "b")
+        for token in taken(house):
+            succeed(house, token, tables_scanned=2, stats_written=5)
+        job = shown_job(client, root)
+        assert job["state"] == "SUCCEEDED"
+        assert job["counters"] == {"tables_scanned": 1}
+        assert job["totals"] == {"tables_scanned": 5, "stats_written": 10}
+
+    @pytest.mark.case("Q31")
+    def test_a_stored_request_that_cannot_be_read_degrades_the_answer(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        error = WorkError(
+            code=CaptureCode.MISSING_DEFINITION.name,
+            message="the stored definition cannot be read",
+            retry=RetryClass.TERMINAL,
+        )
+        with house.unit.begin(A_TENANT) as tx:
+            tx.capture_work.save(replace(item_of(house, root), error=error))
+        job = shown_job(client, root)
+        assert (job["detail"], job["request"]) == ("degraded", None)
+        assert job["error"]["code"] == "MISSING_DEFINITION"
+        assert client.get(f"{PLACE}/{root}/tree").status_code == 200
+
+    @pytest.mark.case("Q31")
+    def test_captures_are_read_after_their_connection_is_gone(self, client: TestClient) -> None:
+        root = started(client)
+        etag = client.get(f"/api/v1/connections/{LAKE}").headers["ETag"]
+        client.delete(f"/api/v1/connections/{LAKE}", headers={"If-Match": etag})
+        job = shown_job(client, root)
+        assert (job["connection"], job["state"]) == (None, "QUEUED")
+        assert client.get(f"{PLACE}/{root}/tree").status_code == 200
+
+
+class TestCancelAndRelease:
+    def test_a_cancel_ends_a_queued_capture(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        answer = client.post(f"{PLACE}/{root}/cancel", json={"reason": "the wrong tables"})
+        assert answer.status_code == 200
+        body = answer.json()
+        assert (body["state"], body["cancel_reason"]) == ("CANCELLED", "the wrong tables")
+        assert body["cancelled_by"] == subject_of(client)
+        again = client.post(f"{PLACE}/{root}/cancel")
+        assert (again.status_code, again.json()["code"]) == (409, "DR5864")
+        actions = [one.row.action for one in house.store.committed(A_TENANT).audit]
+        assert actions.count("capture.cancel") == 1
+
+    def test_a_running_capture_is_cancelled_by_its_worker(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        taken(house)
+        for _ in range(2):
+            answer = client.post(f"{PLACE}/{root}/cancel")
+            assert (answer.status_code, answer.json()["state"]) == (200, "CANCELLING")
+
+    def test_a_released_job_is_queued_again(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        root = started(client)
+        taken(house)
+        answer = client.post(f"{PLACE}/{root}/release")
+        assert (answer.status_code, answer.json()["state"]) == (200, "RUNNING")
+        house.clock.advance(timedelta(seconds=6))
+        assert maintaining.reclaim(house.unit, house.finder) == 1
+        assert shown_job(client, root)["state"] == "QUEUED"
+        client.post(f"{PLACE}/{root}/cancel")
+        ended = client.post(f"{PLACE}/{root}/release")
+        assert (ended.status_code, ended.json()["code"]) == (409, "DR5864")
+
+
+OPERATIONS = [
+    ("POST", "", Role.OPERATOR),
+    ("POST", "/now", Role.OPERATOR),
+    ("GET", "", Role.VIEWER),
+    ("GET", "/{job}", Role.VIEWER),
+    ("GET", "/{job}/tree", Role.VIEWER),
+    ("POST", "/{job}/cancel", Role.OPERATOR),
+    ("POST", "/{job}/release", Role.ADMIN),
+]
+RANKS = [Role.VIEWER, Role.OPERATOR, Role.EDITOR, Role.ADMIN]
+
+
+class TestAccess:
+    @pytest.mark.parametrize(("method", "path", "least"), OPERATIONS)
+    def test_roles_below_the_least_one_are_refused(
+        self, house: MemoryApiHouse, client: TestClient, method: str, path: str, least: Role
+    ) -> None:
+        for rank, role in enumerate(RANKS):
+            job_id = started(client, execution={"lane": role.value})
+            body = {**METADATA, "full_rescan": True} if path in {"", "/now"} else {}
+            answer = house.caller(A_TENANT, role).request(
+                method,
+                f"{PLACE}{path.format(job=job_id)}",
+                params={"max_wait": "1"} if path == "/now" else {},
+                **({"json": body} if method == "POST" else {}),
+            )
+            if rank >= RANKS.index(least):
+                assert answer.status_code < 300, (role, answer.text)
+            else:
+                assert (answer.status_code, answer.json()["code"]) == (403, "DR6012"), role
+
+    @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS[3:]])
+    def test_a_job_of_another_tenant_is_404(
+        self, house: MemoryApiHouse, client: TestClient, method: str, path: str
+    ) -> None:
+        job_id = started(client)
+        foreign = house.caller(B_TENANT)
+        seen = foreign.request(method, f"{PLACE}{path.format(job=job_id)}")
+        unknown = foreign.request(method, f"{PLACE}{path.format(job=str(TABLE))}")
+        upper = client.request(method, f"{PLACE}{path.format(job=job_id.upper())}")
+        for answer in (seen, unknown, upper):
+            assert (answer.status_code, answer.json()["code"]) == (404, "DR5863")
+        assert seen.json()["detail"] == unknown.json()["detail"]
+        assert foreign.get(PLACE).json()["items"] == []
+        assert item_of(house, job_id).state is WorkState.QUEUED

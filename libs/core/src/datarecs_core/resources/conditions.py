@@ -36,6 +36,7 @@ class ConditionType(StrEnum):
     PAUSED = "Paused"
     THRASHING = "Thrashing"
     DELETION_BLOCKED = "DeletionBlocked"
+    PROGRESSING = "Progressing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def is_current(resource: Resource) -> bool:
 
 def phase_of(resource: Resource) -> str | None:
     """One word for tables; None for a kind without phases."""
-    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB}:
+    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE}:
         return None
     if resource.deletion_at is not None:
         return "Deleting"
@@ -135,8 +136,10 @@ def phase_of(resource: Resource) -> str | None:
 def _phase(kind: Kind, conditions: Mapping[str, Condition]) -> str:
     if is_false(conditions, ConditionType.VALID):
         return "Invalid"
-    if kind is Kind.CONNECTION and is_false(conditions, ConditionType.READY):
+    if kind is not Kind.RECONCILIATION_JOB and is_false(conditions, ConditionType.READY):
         return "Degraded"
+    if is_true(conditions, ConditionType.PROGRESSING):
+        return "Capturing"
     return "Ready" if is_true(conditions, ConditionType.READY) else "Pending"
 
 

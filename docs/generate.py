@@ -18,6 +18,7 @@ from pathlib import Path
 
 from datarecs_application.alerts import ALERTS, Alert
 from datarecs_application.metrics import CATALOGUE as METRICS
+from datarecs_capture_worker.settings import Settings as CaptureWorker
 from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
 from datarecs_core.comparison.expressions.entry import Entry
@@ -53,6 +54,7 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "reconciliation-worker": ReconciliationWorker,
     "email-notifier": EmailNotifier,
     "resource-controller": ResourceController,
+    "capture-worker": CaptureWorker,
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
 }

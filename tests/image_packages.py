@@ -16,7 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTS = {"datarecs": ("server", "otlp"), "spark": ("server", "otlp", "spark", "iceberg")}
+LISTS = {
+    "datarecs": ("server", "otlp", "iceberg"),
+    "spark": ("server", "otlp", "iceberg", "spark"),
+}
 """List to the extras of its image; the second image is built on the first one."""
 PLATFORMS: tuple[Mapping[str, str], ...] = tuple(
     {

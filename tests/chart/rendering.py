@@ -19,6 +19,7 @@ SERVICES = (
     "reconciliation-worker",
     "email-notifier",
     "resource-controller",
+    "capture-worker",
     "webhook-service",
 )
 

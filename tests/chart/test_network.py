@@ -16,6 +16,7 @@ PARTS = {
     "workflow": {"database", "blob", "sources", "kubernetes"},
     "email-notifier": {"database", "kafka", "mail"},
     "resource-controller": {"database", "blob"},
+    "capture-worker": {"database", "blob", "sources"},
     "webhook-service": {"database", "kafka", "webhooks"},
     "migrate": {"database"},
     "topics": {"kafka"},

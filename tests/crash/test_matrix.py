@@ -146,6 +146,7 @@ def test_whoever_dies_there_each_run_ends_once_and_is_reported_once(
 
 
 @pytest.mark.case("L30")
+@pytest.mark.case("Q29")
 def test_a_run_whose_worker_is_killed_in_three_attempts_ends_crashed(house: House) -> None:
     run = house.trigger(ends=frozenset({"ERRORED"}))
     for _ in range(3):

@@ -118,6 +118,7 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
 @pytest.mark.parametrize(
     "service",
     [
+        "capture-worker",
         "core-api",
         "email-notifier",
         "reconciliation-worker",
@@ -132,5 +133,8 @@ def test_a_service_without_its_parts_names_the_command_that_installs_them(
     ended = installed.run(command=f"datarecs-{service}", cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"datarecs-{service} needs parts that are not installed (")
-    extras = "server,spark,iceberg" if service == "reconciliation-worker" else "server"
+    extras = {
+        "capture-worker": "server,iceberg",
+        "reconciliation-worker": "server,spark,iceberg",
+    }.get(service, "server")
     assert ended.stderr.endswith(f"pip install 'datarecs[{extras}]'\n")

@@ -1,6 +1,9 @@
-"""The queue of captures of the twin, under the suite of every queue of captures."""
+"""The queue of captures in memory, under the suite of every queue of captures."""
 
-from datarecs_testing.conformance.capture_queue import ClaimConformance, EnqueueConformance
+from datarecs_testing.conformance.capture_queue import (
+    CaptureFinderConformance,
+    WorkItemsConformance,
+)
 from datarecs_testing.conformance.capture_trees import (
     CancelConformance,
     ReportConformance,
@@ -8,11 +11,11 @@ from datarecs_testing.conformance.capture_trees import (
 )
 
 
-class TestEnqueue(EnqueueConformance):
+class TestEnqueue(WorkItemsConformance):
     pass
 
 
-class TestClaim(ClaimConformance):
+class TestClaim(CaptureFinderConformance):
     pass
 
 

@@ -36,7 +36,7 @@ def clock() -> ManualClock:
 def catalogue(stores: Stores) -> CatalogueStores:
     clock = ShiftedClock()
     return CatalogueStores(
-        worker=stores.worker.unit,
+        worker=stores.capture.unit,
         collector=stores.resources.unit,
         blobs=MemoryBlobStores(clock),
         pass_database_time=stores.pass_time,

@@ -17,6 +17,7 @@ from datarecs_postgres.roles import API, CONTROLLER, WORKER_RUN
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_testing.builders import A_TENANT, a_run, an_id
+from datarecs_testing.captures import CaptureQueue
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.resources import stored
 from datarecs_testing.conformance.stores import Stores, carry_out, require_run, triggered
@@ -200,3 +201,20 @@ class TestWriters:
         with closing(connections), ThreadPoolExecutor(2) as pool:
             ends = sorted(pool.map(lock, [runs, runs[::-1]]))
         assert ends == ["deadlock", "done"]
+
+
+class TestCaptures:
+    def test_numbers_of_events_are_removed_with_the_tree(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        queue = CaptureQueue(stores)
+        old, live = queue.put(), queue.put()
+        tokens = queue.claim()
+        for token in tokens.values():
+            queue.begin(token)
+        queue.cancel(old)
+        queue.stop(tokens[old])
+        stores.pass_time(timedelta(hours=25))
+        assert queue.remove_old() == 1
+        rows = database.query("SELECT root_job_id, last_sequence FROM datarecs.capture_sequence")
+        assert rows == [(live, 1)]

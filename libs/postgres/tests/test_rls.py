@@ -14,8 +14,9 @@ from psycopg.errors import (
 )
 
 from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, DataRecsEventType, Service
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import FunctionAccess
-from datarecs_postgres.rls import FUNCTIONS, TABLES, main
+from datarecs_postgres.rls import TABLES, main
 from datarecs_postgres.roles import (
     API,
     CONTROLLER,
@@ -448,6 +449,8 @@ CALLS: dict[str, LiteralString] = {
     "report_stats": "SELECT datarecs.report_stats(gen_random_uuid(), '{}')",
     "read_stats": "SELECT * FROM datarecs.read_stats()",
     "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
+    "claim_work": "SELECT * FROM datarecs.claim_work('w', '{}', '{}', '{}', '{}', '60 s', 1)",
+    "capture_tenants": "SELECT * FROM datarecs.capture_tenants('old')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

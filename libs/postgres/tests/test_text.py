@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from datarecs_postgres import docs, json_text
 from datarecs_postgres.failures import sqlstate
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.outbox import hash_of
-from datarecs_postgres.rls import FUNCTIONS, TABLES
+from datarecs_postgres.rls import TABLES
 from datarecs_postgres.roles import LOGINS, short_name
 from datarecs_postgres.run_rows import DEFAULTS
 from datarecs_postgres.statements import statement

@@ -126,7 +126,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         _SERVER,
     ),
-    "capture list": HelpPage(("", "--connection lake --state FAILED -o csv"), _SERVER),
+    "capture list": HelpPage(("", "--connection lake --state WAITING -o csv"), _SERVER),
     "capture cancel": HelpPage(
         (
             "0188f0c8-0000-7000-8000-000000000001",

@@ -72,6 +72,15 @@ def test_folders_of_partitions_are_columns_of_the_table(folder: Folder) -> None:
     ]
 
 
+def test_a_column_of_folders_alone_is_captured(
+    folder: Folder, explicit: Callable[..., CapturePolicy]
+) -> None:
+    write(folder.root / "t/day=2026-01-31/a.parquet", n=list(range(200_000)))
+    (captured,) = folder.capture("t", explicit("day"))
+    (day,) = captured.columns
+    assert (captured.rows, day.rows, day.nulls, day.ndv) == (200_000, 200_000, 0, "1")
+
+
 def test_ids_of_the_format_are_the_ids_of_columns(folder: Folder) -> None:
     field = pa.field("n", pa.int64(), metadata={b"PARQUET:field_id": b"17"})
     pq.write_table(pa.table([[1]], pa.schema([field])), folder.root / "t.parquet")
@@ -222,7 +231,7 @@ def test_a_file_changed_during_its_capture_is_never_captured(
     path = write(folder.root / "t/a.parquet", n=list(range(10)))
     table, planned = folder.table("t"), folder.plan("t")
 
-    def changing(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def changing(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - passed on
         _flip(path)
         return read_batches(*args, **options)
 
@@ -285,6 +294,14 @@ def test_a_column_without_values_has_the_type_of_other_files(folder: Folder) -> 
     assert [file.columns[0].nulls for file in folder.capture("t")] == [0, 2]
 
 
+def test_long_texts_that_repeat_are_read_as_dictionaries(folder: Folder) -> None:
+    texts = [["x" * 100_000, "y" * 100_000][one % 2] for one in range(4_000)]
+    pq.write_table(pa.table({"s": texts}), folder.root / "t.parquet")
+    (captured,) = folder.capture("t")
+    (text,) = captured.columns
+    assert (text.ndv, text.average_width, text.min) == ("2", "100000", None)
+
+
 def test_rows_alone_need_no_page(folder: Folder) -> None:
     path = write(folder.root / "t.parquet", n=list(range(1000)))
     table = folder.table("t")
@@ -331,7 +348,7 @@ def test_an_unreadable_file_is_an_error_that_names_it(
     table, planned = folder.table("t"), folder.plan("t")
     opened = os.open
 
-    def refusing(path: str, *args: Any, **options: Any) -> int:  # noqa: ANN401
+    def refusing(path: str, *args: Any, **options: Any) -> int:  # noqa: ANN401 - passed on
         if str(path).endswith("a.parquet"):
             raise PermissionError(13, "Permission denied")
         return opened(path, *args, **options)

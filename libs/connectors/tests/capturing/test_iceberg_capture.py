@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,7 +58,10 @@ from datarecs_core.resources.connection import (
     Connection,
     ConnectionType,
     IcebergConfig,
+    PostgresConfig,
     RestCatalog,
+    SqlCatalog,
+    SslMode,
 )
 from datarecs_testing.lake import (
     NAMESPACE,
@@ -71,6 +75,7 @@ from datarecs_testing.lake import (
     path_of,
 )
 from datarecs_testing.lake_server import CLIENT, SECRET, LakeServer, serving
+from datarecs_testing.stack import PostgresServer
 
 EVERYTHING = CaptureScope()
 ALL = CapturePolicy(
@@ -176,6 +181,30 @@ def test_tables_of_nested_namespaces_are_listed(
 def rest(server: LakeServer) -> Connection:
     catalog = RestCatalog(type=CatalogType.REST, uri=server.url, warehouse="main")
     return Connection(type=ConnectionType.ICEBERG, config=IcebergConfig(catalog=catalog))
+
+
+@pytest.mark.integration
+def test_tables_of_a_catalog_in_postgres_are_listed(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    url = postgres_server.fresh_database()
+    fields = psycopg.conninfo.conninfo_to_dict(url.replace("postgresql+psycopg", "postgresql"))
+    server = PostgresConfig(
+        host="127.0.0.1",
+        port=int(fields["port"] or 5432),
+        database=str(fields["dbname"]),
+        user=str(fields["user"]),
+        sslmode=SslMode.DISABLE,
+    )
+    catalog = SqlCatalog(type=CatalogType.SQL, name="lake", postgres=server)
+    connection = Connection(type=ConnectionType.ICEBERG, config=IcebergConfig(catalog=catalog))
+    with ExitStack() as closing:
+        lake = a_lake(tmp_path / "lake", closing, database=url)
+        nested(lake)
+        secrets = {"password": str(fields["password"])}
+        source = open_capture_source("lake", connection, secrets, lake.surroundings)
+        assert set(source.objects(EVERYTHING).tables) == set(TABLES)
+        assert len(source.table(TABLES[0], known=()).snapshots) == 1
 
 
 def test_folders_with_metadata_are_tables_and_others_namespaces(lake: Lake) -> None:

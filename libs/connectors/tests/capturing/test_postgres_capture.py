@@ -452,6 +452,24 @@ def test_the_snapshot_names_system_timeline_position_and_transactions(database: 
     assert snapshot.committed_at > datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def test_the_time_of_a_snapshot_is_after_the_wait_for_the_lock(database: Database) -> None:
+    database.run("CREATE TABLE t (c int)")
+    results: list[CapturedTable] = []
+    with psycopg.connect(database.admin) as session:
+        session.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        waiting = Thread(target=lambda: results.append(database.capture("t")))
+        waiting.start()
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while session.execute(blocked).fetchone() == (0,):
+            pass
+        session.execute("INSERT INTO t VALUES (1)")
+        row = session.execute("SELECT clock_timestamp()").fetchone()
+    waiting.join()
+    assert row is not None
+    assert results[0].rows == 1
+    assert results[0].snapshot.committed_at > row[0]
+
+
 def test_a_partitioned_table_is_captured_as_a_whole(database: Database) -> None:
     database.run("""
         CREATE TABLE t (id int, day date, PRIMARY KEY (day)) PARTITION BY RANGE (day);

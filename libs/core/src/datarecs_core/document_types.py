@@ -41,7 +41,7 @@ def _faults(value: object, hint: Any, where: str) -> Iterator[str]:  # noqa: ANN
     elif get_origin(hint) in (Union, types.UnionType):
         if all(any(_faults(value, one, where)) for one in get_args(hint)):
             yield f"{where} is of none of its types"
-    elif is_dataclass(hint):
+    elif isinstance(hint, type) and is_dataclass(hint):
         yield from _record_faults(value, hint, where)
     elif get_origin(hint) is not None:
         yield from _collection_faults(value, hint, where)
@@ -50,7 +50,7 @@ def _faults(value: object, hint: Any, where: str) -> Iterator[str]:  # noqa: ANN
 
 
 def _record_faults(value: object, hint: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - a class
-    if type(value) is not hint:
+    if not isinstance(value, hint):
         yield f"{where} is not of type {hint.__name__}"
         return
     hints = _hints(hint)

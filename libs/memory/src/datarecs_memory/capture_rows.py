@@ -17,6 +17,8 @@ class CaptureRows:
     claims: dict[str, CaptureJobId] = field(default_factory=dict)
     """The item that has each claim key."""
     cancels: set[CaptureJobId] = field(default_factory=set)
+    sequences: dict[CaptureJobId, int] = field(default_factory=dict)
+    """The number of the newest event, by root."""
 
     def copy(self) -> "CaptureRows":
         return CaptureRows(
@@ -25,6 +27,7 @@ class CaptureRows:
             by_dedupe=dict(self.by_dedupe),
             claims=dict(self.claims),
             cancels=set(self.cancels),
+            sequences=dict(self.sequences),
         )
 
     def put(self, item: WorkItem) -> None:
@@ -46,7 +49,12 @@ class CaptureRows:
             and one.gate is Gate.LANE
         )
 
+    def next_sequence(self, root: CaptureJobId) -> int:
+        self.sequences[root] = self.sequences.get(root, 0) + 1
+        return self.sequences[root]
+
     def remove_tree(self, root: CaptureJobId) -> None:
+        self.sequences.pop(root, None)
         for item in [one for one in self.items.values() if one.root_id == root]:
             del self.items[item.id]
             self.below.pop(item.id, None)

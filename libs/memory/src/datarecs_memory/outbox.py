@@ -48,9 +48,9 @@ class MemoryOutbox:
             case RunEvent():
                 return self._of_run(event, stamp)
             case CaptureEvent():
-                sequences = self._scope.state.capture_sequences
-                number = sequences.get(event.root_job_id, 0) + 1
-                sequences[event.root_job_id] = number
+                if event.root_job_id not in self._scope.state.captures.items:
+                    raise LookupError(f"capture {event.root_job_id} is not one of this tenant")
+                number = self._scope.state.captures.next_sequence(event.root_job_id)
                 return encode(event, replace(stamp, sequence=number))
             case _:
                 return encode(event, stamp)

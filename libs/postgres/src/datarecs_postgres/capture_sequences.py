@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from datarecs_core.captures.items import CaptureJobId
 from datarecs_core.values import aware
 from datarecs_postgres.session import Session
-from datarecs_postgres.tables.capture_sequences import CAPTURE_SEQUENCE
+from datarecs_postgres.tables.captures import CAPTURE_SEQUENCE
 
 _FIRST = insert(CAPTURE_SEQUENCE).values(
     tenant_id=bindparam("tenant"),

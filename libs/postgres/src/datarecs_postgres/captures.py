@@ -2,12 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
     ARRAY,
     BigInteger,
-    Row,
     Text,
     Uuid,
     any_,
@@ -109,20 +107,28 @@ _RENEW = (
     .returning(_WORK.id, _WORK.epoch, _WORK.state)
 )
 _BELOW = text(
-    "SELECT w.id, w.state, c.item_id FROM datarecs.capture_cancel c"
-    " JOIN datarecs.capture_work m ON m.tenant_id = c.tenant_id AND m.id = c.item_id"
-    " LEFT JOIN datarecs.capture_work w ON w.tenant_id = c.tenant_id AND w.root_id = m.root_id"
-    " AND w.finished_at IS NULL AND c.item_id = ANY (w.ancestors)"
-    " WHERE c.tenant_id = :of_tenant"
+    "SELECT b.id FROM datarecs.capture_cancel c CROSS JOIN LATERAL ("
+    " SELECT w.id FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND w.state <> 'CANCELLING' AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id) b"
+    " WHERE c.tenant_id = :of_tenant LIMIT :most"
 )
-"""Live items below each mark; one row without an item for a mark without any."""
+_DROP_MARKS = text(
+    "DELETE FROM datarecs.capture_cancel c WHERE c.tenant_id = :of_tenant AND NOT EXISTS ("
+    " SELECT FROM datarecs.capture_work m JOIN datarecs.capture_work w"
+    " ON w.tenant_id = m.tenant_id AND w.root_id = m.root_id AND w.finished_at IS NULL"
+    " AND c.item_id = ANY (w.ancestors)"
+    " WHERE m.tenant_id = c.tenant_id AND m.id = c.item_id)"
+)
 _COUNTERS = text(
     "WITH below AS (SELECT w.kind, w.state, w.finished_at, w.counters"
     " FROM datarecs.capture_work w JOIN datarecs.capture_work top"
     " ON top.tenant_id = w.tenant_id AND top.root_id = w.root_id"
     " WHERE top.tenant_id = :of_tenant AND top.id = :of_id"
     " AND (w.id = top.id OR top.id = ANY (w.ancestors)))"
-    " SELECT n.key, sum(n.value::bigint)::bigint FROM below b, jsonb_each_text(b.counters) n"
+    " SELECT n.key AS name, sum(n.value::bigint)::bigint AS total"
+    " FROM below b, jsonb_each_text(b.counters) n"
     " GROUP BY n.key UNION ALL"
     " SELECT CASE b.state WHEN 'SUCCEEDED' THEN 'file_groups_completed'"
     " ELSE 'file_groups_failed' END, count(*) FROM below b"
@@ -166,14 +172,14 @@ class PostgresWorkItems:
     def _owners(self, items: Sequence[WorkItem]) -> Mapping[str, CaptureJobId]:
         if not items:
             return {}
-        owns = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
+        is_owner = (_WORK.parent_id.is_not(None)) | _WORK.state.in_(
             [WorkState.QUEUED.value, WorkState.RUNNING.value, WorkState.WAITING.value]
         )
         rows = self._session.execute(
             select(_WORK.dedupe, _WORK.id).where(
                 self._session.tenant_rows(CAPTURE_WORK),
                 _WORK.dedupe.in_({item.dedupe for item in items}),
-                owns,
+                is_owner,
             )
         )
         return {row.dedupe: row.id for row in rows}
@@ -269,15 +275,9 @@ class PostgresWorkItems:
         return [CaptureJobId(row.id) for row in rows]
 
     def live_below_cancelled(self, *, limit: int) -> Sequence[CaptureJobId]:
-        rows = list(self._session.execute(_BELOW, self._of()))
-        done = [row.item_id for row in rows if row.id is None]
-        if done:
-            mine = CAPTURE_CANCEL.c.tenant_id == self._session.tenant_id
-            self._session.execute(
-                delete(CAPTURE_CANCEL).where(mine, CAPTURE_CANCEL.c.item_id.in_(done))
-            )
-        live = {row.id for row in rows if row.id and row.state != WorkState.CANCELLING.value}
-        return sorted(live)[:limit]
+        self._session.execute(_DROP_MARKS, self._of())
+        rows = self._session.execute(_BELOW, self._of(most=limit))
+        return [CaptureJobId(item_id) for item_id in {row.id for row in rows}]
 
     def matching(
         self, where: WorkFilter, *, before: tuple[datetime, CaptureJobId] | None, limit: int
@@ -302,7 +302,7 @@ class PostgresWorkItems:
 
     def counters_below(self, item_id: CaptureJobId) -> Mapping[str, int]:
         rows = self._session.execute(_COUNTERS, self._of(of_id=item_id))
-        return dict(map(_counter, rows))
+        return {row.name: int(row.total) for row in rows}
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
         rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))
@@ -310,8 +310,3 @@ class PostgresWorkItems:
 
     def _of(self, **values: object) -> dict[str, object]:
         return {"of_tenant": self._session.tenant_id, **values}
-
-
-def _counter(row: Row[Any]) -> tuple[str, int]:
-    name, total = row
-    return name, int(total)

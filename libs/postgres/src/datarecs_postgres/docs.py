@@ -11,8 +11,9 @@ from pathlib import Path
 from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql
 
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import FunctionAccess, TableAccess
-from datarecs_postgres.rls import FUNCTIONS, TABLES
+from datarecs_postgres.rls import TABLES
 from datarecs_postgres.roles import LOGINS, MIGRATE, OWNER, READ, RELAY, SERVICE_OF
 from datarecs_postgres.tables import METADATA, SCHEMA
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import NullPool, TextClause, create_engine
 
+from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import TENANT_RULE, Policy, TableAccess
-from datarecs_postgres.rls import FUNCTIONS, TABLES
+from datarecs_postgres.rls import TABLES
 from datarecs_postgres.statements import statement
 from datarecs_postgres.urls import engine_url
 

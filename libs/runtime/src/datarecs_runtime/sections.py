@@ -224,7 +224,7 @@ class Otel(Section):
 class Worker(Section):
     max_parallelism: int = Field(default=1, ge=1, le=64)
     """Runs at the same time in one worker; each has its own Spark child. 1, because one child may
-    use all cores."""
+    use all cores. In a capture-worker items of captures; there 0 means upkeep alone."""
     drain_s: int = Field(default=600, ge=0, le=86400)
     """Seconds that running runs have to end after SIGTERM, before they are stopped and released;
     most runs take less than ten minutes."""

@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "api": api_sections.Api,
     "limits": api_sections.Limits,
     "worker": sections.Worker,
+    "executor": sections.Executor,
     "queue": sections.Queue,
     "spark": sections.Spark,
     "eventing": sections.Eventing,

@@ -35,7 +35,7 @@ from datarecs_core.captures.request import (
     SnapshotSelection,
 )
 from datarecs_core.decision import Event
-from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.values import EventId, ResourceUid, TenantId
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.stores import Stores
@@ -98,14 +98,14 @@ def _of_plan(group: int | None) -> CaptureTask:
 
 @dataclass(slots=True)
 class Recorded:
-    """A transaction with its events in a list instead of the outbox."""
+    """A transaction that also lists its events."""
 
     inner: Transaction
     events: list[Event]
 
-    def append(self, *events: Event, **_: object) -> tuple[()]:
+    def append(self, *events: Event) -> Sequence[EventId]:
         self.events += events
-        return ()
+        return self.inner.outbox.append(*events)
 
     @property
     def outbox(self) -> "Recorded":

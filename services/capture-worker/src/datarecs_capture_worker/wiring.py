@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from datarecs_application.capturing.child_work import DRAIN, ChildWork
 from datarecs_application.capturing.control import LocalControl
@@ -82,7 +83,7 @@ def build(settings: Settings) -> Process:
     )
     slots = _slots(settings, parts, renewals)
     upkeep = _upkeep(parts)
-    wakes = [one.rhythm.wake for one in (*slots, *upkeep)]
+    wakes = [*(slot.rhythm.wake for slot in slots), *(loop.rhythm.wake for loop in upkeep)]
     return Process(
         name=Service.CAPTURE_WORKER,
         loops=(*_listening(settings, slots, upkeep, renewals), renewals, *slots, *upkeep),
@@ -144,10 +145,8 @@ def _slots(settings: Settings, parts: _Parts, renewals: WorkRenewals) -> list[Wo
     slots = []
     for number, slot_kinds in enumerate(kinds):
         folder = parts.scratch.child(number)
-        command = [sys.executable, "-m", CHILD]
-        environment = child_environment(folder)
         child = ChildWork(
-            make=lambda environment=environment: SpawnedChild(command, environment),  # type: ignore[misc]  # noqa: B023
+            make=partial(SpawnedChild, [sys.executable, "-m", CHILD], child_environment(folder)),
             folder=ReportFolder(folder),
             secrets=secrets,
             surroundings=frame,

@@ -34,9 +34,8 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_TEXT = 2_000
 LONGEST_DELAY = timedelta(minutes=15)
 """What a source may demand with Retry-After."""
-_CODES: Mapping[str, ErrorCode] = {
-    code.name: code for family in (*FAMILIES, CaptureCode) for code in family
-}
+_FAMILIES: tuple[type[ErrorCode], ...] = (*FAMILIES, CaptureCode)
+_CODES: Mapping[str, ErrorCode] = {code.name: code for family in _FAMILIES for code in family}
 _HASH = re.compile("[0-9a-f]{64}")
 _RETRIES = (RetryClass.TRANSIENT, RetryClass.TERMINAL)
 """Those that a child may report."""

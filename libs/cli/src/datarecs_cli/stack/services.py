@@ -52,6 +52,8 @@ class Service:
     needs_java: bool = False
     ready_limit_s: float = 30
     """Limit from its start to its first readiness; a Spark session is slow on a busy machine."""
+    stop_limit_s: float = 25
+    """Limit from SIGTERM to its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of this service alone; `{data}`, `{project}`, `{api_port}` and `{tenant}`, the id of
     tenant `default`, are filled in. The worker's drain is short of the 25 s that `down` waits."""
@@ -151,6 +153,22 @@ SERVICES: tuple[Service, ...] = (
         settings=WAITING_RUNS,
     ),
     Service(
+        name="capture-worker",
+        argv=_module("datarecs_capture_worker"),
+        side_port=9097,
+        role="datarecs_capture",
+        sections=frozenset({"BLOB", "EGRESS", "EXECUTOR", "FILES", "SECRETS"}),
+        names=frozenset({"DATARECS_WORKER__MAX_PARALLELISM", "DATARECS_WORKER__CHILD_MEMORY_MB"}),
+        purposes=LOCALLY_FREE,
+        stop_limit_s=55,
+        settings={
+            "DATARECS_WORKER__SCRATCH_DIR": "{data}/captures",
+            "DATARECS_FILES__ROOTS": "{project}",
+            "DATARECS_FILES__OWNER": "{tenant}",
+            "DATARECS_FILES__EXCLUDED": "{data}",
+        },
+    ),
+    Service(
         name="webhook-service",
         argv=_module("datarecs_webhook_service"),
         side_port=9095,
@@ -193,7 +211,7 @@ class Surroundings:
 
 
 def part_of(service: Service, around: Surroundings) -> Part:
-    """The service as a part of the stack; a worker releases its runs within 25 s."""
+    """The service as a part of the stack; a worker releases its work in time."""
     side_port = around.ports[service.side_port_name]
     return Part(
         name=service.name,
@@ -206,7 +224,7 @@ def part_of(service: Service, around: Surroundings) -> Part:
         probe=lambda: health.silence(side_port),
         ready_limit_s=service.ready_limit_s,
         stop_signal=SIGTERM,
-        stop_limit_s=25,
+        stop_limit_s=service.stop_limit_s,
         may_start=lambda: _group_is_free(service, around),
     )
 

@@ -79,23 +79,23 @@ class FileCaptureSource:
         Raises SourceUnsupportedError for a folder with several formats, NoFilesError if it is gone,
         and what reading its columns raises.
         """
-        found = self._found(name)
-        native_id = native_id_of(found.files)
+        listed = self._table_files(name)
+        native_id = native_id_of(listed.files)
         is_known = native_id in known
         described = _NO_COLUMNS
         if not is_known:
-            with self._translated(found.entry):
-                described = self._columns(found)
+            with self._translated(listed.entry):
+                described = self._columns(listed)
         snapshot = SourceSnapshot(
             native_id=native_id,
-            committed_at=max(file.modified_at for file in found.files),
+            committed_at=max(file.modified_at for file in listed.files),
             columns=described.columns,
             summary={},
         )
         return SourceTable(
             name=name,
-            uri=f"{self.uri.rstrip('/')}/{found.entry}",
-            format=found.kind.value,
+            uri=f"{self.uri.rstrip('/')}/{listed.entry}",
+            format=listed.kind.value,
             completion=Completion.FILE_GROUPS,
             columns=described.columns,
             column_ids=described.column_ids,
@@ -103,7 +103,7 @@ class FileCaptureSource:
             constraints=(),
             snapshots=() if is_known else (snapshot,),
             known_snapshots=(native_id,) if is_known else (),
-            properties={"files_ignored": str(found.ignored)} if found.ignored else {},
+            properties={"files_ignored": str(listed.ignored)} if listed.ignored else {},
         )
 
     def view(self, name: ObjectName) -> SourceView:
@@ -112,19 +112,19 @@ class FileCaptureSource:
 
     def files(self, name: ObjectName, native_id: str) -> Sequence[SourceFile]:
         try:
-            found = self._found(name)
+            listed = self._table_files(name)
         except NoFilesError as gone:
             raise self._lost(name) from gone
-        if native_id_of(found.files) != native_id:
+        if native_id_of(listed.files) != native_id:
             raise self._lost(name)
         return [
             SourceFile(
                 path=file.path,
                 size_bytes=file.size_bytes,
                 etag=file.etag,
-                format=found.kind.value,
+                format=listed.kind.value,
             )
-            for file in found.files
+            for file in listed.files
         ]
 
     def capture_files(
@@ -147,17 +147,17 @@ class FileCaptureSource:
     def close(self) -> None:
         self.tree.close()
 
-    def _found(self, name: ObjectName) -> TableFiles:
+    def _table_files(self, name: ObjectName) -> TableFiles:
         if name.namespace != NAMESPACE:
             raise NoFilesError(self.tree.source, ".".join((*name.namespace, name.name)))
         return files_of(self.tree, name.name)
 
-    def _columns(self, found: TableFiles) -> ParquetColumns:
-        if found.kind is SourceKind.PARQUET:
-            newest = sorted(found.files, key=lambda file: (file.modified_at, file.path))
+    def _columns(self, listed: TableFiles) -> ParquetColumns:
+        if listed.kind is SourceKind.PARQUET:
+            newest = sorted(listed.files, key=lambda file: (file.modified_at, file.path))
             return ParquetCapture(tree=self.tree).describe([_pin(file) for file in newest[::-1]])
-        files = self._list([_pin(file) for file in found.files])
-        columns = TextCapture(tree=self.tree, kind=found.kind).describe(files)
+        files = self._list([_pin(file) for file in listed.files])
+        columns = TextCapture(tree=self.tree, kind=listed.kind).describe(files)
         return ParquetColumns(columns=columns, column_ids=PATH_ORDINAL, partition_keys=())
 
     def _captured(

@@ -61,7 +61,7 @@ from datarecs_core.jobs.definition import DEFAULT_LIMITS
 
 _BUILT_IN = "pg_catalog"
 _SNAPSHOT: LiteralString = """
-SELECT transaction_timestamp(), pg_current_snapshot()::text,
+SELECT statement_timestamp(), pg_current_snapshot()::text,
   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
 """
 _SYSTEM: LiteralString = "SELECT system_identifier::text FROM pg_control_system()"
@@ -100,6 +100,7 @@ class PostgresCaptureSource:
     def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:  # noqa: ARG002  a snapshot lives as long as its transaction, so none is known
         """The table as of now; its snapshot is that of this transaction."""
         with self._transaction() as session:
+            moment = _moment(session)
             relation = self._relation(session, name)
             columns = columns_of(session, relation)
             return SourceTable(
@@ -111,7 +112,7 @@ class PostgresCaptureSource:
                 column_ids=FIELD_ID,
                 partition_keys=relation.partition_keys,
                 constraints=constraints_of(session, relation, columns),
-                snapshots=(self._snapshot(session, relation, columns),),
+                snapshots=(moment.snapshot(relation, columns),),
                 comment=relation.comment,
                 properties={"kind": KINDS[relation.kind]},
             )
@@ -146,6 +147,7 @@ class PostgresCaptureSource:
         """Count the rows and the figures of the chosen columns in one scan of one snapshot."""
         with self._transaction() as session:
             is_locked = self._lock(session, name)
+            moment = _moment(session)
             relation = self._relation(session, name)
             if not is_locked:
                 self._check_standing(session, name, relation)
@@ -161,7 +163,7 @@ class PostgresCaptureSource:
                 for each, figures in zip(chosen, row[1:], strict=True)
             )
             return CapturedTable(
-                snapshot=self._snapshot(session, relation, columns),
+                snapshot=moment.snapshot(relation, columns),
                 rows=rows,
                 size_bytes=_size(session, relation),
                 columns=stats,
@@ -241,21 +243,6 @@ class PostgresCaptureSource:
                 f"{_shown(name)} was refreshed while its snapshot was taken; capture it again",
             )
 
-    def _snapshot(
-        self, session: Session, relation: Relation, columns: Sequence[ServerColumn]
-    ) -> SourceSnapshot:
-        committed_at, transactions, position = session.execute(_SNAPSHOT).fetchone() or ("",) * 3
-        if not isinstance(committed_at, datetime):
-            raise TypeError("transaction_timestamp() is an instant")
-        system, timeline = _readable(session, _SYSTEM), _readable(session, _TIMELINE)
-        return SourceSnapshot(
-            native_id=f"{system}/{timeline}/{position}/{transactions}",
-            committed_at=committed_at,
-            columns=_plain(columns),
-            partition_spec=relation.partition_spec,
-            summary={},
-        )
-
     def _uri(self, name: ObjectName) -> str:
         config = self.connector.config
         parts = (config.database, *name.namespace, name.name)
@@ -268,6 +255,32 @@ class PostgresCaptureSource:
             f"{_shown(name)} has no data files, also not at snapshot {native_id}; a table of "
             "PostgreSQL is captured as a whole",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """When and where the snapshot of a transaction was taken."""
+
+    native_id: str
+    taken_at: datetime
+
+    def snapshot(self, relation: Relation, columns: Sequence[ServerColumn]) -> SourceSnapshot:
+        return SourceSnapshot(
+            native_id=self.native_id,
+            committed_at=self.taken_at,
+            columns=_plain(columns),
+            partition_spec=relation.partition_spec,
+            summary={},
+        )
+
+
+def _moment(session: Session) -> _Moment:
+    """Take the snapshot: call it before any other statement that reads."""
+    taken_at, transactions, position = session.execute(_SNAPSHOT).fetchone() or ("",) * 3
+    if not isinstance(taken_at, datetime):
+        raise TypeError("statement_timestamp() is an instant")
+    system, timeline = _readable(session, _SYSTEM), _readable(session, _TIMELINE)
+    return _Moment(native_id=f"{system}/{timeline}/{position}/{transactions}", taken_at=taken_at)
 
 
 def _plain(columns: Sequence[ServerColumn]) -> tuple[TableColumn, ...]:

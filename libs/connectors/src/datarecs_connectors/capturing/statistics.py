@@ -87,8 +87,8 @@ class StatisticsEngine:
                 if (values := counter.add(column)) is not None
             ]
             hashes = self._hasher.hashes([values for _, values in hashed])
-            for (counter, _), found in zip(hashed, hashes, strict=True):
-                counter.add_hashes(found)
+            for (counter, _), batch_hashes in zip(hashed, hashes, strict=True):
+                counter.add_hashes(batch_hashes)
         return FileFigures(
             rows=rows,
             columns=tuple(counter.scalar(rows) for counter in counters),
@@ -267,5 +267,5 @@ def _extremes(plain: pa.Array, kind: CanonicalType) -> tuple[object, object]:
         return min(numbers), max(numbers)
     if kind.kind is TypeKind.TEXT:
         plain = plain.cast(pa.binary())
-    found = pc.min_max(plain)
-    return found["min"].as_py(), found["max"].as_py()
+    extremes = pc.min_max(plain)
+    return extremes["min"].as_py(), extremes["max"].as_py()

@@ -12,6 +12,7 @@ from datarecs_core.captures.events import (
 from datarecs_core.captures.items import Gate, WorkError, WorkItem, WorkState
 from datarecs_core.captures.tree import facts_of
 from datarecs_core.decision import Decision
+from datarecs_core.resources.conditions import shortened
 
 Decided = Decision[WorkItem]
 
@@ -28,13 +29,16 @@ def succeeded(item: WorkItem, now: datetime) -> Decided:
 
 def failed(item: WorkItem, error: WorkError, now: datetime) -> Decided:
     ended = replace(_ended(item, WorkState.FAILED, now), error=error, message=error.message)
-    event = CaptureJobFailed(**facts_of(item), error_code=error.code, error_message=error.message)
+    event = CaptureJobFailed(
+        **facts_of(item), error_code=error.code, error_message=shortened(error.message)
+    )
     return Decision(ended, (event,))
 
 
 def cancelled(item: WorkItem, now: datetime, reason: str | None) -> Decided:
     ended = replace(_ended(item, WorkState.CANCELLED, now), message=reason or "")
-    return Decision(ended, (CaptureJobCancelled(**facts_of(item), reason=reason),))
+    event = CaptureJobCancelled(**facts_of(item), reason=reason and shortened(reason))
+    return Decision(ended, (event,))
 
 
 def requeued(item: WorkItem, error: WorkError | None, *, due_at: datetime, attempt: int) -> Decided:
@@ -59,7 +63,7 @@ def requeued(item: WorkItem, error: WorkError | None, *, due_at: datetime, attem
         attempt=attempt,
         due_at=due_at,
         error_code=None if error is None else error.code,
-        error_message=None if error is None else error.message,
+        error_message=None if error is None else shortened(error.message),
     )
     return Decision(waiting, (event,))
 

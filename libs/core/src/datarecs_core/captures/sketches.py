@@ -5,8 +5,7 @@ the largest of these shows how dense the hashes are. Two sketches can be united,
 if one function made their hashes.
 """
 
-import sys
-from array import array
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,21 +40,18 @@ class Sketch:
 
     def to_bytes(self) -> bytes:
         """The name of the function in 16 bytes, then the hashes in 8 bytes each."""
-        numbers = array("Q", self.hashes)
-        if sys.byteorder == "little":
-            numbers.byteswap()
-        return self.function.encode("ascii").ljust(_NAME_BYTES, b"\0") + numbers.tobytes()
+        name = self.function.encode("ascii").ljust(_NAME_BYTES, b"\0")
+        return name + struct.pack(f">{len(self.hashes)}Q", *self.hashes)
 
     @classmethod
     def from_bytes(cls, raw: bytes, method: str | None) -> "Sketch":
         """Of `to_bytes` and `method`. Raises ValueError for other bytes."""
         if len(raw) < _NAME_BYTES or len(raw) % _HASH_BYTES:
             raise ValueError("a sketch has 16 bytes and 8 bytes for each hash")
-        numbers = array("Q", raw[_NAME_BYTES:])
-        if sys.byteorder == "little":
-            numbers.byteswap()
         name = raw[:_NAME_BYTES].rstrip(b"\0").decode("ascii")
-        return cls(function=name, hashes=numbers, is_exact=method == EXACT_METHOD)
+        count = len(raw) // _HASH_BYTES - _NAME_BYTES // _HASH_BYTES
+        hashes = struct.unpack_from(f">{count}Q", raw, _NAME_BYTES)
+        return cls(function=name, hashes=hashes, is_exact=method == EXACT_METHOD)
 
 
 def united(sketches: Iterable[Sketch]) -> Sketch | None:

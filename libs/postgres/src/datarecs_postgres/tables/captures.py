@@ -149,3 +149,17 @@ CAPTURE_TURN = Table(
     PrimaryKeyConstraint("tenant_id", "kind"),
     info={"doc": "When each tenant and kind was served last by a claim of work items."},
 )
+CAPTURE_SEQUENCE = Table(
+    "capture_sequence",
+    METADATA,
+    tenant_column(),
+    column("root_job_id", UUID, "root of the tree"),
+    column("last_sequence", NUMBER, "number of its newest event"),
+    PrimaryKeyConstraint("tenant_id", "root_job_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "root_job_id"],
+        ["capture_work.tenant_id", "capture_work.id"],
+        ondelete="CASCADE",
+    ),
+    info={"doc": "The last number of an event of each capture."},
+)

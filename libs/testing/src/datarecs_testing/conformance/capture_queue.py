@@ -58,7 +58,7 @@ class CaptureSuite:
         return CaptureQueue(stores)
 
 
-class EnqueueConformance(CaptureSuite):
+class WorkItemsConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q01")
@@ -195,7 +195,7 @@ class EnqueueConformance(CaptureSuite):
         assert queue.stored(root, B_TENANT) is None
 
 
-class ClaimConformance(CaptureSuite):
+class CaptureFinderConformance(CaptureSuite):
     """Subclass with a fixture `stores`."""
 
     @pytest.mark.case("Q06")

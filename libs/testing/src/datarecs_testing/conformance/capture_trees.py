@@ -143,7 +143,7 @@ class ReportConformance(CaptureSuite):
         assert (item.state, item.error and item.error.code) == (S.FAILED, "DEPENDENCY_TIMEOUT")
 
     @pytest.mark.case("Q17")
-    def test_a_terminal_failure_ends_at_once_and_a_source_may_ask_for_time(
+    def test_a_terminal_failure_ends_at_once_and_a_source_may_need_time(
         self, queue: CaptureQueue
     ) -> None:
         refused, busy = queue.put(), queue.put()
@@ -227,7 +227,7 @@ class CancelConformance(CaptureSuite):
         assert queue.item(root) == first
 
     @pytest.mark.case("Q20")
-    def test_a_worker_hears_of_a_cancel_and_its_success_is_cancelled(
+    def test_a_renewal_reports_a_cancel_and_success_becomes_cancelled(
         self, queue: CaptureQueue
     ) -> None:
         root = queue.put()

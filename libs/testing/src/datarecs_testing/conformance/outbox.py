@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from datarecs_application.capturing.queue import enqueue_root
 from datarecs_application.ports.state import OutboxRow, Transaction
 from datarecs_core.captures.events import CaptureJobCancelled
 from datarecs_core.captures.items import CaptureJobId, WorkKind
@@ -17,6 +18,7 @@ from datarecs_core.runs.model import Disposition, Run, RunResult
 from datarecs_core.values import EventId, ResourceUid, TenantId
 from datarecs_events.codec import Received, decode
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource, a_run, an_id
+from datarecs_testing.captures import IDS, a_request
 from datarecs_testing.conformance.stores import (
     SHARDS,
     Stores,
@@ -37,6 +39,12 @@ def completed(run: Run) -> RunCompleted:
         workflow_name=run.execution_name,
         result=RunResult.MATCHED,
     )
+
+
+def a_capture(stores: Stores, tenant: TenantId = A_TENANT) -> CaptureJobId:
+    """The root of a new capture."""
+    with stores.api.unit.begin(tenant) as tx:
+        return enqueue_root(tx, IDS, a_request(), requested_by="u-1").id
 
 
 def cancelled(root: CaptureJobId, *, tenant_id: TenantId = A_TENANT) -> CaptureJobCancelled:
@@ -132,7 +140,7 @@ class OutboxConformance:
         assert row.partition_key == str(resource.uid)
 
     def test_an_event_of_a_capture_names_its_root(self, stores: Stores) -> None:
-        root = CaptureJobId(an_id())
+        root = a_capture(stores)
         event = cancelled(root)
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.outbox.append(event)
@@ -144,7 +152,7 @@ class OutboxConformance:
         assert decoded.envelope.subject == f"capture/{root}"
 
     def test_events_are_numbered_per_capture(self, stores: Stores) -> None:
-        one, other = CaptureJobId(an_id()), CaptureJobId(an_id())
+        one, other, theirs = a_capture(stores), a_capture(stores), a_capture(stores, B_TENANT)
         run = stores.triggered()
         with stores.api.unit.begin(A_TENANT, feed=1) as tx:
             tx.outbox.append(cancelled(one), cancelled(other), cancelled(one), triggered(run))
@@ -152,14 +160,14 @@ class OutboxConformance:
             tx.outbox.append(cancelled(one))
             tx.outbox.append(cancelled(other))
         with stores.api.unit.begin(B_TENANT) as tx:
-            tx.outbox.append(cancelled(CaptureJobId(an_id()), tenant_id=B_TENANT))
+            tx.outbox.append(cancelled(theirs, tenant_id=B_TENANT))
         rows = stores.unsent()
         assert (numbers_of(rows, one), numbers_of(rows, other)) == ([1, 2, 3], [1, 2])
         lines = stores.queries.run_events(A_TENANT, run.run_id, after=0, limit=9)
         assert [line.sequence for line in lines] == [1, 2]
 
     def test_a_rollback_leaves_no_gap_in_a_capture(self, stores: Stores) -> None:
-        root = CaptureJobId(an_id())
+        root = a_capture(stores)
 
         def fail(tx: Transaction) -> None:
             tx.outbox.append(cancelled(root), cancelled(root))
@@ -175,7 +183,7 @@ class OutboxConformance:
 
     @pytest.mark.case("Q53")
     def test_concurrent_transactions_number_a_capture_without_gaps(self, stores: Stores) -> None:
-        root, other = CaptureJobId(an_id()), CaptureJobId(an_id())
+        root, other = a_capture(stores), a_capture(stores)
         is_numbered, numbered = Event(), []
 
         def first() -> None:

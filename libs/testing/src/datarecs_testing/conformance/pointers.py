@@ -49,7 +49,7 @@ class PointersConformance:
 
     @pytest.fixture
     def pointers(self, stores: Stores) -> PointerStore:
-        return PointerStore(unit=stores.worker.unit, tenant=A_TENANT)
+        return PointerStore(unit=stores.capture.unit, tenant=A_TENANT)
 
     @pytest.mark.case("S01")
     def test_a_pointer_is_created_once_and_each_change_raises_its_version(
@@ -201,7 +201,7 @@ class PointersConformance:
     def test_an_expired_pointer_is_absent_before_any_sweep(
         self, stores: Stores, pointers: PointerStore
     ) -> None:
-        with stores.worker.unit.begin(A_TENANT) as tx:
+        with stores.capture.unit.begin(A_TENANT) as tx:
             soon = tx.now + timedelta(minutes=1)
         pointers.batch([upsert(KEY, 0, blob_key="old", expires_at=soon), Bump(key=f"{ROOT}stays")])
         pointers.batch([upsert(KEY, 1, blob_key="old", expires_at=soon)])
@@ -218,7 +218,7 @@ class PointersConformance:
     def test_a_sweep_deletes_only_expired_pointers(
         self, stores: Stores, pointers: PointerStore
     ) -> None:
-        with stores.worker.unit.begin(A_TENANT) as tx:
+        with stores.capture.unit.begin(A_TENANT) as tx:
             soon = tx.now + timedelta(minutes=1)
         keys = [f"{ROOT}sweep/{number}" for number in range(5)]
         pointers.batch([upsert(key, 0, expires_at=soon) for key in keys])

@@ -213,6 +213,7 @@ _SNAPSHOTS = Record(
             name="latest",
             shape=Whole(least=1, most=MOST_SNAPSHOTS),
             doc="of LATEST_N: this many of the newest",
+            get=lambda selection: selection.latest or None,
         ),
         Field(
             name="ids",

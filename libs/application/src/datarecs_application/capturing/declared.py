@@ -23,7 +23,9 @@ from datarecs_core.captures.declared import (
     next_due,
 )
 from datarecs_core.captures.items import CaptureJobId, WorkState
-from datarecs_core.resources.checks import known_code
+from datarecs_core.errors.base import ErrorCode
+from datarecs_core.errors.captures import CaptureCode
+from datarecs_core.resources.checks import FAMILIES
 from datarecs_core.resources.conditions import (
     Condition,
     ConditionType,
@@ -45,6 +47,7 @@ FOLLOW_EVERY = timedelta(seconds=10)
 """How often the state of a running capture is read."""
 _CAPTURED, _FAILED, _CANCELLED = "Captured", "CaptureFailed", "CaptureCancelled"
 _ENDS = frozenset({_CAPTURED, _FAILED, _CANCELLED})
+_FAMILIES: tuple[type[ErrorCode], ...] = (CaptureCode, *FAMILIES)
 _Details = tuple[tuple[str, object], ...]
 
 
@@ -195,12 +198,12 @@ def _ended(last: LastCapture, resource: Resource, due: datetime | None) -> Condi
         return Condition(type=name, status=Truth.TRUE, reason=_CAPTURED)
     repeated = "`datarecs reconcile capture " + resource.name + "` captures again"
     again = repeated if due is None else f"the next one is due at {instant_text(due)}; {repeated}"
+    code = last.error_code
     if last.state is WorkState.CANCELLED:
         message = f"job {last.job_id} was {last.message or 'cancelled'}; {again}"
         return Condition(type=name, status=Truth.FALSE, reason=_CANCELLED, message=message)
-    code = known_code(last.error_code)
-    fix = "" if code is None else f" {code.entry.remedy}"
-    message = f"job {last.job_id} failed with {last.error_code}: {last.message}.{fix} {again}"
+    fix = next((f" {one[code].entry.remedy}" for one in _FAMILIES if code in one.__members__), "")
+    message = f"job {last.job_id} failed with {code}: {last.message.rstrip('.')}.{fix} {again}"
     return Condition(type=name, status=Truth.FALSE, reason=_FAILED, message=message)
 
 

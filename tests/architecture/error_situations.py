@@ -473,6 +473,11 @@ SHOWN: dict[str, ShownBy] = {
         "::test_a_position_no_client_can_parse_is_passed_and_counted",
         "offset",
     ),
+    "DR5865": ShownBy(
+        "libs/application/tests/capturing/test_working.py"
+        "::test_a_child_that_dies_is_tried_again_with_its_end",
+        "process",
+    ),
     "DR6010": ShownBy(
         "services/core-api/tests/test_sign_in.py"
         "::test_a_key_in_a_url_is_refused_even_if_it_is_good",

@@ -19,6 +19,7 @@ MEMBERS = {
 SERVICES = sorted(path.parent.name for path in ROOT.glob("services/*/pyproject.toml"))
 NEEDS = {name: {"server"} for name in SERVICES} | {
     "reconciliation-worker": {"server", "spark", "iceberg"},
+    "capture-worker": {"server", "iceberg"},
     "cli": {"local"},
 }
 """The extras with everything that a face declares."""

@@ -166,12 +166,12 @@ def test_every_service_comes_from_one_template_and_leaves_nothing_behind() -> No
 @pytest.mark.case("K31")
 def test_a_service_is_added_by_data_alone() -> None:
     new = {
-        "command": ["datarecs-capture-worker"],
+        "command": ["datarecs-archive-service"],
         "uses": ["database"],
-        "secrets": {"database__url": {"from": "database", "key": "datarecs_worker_capture"}},
+        "secrets": {"database__url": {"from": "database", "key": "datarecs_archive"}},
     }
     before = render(example())
-    after = render(merge(example(), {"services": {"capture-worker": new}}))
+    after = render(merge(example(), {"services": {"archive-service": new}}))
     added = [one for one in after if one not in before]
     assert sorted(one["kind"] for one in added) == [
         "Deployment",

@@ -130,6 +130,12 @@ def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
             action_id=an_id(),
             mail_id=an_id(),
             job_id=job_id,
+            **{
+                name: an_id()
+                for name in ("catalog_id", "namespace_id", "table_id", "view_id", "connector_id")
+            },
+            snapshot_id=1,
+            target_id="table",
             address="bob@example.com",
         )
         body = EXAMPLES[kind] if method == "PUT" else None

@@ -230,6 +230,10 @@ def test_an_item_is_claimed_done_and_reported(worker: Worker) -> None:
     assert worker.frames[0]["directory"] == str(worker.folder)
     assert list(worker.folder.iterdir()) == []
     assert worker.slot().step() == 0
+    assert worker.metrics.total("queue_claims_total", result="leased") == 1
+    assert worker.metrics.total("queue_claims_total", result="empty") == 1
+    assert worker.metrics.times("queue_claim_seconds") == 2
+    assert worker.metrics.times("capture_job_seconds", kind="PLAN_CONNECTOR") == 1
 
 
 def test_a_finalizer_has_no_child(worker: Worker) -> None:
@@ -507,7 +511,7 @@ def test_a_report_is_repeated_while_the_store_is_away(worker: Worker) -> None:
     assert worker.outcome() == PLANNED
 
 
-def test_a_report_is_given_up_with_the_lease(worker: Worker) -> None:
+def test_a_report_is_repeated_until_the_lease_ends(worker: Worker) -> None:
     worker.clock = ManualClock(by_itself=True)
     worker.control.failures = [StoreUnavailableError(cause="no route") for _ in range(100)]
     assert worker.slot().step() == 1

@@ -7,6 +7,7 @@ is decided which kinds a slot takes, and how long a report is repeated.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -168,11 +169,8 @@ class WorkSlot:
         return outcome
 
     def _put_sidecars(self, token: WorkToken, outcome: SourceOutcome) -> None:
-        for sidecar in read_sidecars(self.child.folder, outcome):
-
-            def put(path: str = sidecar.path, sha256: str = sidecar.sha256) -> None:
-                self.control.put_sidecar(token, path, sha256, sidecar.content)  # noqa: B023
-
+        for one in read_sidecars(self.child.folder, outcome):
+            put = partial(self.control.put_sidecar, token, one.path, one.sha256, one.content)
             self._repeated(token, put)
 
     def _end(self, token: WorkToken, outcome: Outcome) -> None:

@@ -29,7 +29,7 @@ spec:
 """
 
 
-def places(text: str) -> list[tuple[str, int, int, str]]:
+def places(text: str) -> list[tuple[str, int | None, int | None, str]]:
     (decoded,) = decode_yaml(text.encode())
     return [(one.code.docs_id, one.line, one.column, one.pointer) for one in decoded.faults]
 
@@ -67,9 +67,9 @@ def test_a_spec_with_defaults_is_read_back(snapshots: object) -> None:
         ("  interval: PT15M", "  cron: '@daily'", ("DR1004", 13, 3, "/spec/cron")),
         ("METADATA_AND_CAPTURE", "EVERYTHING", ("DR1012", 6, 9, "/spec/mode")),
         ("COLUMN_STATS]", "FINGERPRINT]", ("DR1012", 9, 26, "/spec/outputs/1")),
-        ("default.orders", "orders", ("DR1003", 8, 20, "/spec/scope/tables/0")),
-        ("latest: 3", "latest: 0", ("DR1012", 11, 40, "/spec/snapshots/latest")),
-        ("select: LATEST_N", "select: ALL", ("DR1009", 11, 29, "/spec/snapshots/latest")),
+        ("default.orders", "orders", ("DR1013", 8, 20, "/spec/scope/tables/0")),
+        ("latest: 3", "latest: 0", ("DR1012", 11, 41, "/spec/snapshots/latest")),
+        ("select: LATEST_N", "select: ALL", ("DR1009", 11, 36, "/spec/snapshots/latest")),
     ],
 )
 def test_a_fault_has_its_place(line: str, other: str, fault: tuple[str, int, int, str]) -> None:

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from datarecs_core.messages import shortened
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import instant_text
-
-MAX_MESSAGE = 1024
-"""Bytes of a message; a longer one is cut."""
-_CUT = " …"
 
 
 class Truth(StrEnum):
@@ -96,15 +93,6 @@ def status_with(
         for one in sorted(conditions, key=lambda one: one.type)
     ]
     return {**details, "conditions": written}
-
-
-def shortened(message: str) -> str:
-    """At most `MAX_MESSAGE` bytes."""
-    written = message.encode()
-    if len(written) <= MAX_MESSAGE:
-        return message
-    cut = written[: MAX_MESSAGE - len(_CUT.encode())].decode(errors="ignore")
-    return f"{cut}{_CUT}"
 
 
 def _times(before: Mapping[str, object]) -> dict[tuple[str, str], object]:

@@ -280,6 +280,9 @@ def test_the_names_of_the_deployment_page_exist() -> None:
 def test_every_section_class_stands_in_the_list_of_sections() -> None:
     nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs", "MailPreview", "Argo", "Enabled"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
-    extended = {"WaitingRunLimits", "CaptureSlots"}  # of one service; others have more fields
-    names = {kind.__name__ for kind in Section.__subclasses__()} | {Limits.__name__}
+    extended = {"WaitingRunLimits", "CaptureSlots", "SecretReferences"}  # others have more fields
+    names = {kind.__name__ for kind in Section.__subclasses__()} | {
+        Limits.__name__,
+        Secrets.__name__,
+    }
     assert names - nested - extended == listed

@@ -25,11 +25,12 @@ from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.capture_sections import CaptureSlots, Enabled, Executor
 from datarecs_runtime.child import SpawnedChild
 from datarecs_runtime.child_surroundings import child_environment, surroundings_frame
 from datarecs_runtime.clock import Latch, SystemClock
 from datarecs_runtime.scratch import ReportFolder
-from datarecs_runtime.sections import CaptureSlots, Egress, Enabled, Executor, Files, Secrets
+from datarecs_runtime.sections import Egress, Files, Secrets
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics

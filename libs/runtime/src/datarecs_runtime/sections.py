@@ -99,7 +99,35 @@ class Kafka(Section):
         return self.security or local
 
 
-class Secrets(Section):
+class SecretReferences(Section):
+    """How references to the secrets of tenants are resolved."""
+
+    file_root: Path | None = None
+    """Folder of the tenants' secret files; `file:` references of a tenant name files below
+    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
+    tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
+    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
+    any other tenant is its id in 32 upper-case hexadecimal digits."""
+    uses: Annotated[dict[str, Texts], AsTable] = {}
+    """JSON object secret reference -> targets to which it may be sent, such as
+    `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
+    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
+    Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
+    object stores. Use the same value in
+    core-api, which checks references when they are written, and in the services that send them."""
+
+    @field_validator("uses")
+    @classmethod
+    def _uses_are_purpose_and_host(cls, uses: dict[str, Texts]) -> dict[str, Texts]:
+        for texts in uses.values():
+            for text in texts:
+                parse_use(text)
+        return uses
+
+
+class Secrets(SecretReferences):
+    """Of a service that also seals, opens or derives."""
+
     kek: SecretStr | None = None
     """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.
     Not set: stored secrets can neither be sealed nor opened."""
@@ -115,19 +143,6 @@ class Secrets(Section):
     """Key from which ids of differences and cursors are computed, usually
     DATARECS_SECRETS__ID_KEY_FILE. Not set: the key-encryption key. After a rotation set it to the
     first key-encryption key, so that ids of differences remain the same."""
-    file_root: Path | None = None
-    """Folder of the tenants' secret files; `file:` references of a tenant name files below
-    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
-    tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
-    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
-    any other tenant is its id in 32 upper-case hexadecimal digits."""
-    uses: Annotated[dict[str, Texts], AsTable] = {}
-    """JSON object secret reference -> targets to which it may be sent, such as
-    `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
-    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
-    Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
-    object stores. Use the same value in
-    core-api, which checks references when they are written, and in the services that send them."""
 
     @model_validator(mode="after")
     def _previous_key_has_a_different_name(self) -> Self:
@@ -136,14 +151,6 @@ class Secrets(Section):
         if self.previous_kek_id == self.kek_id:
             raise ValueError("`previous_kek_id` equals `kek_id`; the new key needs a new name")
         return self
-
-    @field_validator("uses")
-    @classmethod
-    def _uses_are_purpose_and_host(cls, uses: dict[str, Texts]) -> dict[str, Texts]:
-        for texts in uses.values():
-            for text in texts:
-                parse_use(text)
-        return uses
 
 
 class AllowedCidrs(Section):
@@ -240,37 +247,6 @@ class Worker(Section):
     `worker.scratch_dir` divided by `max_parallelism`."""
     recycle_after: int = Field(default=50, ge=1, le=10_000)
     """Runs after which a child is replaced, so that small leaks of the engine never add up."""
-
-
-class CaptureSlots(Section):
-    max_parallelism: int = Field(default=1, ge=0, le=64)
-    """Items of captures at the same time in one worker; each has its own child. With 2 or more, one
-    slot takes no groups of files, so that plans are never behind them. 0: only the maintenance of
-    the queue and the catalogue."""
-    scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
-    """Folder for what children report; a second worker with it waits. Files are removed at the end
-    of an item and, after a kill, at the next start."""
-    child_memory_mb: int = Field(default=4096, ge=512)
-    """Resident memory, in MiB, of a child and its processes; above it the item fails as
-    OUT_OF_MEMORY."""
-
-
-class Enabled(Section):
-    enabled: bool = True
-    """Whether this worker takes this kind of work."""
-
-
-class Executor(Section):
-    planner: Enabled = Enabled()
-    """Lists the tables and views of a connection."""
-    default: Enabled = Enabled()
-    """Reads the definition of a table or view."""
-    snapshot_planner: Enabled = Enabled()
-    """Lists the files of a snapshot; captures a table of a database."""
-    file_group: Enabled = Enabled()
-    """Reads a group of files."""
-    snapshot_finalize: Enabled = Enabled()
-    """Completes and publishes the statistics of a snapshot."""
 
 
 class Queue(Section):

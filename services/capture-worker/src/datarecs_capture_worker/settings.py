@@ -1,14 +1,13 @@
 """Settings of the capture-worker: its database login, its slots, the kinds of work it takes."""
 
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.capture_sections import CaptureSlots, Executor
 from datarecs_runtime.sections import (
-    CaptureSlots,
     Database,
     Egress,
-    Executor,
     Files,
     Live,
-    Secrets,
+    SecretReferences,
 )
 from datarecs_runtime.settings import ServiceSettings
 
@@ -22,7 +21,7 @@ class Settings(ServiceSettings):
     """Slots, limits of a child."""
     executor: Executor = Executor()
     """Which kinds of work it takes."""
-    secrets: Secrets = Secrets()
+    secrets: SecretReferences = SecretReferences()
     """How references are resolved."""
     egress: Egress = Egress()
     """Which addresses sources may have."""

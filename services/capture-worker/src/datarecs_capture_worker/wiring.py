@@ -32,6 +32,7 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_runtime.capture_sections import Executor
 from datarecs_runtime.child import SpawnedChild
 from datarecs_runtime.child_surroundings import child_environment, surroundings_frame
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
@@ -39,7 +40,6 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.scratch import ReportFolder, ScratchFolder
 from datarecs_runtime.secrets import TenantSecrets
-from datarecs_runtime.sections import Executor
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import StoredSpecs
 from datarecs_storage.opening import open_blob_stores

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from datarecs_core.catalog.generations import CaptureState
 from datarecs_core_api.outputs import Instant, JsonObject, Out, Page
 from datarecs_core_api.published_types import CursorOut, Digits, Generation, Line, Symbol, Word
 
@@ -58,7 +59,7 @@ class StatisticsPage(Out):
 class CaptureStatusOut(Out):
     """Whether the statistics of a snapshot are complete and visible."""
 
-    state: Literal["PENDING", "FINALIZED"]
+    state: CaptureState
     finalized_at: Instant | None
     finalizer_job_id: UUID | None
     generation: Digits | None

@@ -17,6 +17,7 @@ from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.catalog import layout
+from datarecs_core.catalog.generations import CaptureState
 from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.catalog.protobuf import Record
 from datarecs_core.catalog.records import (
@@ -135,10 +136,13 @@ def capture_status(
     active = Generations(account).active(UUID(table_id), int(snapshot_id))
     if active is None:
         return CaptureStatusOut(
-            state="PENDING", finalized_at=None, finalizer_job_id=None, generation=None
+            state=CaptureState.PENDING,
+            finalized_at=None,
+            finalizer_job_id=None,
+            generation=None,
         )
     return CaptureStatusOut(
-        state="FINALIZED",
+        state=CaptureState.FINALIZED,
         finalized_at=active.finalized_at,
         finalizer_job_id=active.finalizer_job_id,
         generation=str(active.number),

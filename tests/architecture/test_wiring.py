@@ -104,6 +104,9 @@ EMITTED: Mapping[Service, frozenset[str]] = {
             "resource.reconciliationjob.status_updated",
             "resource.reconciliationjob.reconciled",
             "resource.reconciliationjob.reconcile_failed",
+            "resource.capture.status_updated",
+            "resource.capture.reconciled",
+            "resource.capture.reconcile_failed",
         }
     ),
     Service.EMAIL_NOTIFIER: frozenset({"notification.email."}),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 import psycopg
 import pytest
@@ -20,6 +21,8 @@ import pytest
 from datarecs_application.webhook_requests import Prepared, RequestMaker
 from datarecs_application.webhooks import Leased
 from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.captures.declared import Capture, LastCapture, is_due
+from datarecs_core.captures.items import CaptureJobId, WorkState
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
@@ -262,6 +265,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield made
 
 
+# What a declared capture starts.
+
+
+def captured(capture: Capture) -> object:
+    """The request of its job, and whether another one is due ten minutes after the first."""
+    connection = ResourceUid(uuid5(NAMESPACE_DNS, capture.connection))
+    last = LastCapture(
+        job_id=CaptureJobId(_UID),
+        state=WorkState.SUCCEEDED,
+        generation=1,
+        reconcile_at="",
+        requested_at=NOON,
+    )
+    now = NOON + timedelta(minutes=10)
+    again = is_due(capture, last, generation=1, reconcile_at="", now=now)
+    return capture.request(connection), again
+
+
 Effect = Callable[[Any], object]
 _URL: Json = {"url": "https://a.test/hook"}
 _SEVEN, _EIGHT = {"subject": "run/7"}, {"subject": "run/8"}
@@ -367,6 +388,43 @@ SCHEDULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "starting_deadline": (_OFTEN, "PT1M", started),
     "jitter": (_OFTEN, "PT5M", started),
 }
+_CAPTURE: Json = {
+    "connection": "lake",
+    "mode": "METADATA_AND_CAPTURE",
+    "outputs": ["TABLE_STATS", "COLUMN_STATS"],
+    "snapshots": {"select": "CURRENT"},
+    "interval": "PT1H",
+}
+_OF_TABLE: Json = {**_CAPTURE, "scope": {"tables": [{"namespace": "default", "name": "a"}]}}
+_OF_VIEW: Json = {
+    "connection": "lake",
+    "mode": "METADATA_ONLY",
+    "scope": {"view": {"namespace": "default", "name": "a"}},
+}
+_FIRST: Json = {**_CAPTURE, "columns": {"choice": "FIRST_N", "first": 3}}
+_NAMED: Json = {**_CAPTURE, "columns": {"choice": "EXPLICIT_ONLY", "names": ["a"]}}
+_LATEST: Json = {**_CAPTURE, "snapshots": {"select": "LATEST_N", "latest": 2}}
+_BY_ID: Json = {**_CAPTURE, "snapshots": {"select": "EXPLICIT", "ids": ["1"]}}
+CAPTURE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
+    "connection": (_CAPTURE, "pond", captured),
+    "mode": (_OF_TABLE, "CAPTURE_ONLY", captured),
+    "full_rescan": (_CAPTURE, True, captured),
+    "scope.namespaces": (_CAPTURE, ["default"], captured),
+    "scope.tables[].namespace": (_OF_TABLE, "other", captured),
+    "scope.tables[].name": (_OF_TABLE, "b", captured),
+    "scope.view.namespace": (_OF_VIEW, "other", captured),
+    "scope.view.name": (_OF_VIEW, "b", captured),
+    "outputs": (_CAPTURE, ["COLUMN_STATS"], captured),
+    "columns.choice": (_CAPTURE, "ALL", captured),
+    "columns.first": (_FIRST, 4, captured),
+    "columns.names": (_NAMED, ["b"], captured),
+    "snapshots.select": (_CAPTURE, "ALL", captured),
+    "snapshots.latest": (_LATEST, 3, captured),
+    "snapshots.ids": (_BY_ID, ["2"], captured),
+    "execution.class": (_CAPTURE, "BATCH", captured),
+    "execution.lane": (_CAPTURE, "fast", captured),
+    "interval": (_CAPTURE, "PT10M", captured),
+}
 POSTGRES_PROBES: Mapping[str, object] = {
     "config.host": "127.0.0.2",
     "config.port": 5433,
@@ -413,6 +471,7 @@ _ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE 
 def test_every_field_has_a_probe() -> None:
     probed = {
         *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES, *SCHEDULE_PROBES)),
+        *(f"spec.{name}" for name in CAPTURE_PROBES),
         *(f"spec<postgres>.{name}" for name in (*POSTGRES_PROBES, "config.transport")),
         *(
             place.replace("config.", _CATALOG)
@@ -466,6 +525,12 @@ def test_the_transport_of_a_database_allows_what_is_refused_without_it(place: st
         spec_of(Kind.CONNECTION, spec)
     put(spec, f"{place}.transport", "unencrypted-accepted")
     assert isinstance(spec_of(Kind.CONNECTION, spec), Connection)
+
+
+@pytest.mark.parametrize("name", CAPTURE_PROBES)
+def test_a_field_of_a_capture_changes_what_is_captured(name: str) -> None:
+    spec, value, effect = CAPTURE_PROBES[name]
+    assert _changed(Kind.CAPTURE, name, spec, value, effect)
 
 
 def _changed(kind: Kind, name: str, spec: Json, value: object, effect: Effect) -> bool:

@@ -262,6 +262,79 @@ def declare_deleted(database: PreparedDatabase) -> int:
     return count
 
 
+CAPTURES = OBJECTS // 4
+DUE_CAPTURES: LiteralString = """
+SELECT count(*) FROM datarecs.resource_work w JOIN datarecs.resource r USING (tenant_id, uid)
+WHERE w.kind = 'Capture' AND (w.lease_until IS NOT NULL OR w.generation <> 1
+    OR r.status #>> '{last_capture,state}' IS DISTINCT FROM 'QUEUED')
+"""
+_AN_HOUR_LATER: LiteralString = """
+WITH ended AS (
+    UPDATE datarecs.capture_work SET state = 'SUCCEEDED', started_at = now(), finished_at = now(),
+        children_final = true WHERE state = 'QUEUED' RETURNING 1),
+captures AS (
+    UPDATE datarecs.resource SET status = jsonb_set(status, '{last_capture,requested_at}',
+        to_jsonb(to_char(now() AT TIME ZONE 'UTC' - interval '1 h', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+    WHERE kind = 'Capture' RETURNING 1),
+due AS (
+    UPDATE datarecs.resource_work SET due_at = now() - interval '1 s' WHERE kind = 'Capture'
+    RETURNING 1)
+SELECT (SELECT count(*) FROM ended), (SELECT count(*) FROM captures), (SELECT count(*) FROM due)
+"""
+"""Every capture has succeeded, and the next ones are due."""
+
+
+@pytest.mark.case("R62", "R72")
+@pytest.mark.parametrize("hit", HITS)
+def test_captures_that_were_killed_start_once_per_due_time(pair: Pair, hit: int) -> None:
+    database = pair.database
+    declare_captures(database)
+    for due_times in (1, 2):
+        for point in RECONCILE:
+            pair.killed_at(point, hit=hit)
+        assert counted(database, DUE_CAPTURES) > CAPTURES // 4, "the kills came too late"
+        with pair.running():
+            until(lambda: not counted(database, DUE_CAPTURES))
+        jobs = database.query(
+            "SELECT count(*) FROM datarecs.capture_work GROUP BY requested_by, tenant_id"
+        )
+        assert jobs == [(due_times,)] * CAPTURES
+        followed = database.query(
+            "SELECT count(*) FROM datarecs.resource r JOIN datarecs.capture_work w"
+            " ON w.tenant_id = r.tenant_id AND w.id::text = r.status #>> '{last_capture,job_id}'"
+            " AND w.requested_by = 'Capture default/' || r.name AND w.state = 'QUEUED'"
+        )
+        assert followed == [(CAPTURES,)]
+        assert database.query(_AN_HOUR_LATER) == [(CAPTURES, CAPTURES, CAPTURES)]
+
+
+def declare_captures(database: PreparedDatabase) -> None:
+    """Captures of two tenants, each of a table of its own, and the connection of each tenant."""
+    opened = Database(database.url(API), limits=Limits(pool_size=1))
+    unit = PostgresUnitOfWork(opened, UuidV7Ids())
+    for tenant in (A_TENANT, B_TENANT):
+        with unit.begin(tenant, feed=CAPTURES) as tx:
+            tx.resources.add(a_resource(name="here", tenant_id=tenant))
+            for number in range(CAPTURES // 2):
+                spec = {
+                    "connection": "here",
+                    "mode": "METADATA_ONLY",
+                    "scope": {"tables": [f"default.t{number}"]},
+                    "snapshots": {"select": "CURRENT"},
+                    "interval": "PT1H",
+                }
+                capture = a_resource(
+                    kind=Kind.CAPTURE,
+                    name=f"t{number}",
+                    tenant_id=tenant,
+                    spec=spec,
+                    rv=tx.next_rv(),
+                )
+                tx.resources.add(capture)
+                tx.resource_work.reconcile_soon(capture.uid, capture.kind)
+    opened.close()
+
+
 def test_every_place_of_the_controller_is_in_a_storm() -> None:
     """A new place would be in neither this matrix nor that of the platform."""
     rows = {point for point in CrashPoint if point.partition(".")[0] in ("fire", "reconcile")}

@@ -63,6 +63,26 @@ def a_job(
     }
 
 
+def a_capture(*, connection: str = "here", name: str = "nightly") -> dict[str, Any]:
+    return {
+        **object_of("Capture", name),
+        "spec": {"connection": connection, "mode": "METADATA_ONLY", "interval": "PT1H"},
+        "status": {
+            "phase": "Ready",
+            "conditions": [],
+            "last_capture": {
+                "job_id": "0190-1",
+                "state": "SUCCEEDED",
+                "requested_at": SINCE,
+                "started_at": SINCE,
+                "finished_at": SINCE,
+                "counters": {"tables_scanned": 3, "bytes_read": 0},
+            },
+            "next_due_at": SINCE,
+        },
+    }
+
+
 def object_of(kind: str, name: str) -> dict[str, Any]:
     metadata = {
         "name": name,
@@ -96,14 +116,48 @@ def test_a_connection_is_described_with_its_jobs(
     server.on("GET", "/connections/here", says(object_of("Connection", "here")))
     jobs = [a_job(), a_job(connection="there", name="other")]
     server.on("GET", "/jobs", says({"items": jobs, "next": None}))
+    captures = [a_capture(), a_capture(connection="there", name="other")]
+    server.on("GET", "/captures", says({"items": captures, "next": None}))
     assert run(["describe", "connection", "here"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == ["jobs that use it", "  orders"]
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        *("jobs that use it", "  orders"),
+        *("captures that use it", "  nightly"),
+    ]
     assert server.requests[-1].url.params["namespace"] == "*"
     assert run(["describe", "connection", "here", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["jobs"] == ["orders"]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["jobs"], document["captures"]) == (["orders"], ["nightly"])
     server.on("GET", "/jobs", says({"items": [], "next": None}))
+    server.on("GET", "/captures", says({"items": [], "next": None}))
     assert run(["describe", "connection", "here"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no job uses it"
+
+
+def test_a_capture_is_described_with_its_last_job(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", "/captures/nightly", says(a_capture()))
+    assert run(["describe", "capture", "nightly"]) == 0
+    shown = "2026-03-29 01:00:00 UTC"
+    assert capsys.readouterr().out.splitlines()[-6:] == [
+        "last capture  0190-1  SUCCEEDED",
+        f"  requested  {shown}",
+        f"  started    {shown}",
+        f"  finished   {shown}",
+        "  tables_scanned  3",
+        f"next capture: {shown}",
+    ]
+
+
+def test_the_list_of_captures_has_their_last_state(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", "/captures", says({"items": [a_capture()], "next": None}))
+    assert run(["get", "captures", "-o", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME,NAMESPACE,CONNECTION,PHASE,LAST,FINISHED,NEXT",
+        f"nightly,default,here,Ready,SUCCEEDED,{SINCE},{SINCE}",
+    ]
 
 
 def test_a_schedule_is_described_with_its_times(
@@ -235,7 +289,8 @@ def test_an_action_on_a_kind_without_controller_is_refused(
 ) -> None:
     assert run(["pause", "schedule", "nightly"]) == 2
     assert (
-        "no controller acts on them; on: Connection, ReconciliationJob" in capsys.readouterr().err
+        "no controller acts on them; on: Capture, Connection, ReconciliationJob"
+        in capsys.readouterr().err
     )
     assert server.requests == []
 

@@ -34,6 +34,7 @@ SPECS: Mapping[Kind, Mapping[str, object]] = {
     Kind.WEBHOOK_ENDPOINT: {"url": "https://erp.example.com/hook"},
     Kind.NOTIFICATION_RULE: {"to": [{"address": "finops@example.com"}]},
     Kind.RETENTION_POLICY: {"targets": {"runs": {"ttl": "P90D"}}},
+    Kind.CAPTURE: {"connection": "lake", "mode": "METADATA_ONLY", "snapshots": {"select": "ALL"}},
 }
 
 
@@ -181,6 +182,8 @@ def test_the_table_names_every_kind() -> None:
         ("retention-policy", Kind.RETENTION_POLICY),
         ("retention-policies", Kind.RETENTION_POLICY),
         ("ret", Kind.RETENTION_POLICY),
+        ("captures", Kind.CAPTURE),
+        ("cap", Kind.CAPTURE),
     ],
 )
 def test_a_kind_is_known_by_any_of_its_names(word: str, kind: Kind) -> None:

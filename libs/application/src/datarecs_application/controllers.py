@@ -13,11 +13,13 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
+from datarecs_application.capturing.declared_jobs import start_capture
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.checks import ResourceCheck
 from datarecs_application.ports.reconciling import ClaimedResource
 from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_application.resources import observe_locked, release_resource
+from datarecs_core.captures.declared import CaptureStart
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources import changes
@@ -125,7 +127,8 @@ class Decided:
     """The finalizer to take away; empty: none."""
     check: str | None = None
     makes_users_due: bool = False
-    """These two as in `Result`."""
+    capture: CaptureStart | None = None
+    """These three as in `Result`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +156,9 @@ class Outcome:
     @property
     def changes_nothing(self) -> bool:
         """Nothing but the next due time."""
-        has_wishes = self.decided.check is not None or self.decided.makes_users_due
-        return not has_wishes and not self.feed_numbers
+        decided = self.decided
+        has_wishes = decided.check is not None or decided.capture is not None
+        return not has_wishes and not decided.makes_users_due and not self.feed_numbers
 
 
 def snapshot(tx: Transaction, claims: Collection[ClaimedResource]) -> Snapshot:
@@ -267,6 +271,7 @@ def decide(observed: Observed, result: Result, pace: Pace) -> Decided:
         released="" if settled.ended.is_failure else result.released,
         check=result.check,
         makes_users_due=result.makes_users_due,
+        capture=result.capture,
     )
 
 
@@ -353,15 +358,22 @@ def _carry_out(tx: Transaction, one: Outcome, locked: Resource | None) -> None:
     before, decided = one.observed.resource, one.decided
     if decided.check is not None:
         tx.checks.request(before.uid, subject=decided.check)
-    if locked is not None and one.writes_status:
-        after = observe_locked(
-            tx, locked, decided.status, observed_generation=decided.observed_generation
-        )
+    if locked is not None and one.writes_status and not _is_late_start(decided, before, locked):
+        status = decided.status
+        if decided.capture is not None:
+            status = start_capture(tx, decided.capture, status)
+        after = observe_locked(tx, locked, status, observed_generation=decided.observed_generation)
         if decided.ended is not None:
             event = changes.reconciled(before, after, error=decided.error, now=tx.now)
             tx.outbox.append(event)
     if decided.makes_users_due:
-        tx.resource_work.reconcile_jobs_using(before.name)
+        tx.resource_work.reconcile_users_of(before.name)
+
+
+def _is_late_start(decided: Decided, before: Resource, locked: Resource) -> bool:
+    """A capture of a declaration that was changed or deleted meanwhile is not started."""
+    is_same = locked.generation == before.generation and locked.deletion_at is None
+    return decided.capture is not None and not is_same
 
 
 def _status(observed: Observed, result: Result, settled: Settled) -> Mapping[str, object]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from datarecs_application.capturing.declared_jobs import cancel_captures
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.outside import Ids, SecretStore
-from datarecs_application.ports.resources import JobsUsing
+from datarecs_application.ports.resources import ConnectionUsers
 from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_application.webhook_consent import claim_soon
 from datarecs_core.access.principal import Principal
@@ -40,8 +41,8 @@ from datarecs_core.webhooks.signature import (
 ANY: Final = "*"
 """If-Match that overwrites any version; audited as such."""
 _KEY_ID_BYTES = 9
-NAMED_JOBS = 10
-"""Jobs named by a deletion that waits; further jobs are only counted."""
+NAMED_USERS = 10
+"""Jobs and captures named by a deletion that waits; further ones are only counted."""
 
 
 class Outcome(StrEnum):
@@ -182,7 +183,8 @@ def apply_resource(
 def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) -> Deleted:
     """Delete the object with its sealed secrets, or mark it while finalizers remain.
 
-    A connection that jobs name remains until the last of them is gone.
+    A connection that jobs or captures name remains until the last of them is gone. The running job
+    of a Capture is cancelled.
 
     Raises:
         ResourceNotFoundError: there is no such object.
@@ -197,6 +199,7 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
         return Deleted(resource=stored, is_gone=False)
     _store(tx, write, stored)
     _report_write(tx, actor, write, "resource.delete")
+    cancel_captures(tx, stored, by=actor.subject)
     if not write.is_gone:
         _act_soon(tx, write.resource)
     else:
@@ -206,9 +209,9 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
 
 
 def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
-    """An endpoint stays while deliveries are open, a connection while jobs name it."""
+    """An endpoint stays while deliveries are open, a connection while jobs or captures name it."""
     if stored.kind is Kind.CONNECTION:
-        return (IN_USE,) if using_jobs(tx, stored).total else ()
+        return (IN_USE,) if users_of(tx, stored).total else ()
     if stored.kind is not Kind.WEBHOOK_ENDPOINT or stored.deletion_at is not None:
         return ()
     left = tx.deliveries.waiting(stored.uid)
@@ -315,17 +318,19 @@ def _check(stored: Resource, match: str) -> None:
         raise PreconditionFailedError(resource=stored)
 
 
-def using_jobs(tx: Transaction, connection: Resource) -> JobsUsing:
-    """Jobs of every namespace find their connections in the default one (`assignments`)."""
+def users_of(tx: Transaction, connection: Resource) -> ConnectionUsers:
+    """Jobs and captures of every namespace find their connections in the default one."""
     if connection.namespace != DEFAULT_NAMESPACE:
-        return JobsUsing(first=(), total=0)
-    return tx.resources.jobs_using(connection.name, limit=NAMED_JOBS)
+        return ConnectionUsers(first=(), total=0)
+    return tx.resources.users_of(connection.name, limit=NAMED_USERS)
 
 
 def _hold_connections(tx: Transaction, *versions: Resource) -> tuple[str, ...]:
-    """Changes of a job and the deletion of its connections are serialized; their names."""
+    """A change of a user of connections and their deletion are serialized; their names."""
     names: set[str] = set()
     for one in versions:
+        if one.kind is Kind.CAPTURE:
+            names.add(str(one.spec["connection"]))
         sources = one.spec.get("sources")
         if one.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
             references = {each.get("connection") for each in sources if isinstance(each, Mapping)}
@@ -335,7 +340,7 @@ def _hold_connections(tx: Transaction, *versions: Resource) -> tuple[str, ...]:
 
 
 def _finalize_unused(tx: Transaction, names: Sequence[str]) -> None:
-    """Connections that wait for their last job are due after a change of one."""
+    """Connections that wait for their last user are due after a change of one."""
     for name in names:
         connection = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
         if connection is not None and connection.deletion_at is not None:
@@ -355,9 +360,9 @@ def _act_soon(tx: Transaction, resource: Resource) -> None:
 
 
 def _reconcile_users(tx: Transaction, resource: Resource) -> None:
-    """Jobs report whether their connections exist: those of a changed connection are due."""
+    """Users report whether their connections exist: those of a changed connection are due."""
     if resource.kind is Kind.CONNECTION and resource.namespace == DEFAULT_NAMESPACE:
-        tx.resource_work.reconcile_jobs_using(resource.name)
+        tx.resource_work.reconcile_users_of(resource.name)
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from datarecs_application.controllers import Snapshot
 from datarecs_application.ports.checks import ResourceCheck
-from datarecs_application.ports.resources import JobsUsing
-from datarecs_application.resources import using_jobs
+from datarecs_application.ports.resources import ConnectionUser, ConnectionUsers
+from datarecs_application.resources import users_of
 from datarecs_core.resources.check_conditions import connection_conditions
 from datarecs_core.resources.checks import CheckResult
 from datarecs_core.resources.conditions import (
@@ -103,29 +103,36 @@ class ConnectionController:
         return replace(result, check=checked.request, makes_users_due=is_news)
 
     def finalize(self, seen: Snapshot, resource: Resource) -> Result:
-        """Jobs use a deleted connection until the last of them is gone or names another one."""
-        using = using_jobs(seen.tx, resource)
-        if not using.total:
+        """Users of a deleted connection are waited for until they are gone or name another one."""
+        users = users_of(seen.tx, resource)
+        if not users.total:
             return finalized(self.finalizer)
         result = self.reconcile(seen, resource)
-        return replace(result, conditions=(*result.conditions, _blocked(using)))
+        return replace(result, conditions=(*result.conditions, _blocked(users)))
 
 
-def _blocked(using: JobsUsing) -> Condition:
+def _blocked(users: ConnectionUsers) -> Condition:
     """Why the deletion of a connection waits."""
-    names = [
-        name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
-        for namespace, name in using.first
-    ]
-    rest = f" and {using.total - len(names)} more" if using.total > len(names) else ""
-    noun, them = ("job", "it") if using.total == 1 else ("jobs", "them")
+    has_captures = any(one.kind is Kind.CAPTURE for one in users.first)
+    names = [_user_name(one, with_kind=has_captures) for one in users.first]
+    rest = f" and {users.total - len(names)} more" if users.total > len(names) else ""
+    noun = "object" if has_captures else "job"
+    them = "it" if users.total == 1 else "them"
+    noun = noun if users.total == 1 else f"{noun}s"
     return Condition(
         type=ConditionType.DELETION_BLOCKED,
         status=Truth.TRUE,
         reason="InUse",
-        message=f"{using.total} {noun} read from this connection: {', '.join(names)}{rest};"
+        message=f"{users.total} {noun} read from this connection: {', '.join(names)}{rest};"
         f" delete {them}, or name another connection in {them}",
     )
+
+
+def _user_name(user: ConnectionUser, *, with_kind: bool) -> str:
+    is_default = user.namespace == DEFAULT_NAMESPACE
+    name = user.name if is_default else f"{user.namespace}/{user.name}"
+    word = "capture" if user.kind is Kind.CAPTURE else "job"
+    return f"{word} {name}" if with_kind else name
 
 
 def is_failing(connection: Resource) -> bool:

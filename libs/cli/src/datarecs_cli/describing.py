@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from datarecs_cli.client import Api, Json
+from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_specs.kinds import KINDS, KindEntry
 
@@ -25,22 +26,30 @@ class Described:
     resource: Json
     jobs: Sequence[str] | None = None
     """Jobs that use a connection; None for other kinds."""
+    captures: Sequence[str] = ()
+    """Captures that use a connection."""
     history: Json | None = None
     """Of a schedule."""
 
 
 def read_described(api: Api, entry: KindEntry, name: str, *, namespace: str) -> Described:
-    """Read the object, the times of a schedule, the jobs of a connection."""
+    """Read the object, the times of a schedule, the jobs and captures of a connection."""
     resource = api.get(entry.path, name, namespace=namespace)
     if entry.kind is Kind.SCHEDULE:
         history = api.get(entry.path, name, "history", namespace=namespace, limit=str(TICKS))
         return Described(resource=resource, history=history)
     if entry.kind is Kind.CONNECTION and namespace == DEFAULT_NAMESPACE:
-        jobs = api.pages(
-            KINDS[Kind.RECONCILIATION_JOB].path, limit=MOST_JOBS, params={"namespace": "*"}
-        )
+        everywhere = {"namespace": "*"}
+        jobs = api.pages(KINDS[Kind.RECONCILIATION_JOB].path, limit=MOST_JOBS, params=everywhere)
+        captures = api.pages(KINDS[Kind.CAPTURE].path, limit=MOST_JOBS, params=everywhere)
         shown = str(part_of(resource, "metadata").get("name"))
-        return Described(resource=resource, jobs=[_name(job) for job in jobs if _uses(job, shown)])
+        return Described(
+            resource=resource,
+            jobs=[_name(one) for one in jobs if _uses(one, shown)],
+            captures=[
+                _name(one) for one in captures if part_of(one, "spec").get("connection") == shown
+            ],
+        )
     return Described(resource=resource)
 
 
@@ -49,6 +58,7 @@ def as_document(described: Described) -> Json:
     document: dict[str, object] = {"object": described.resource}
     if described.jobs is not None:
         document["jobs"] = list(described.jobs)
+        document["captures"] = list(described.captures)
     if described.history is not None:
         document["history"] = described.history
     return document
@@ -69,7 +79,11 @@ def lines_of(described: Described) -> Iterator[str]:
         if metadata.get(name):
             yield f"  {name:11} {_inline(metadata[name])}"
     yield from _condition_lines(status)
+    yield from _capture_lines(status)
     yield from _job_lines(described.jobs)
+    if described.captures:
+        yield "captures that use it"
+        yield from (f"  {name}" for name in described.captures)
     yield from _history_lines(described.history)
 
 
@@ -93,6 +107,20 @@ def _condition_lines(status: Json) -> Iterator[str]:
         yield f"  {kind:{width}}  {value:7}  {one.get('reason')}, since {since}"
         if one.get("message"):
             yield f"  {'':{width}}  {one['message']}"
+
+
+def _capture_lines(status: Json) -> Iterator[str]:
+    """The last job of a Capture and when the next one is due."""
+    last = part_of(status, LAST_CAPTURE)
+    if last:
+        yield f"last capture  {last.get('job_id')}  {last.get('state')}"
+        yield f"  requested  {instant_of(last.get('requested_at'))}"
+        yield f"  started    {instant_of(last.get('started_at'))}"
+        yield f"  finished   {instant_of(last.get('finished_at'))}"
+        counters = part_of(last, "counters")
+        yield from (f"  {name}  {count}" for name, count in counters.items() if count)
+    if NEXT_DUE in status:
+        yield f"next capture: {instant_of(status[NEXT_DUE])}"
 
 
 def _job_lines(jobs: Sequence[str] | None) -> Iterator[str]:

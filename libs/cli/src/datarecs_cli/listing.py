@@ -8,6 +8,7 @@ from datarecs_cli.invocation import Invocation, Output, UsageFault
 from datarecs_cli.object_watch import Lost, Observed, Scope, watch_objects
 from datarecs_cli.output import Column, as_yaml, cell, exact_json, print_json, print_list
 from datarecs_cli.run_names import run_named
+from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
 from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import Target
@@ -46,6 +47,15 @@ _POLICIES = (
     Column(title="REMOVES", member="removes"),
     Column(title="DRY RUN", member="dry_run"),
     Column(title="LAST SWEEP", member="last_sweep_at"),
+)
+_CAPTURES = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="CONNECTION", member="connection"),
+    Column(title="PHASE", member="phase"),
+    Column(title="LAST", member="state"),
+    Column(title="FINISHED", member="finished_at"),
+    Column(title="NEXT", member="next_due_at"),
 )
 _RUNS = (
     Column(title="RUN", member="run_id"),
@@ -109,6 +119,8 @@ def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> 
         print_list("get", _SCHEDULES, [_schedule_row(one) for one in items], invocation)
     elif kind == Kind.RETENTION_POLICY:
         print_list("get", _POLICIES, [_policy_row(one) for one in items], invocation)
+    elif kind == Kind.CAPTURE:
+        print_list("get", _CAPTURES, [_capture_row(one) for one in items], invocation)
     else:
         columns = _JOBS if kind == Kind.RECONCILIATION_JOB else _OBJECTS
         print_list("get", columns, [_object_row(one) for one in items], invocation)
@@ -124,6 +136,18 @@ def _schedule_row(one: Json) -> Json:
     spec = _part(one, "spec")
     when = spec.get("cron") or f"every {spec.get('interval')}"
     return {**spec, "name": _part(one, "metadata").get("name"), "when": when}
+
+
+def _capture_row(one: Json) -> Json:
+    status = _part(one, "status")
+    last = _part(status, LAST_CAPTURE)
+    return {
+        **_object_row(one),
+        "connection": _part(one, "spec").get("connection"),
+        "state": last.get("state"),
+        "finished_at": last.get("finished_at"),
+        "next_due_at": status.get(NEXT_DUE),
+    }
 
 
 def _policy_row(one: Json) -> Json:

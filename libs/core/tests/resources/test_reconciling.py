@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from datarecs_core.messages import MAX_MESSAGE
 from datarecs_core.resources.conditions import (
-    MAX_MESSAGE,
     Condition,
     Truth,
     conditions_of,

@@ -36,11 +36,10 @@ class MemoryResourceWork:
             self._scope.state.work[uid] = _due(work, self._scope.now)
             self._scope.wake()
 
-    def reconcile_jobs_using(self, connection: str) -> None:
+    def reconcile_users_of(self, connection: str) -> None:
         state = self._scope.state
         for uid, work in state.work.items():
-            job = state.resources[uid]
-            if job.kind is Kind.RECONCILIATION_JOB and reads_from(job, connection):
+            if reads_from(state.resources[uid], connection):
                 state.work[uid] = _due(work, self._scope.now)
         self._scope.wake()
 

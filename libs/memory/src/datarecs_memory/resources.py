@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
-from datarecs_application.ports.resources import JobsUsing
+from datarecs_application.ports.resources import ConnectionUser, ConnectionUsers
 from datarecs_application.ports.sealing import SecretLabel
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.changes import Op
@@ -118,13 +118,13 @@ class MemoryResources:
     def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
         """Nothing to do: transactions run one after another."""
 
-    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
-        jobs = sorted(
-            (one.namespace, one.name)
+    def users_of(self, connection: str, *, limit: int) -> ConnectionUsers:
+        users = sorted(
+            ConnectionUser(one.kind, one.namespace, one.name)
             for one in self._scope.state.resources.values()
-            if one.kind is Kind.RECONCILIATION_JOB and reads_from(one, connection)
+            if reads_from(one, connection)
         )
-        return JobsUsing(first=tuple(jobs[:limit]), total=len(jobs))
+        return ConnectionUsers(first=tuple(users[:limit]), total=len(users))
 
     def page(
         self,
@@ -146,11 +146,16 @@ class MemoryResources:
         return sorted(resources, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
 
 
-def reads_from(job: Resource, connection: str) -> bool:
-    """Whether a source of the job names the connection."""
-    sources = job.spec.get("sources")
-    return isinstance(sources, list | tuple) and any(
-        isinstance(one, Mapping) and one.get("connection") == connection for one in sources
+def reads_from(one: Resource, connection: str) -> bool:
+    """Whether a capture, or a source of a job, names the connection."""
+    if one.kind is Kind.CAPTURE:
+        return one.spec.get("connection") == connection
+    sources = one.spec.get("sources")
+    is_list = one.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple)
+    return (
+        isinstance(sources, list | tuple)
+        and is_list
+        and any(isinstance(one, Mapping) and one.get("connection") == connection for one in sources)
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row
+from sqlalchemy import ColumnElement, Row, and_, or_
 
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.changes import Op
@@ -67,6 +67,18 @@ def resource_of(row: Any) -> Resource:  # noqa: ANN401  a row of SQLAlchemy, or 
         finalizers=tuple(row.finalizers),
         created_at=aware(row.created_at),
         deletion_at=None if row.deletion_at is None else aware(row.deletion_at),
+    )
+
+
+def reads_from(connection: str) -> ColumnElement[bool]:
+    """Whether a capture, or a source of a job, names the connection."""
+    kind, spec = RESOURCE.c.kind, RESOURCE.c.spec
+    return or_(
+        and_(
+            kind == Kind.RECONCILIATION_JOB.value,
+            spec.contains({"sources": [{"connection": connection}]}),
+        ),
+        and_(kind == Kind.CAPTURE.value, spec.contains({"connection": connection})),
     )
 
 

@@ -12,7 +12,7 @@ from datarecs_application.ports.reconciling import RESOURCE_LEASE, ClaimedResour
 from datarecs_core.resources.reconciling import Work
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, aware
-from datarecs_postgres.resource_rows import STORED, ResourceRow, resource_of
+from datarecs_postgres.resource_rows import STORED, ResourceRow, reads_from, resource_of
 from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.resource_work import RESOURCE_WORK
 from datarecs_postgres.tables.resources import RESOURCE
@@ -82,15 +82,14 @@ class PostgresResourceWork:
         )
         self._session.wake()
 
-    def reconcile_jobs_using(self, connection: str) -> None:
+    def reconcile_users_of(self, connection: str) -> None:
         self._session.execute(
             update(RESOURCE_WORK)
             .where(
                 self._session.tenant_rows(RESOURCE_WORK),
                 self._session.tenant_rows(RESOURCE),
                 RESOURCE.c.uid == _WORK.uid,
-                RESOURCE.c.kind == Kind.RECONCILIATION_JOB.value,
-                RESOURCE.c.spec.contains({"sources": [{"connection": connection}]}),
+                reads_from(connection),
             )
             .values(due_at=func.now(), dirty_seq=_WORK.dirty_seq + 1)
         )

@@ -27,12 +27,19 @@ from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import ResourceExistsError
-from datarecs_application.ports.resources import JobsUsing
+from datarecs_application.ports.resources import ConnectionUser, ConnectionUsers
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.resources.selector import EVERYTHING, Operator, Requirement, Selector
 from datarecs_core.values import ResourceUid
-from datarecs_postgres.resource_rows import ResourceRow, body_of, change_of, resource_of, row_of
+from datarecs_postgres.resource_rows import (
+    ResourceRow,
+    body_of,
+    change_of,
+    reads_from,
+    resource_of,
+    row_of,
+)
 from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.resources import RESOURCE, RESOURCE_CHANGE
 
@@ -193,19 +200,16 @@ class PostgresResources:
                 .with_for_update(key_share=True, read=True)
             )
 
-    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
+    def users_of(self, connection: str, *, limit: int) -> ConnectionUsers:
+        key = (RESOURCE.c.kind, RESOURCE.c.namespace, RESOURCE.c.name)
         rows = self._session.execute(
-            select(RESOURCE.c.namespace, RESOURCE.c.name, func.count().over().label("found"))
-            .where(
-                self._session.tenant_rows(RESOURCE),
-                RESOURCE.c.kind == Kind.RECONCILIATION_JOB.value,
-                RESOURCE.c.spec.contains({"sources": [{"connection": connection}]}),
-            )
-            .order_by(RESOURCE.c.namespace, RESOURCE.c.name)
+            select(*key, func.count().over().label("total"))
+            .where(self._session.tenant_rows(RESOURCE), reads_from(connection))
+            .order_by(*key)
             .limit(limit)
         ).all()
-        first = tuple((row.namespace, row.name) for row in rows)
-        return JobsUsing(first=first, total=rows[0].found if rows else 0)
+        first = tuple(ConnectionUser(Kind(row.kind), row.namespace, row.name) for row in rows)
+        return ConnectionUsers(first=first, total=rows[0].total if rows else 0)
 
     def page(
         self,

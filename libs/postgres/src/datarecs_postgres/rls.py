@@ -434,8 +434,8 @@ TABLES: tuple[TableAccess, ...] = (
     TableAccess(
         table="capture_work",
         grants=(
-            *granted("SELECT", API, CAPTURE, READ),
-            *granted("INSERT", API, CAPTURE),
+            *granted("SELECT", API, CAPTURE, RESOURCES, READ),
+            *granted("INSERT", API, CAPTURE, RESOURCES),
             *granted("UPDATE", API, CAPTURE, columns=CAPTURE_WORK_CHANGES),
             *granted("DELETE", CAPTURE),
         ),

@@ -6,7 +6,9 @@ a blank is quoted: `"eu.sales".orders`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
+from datarecs_core.captures.declared import LEAST_INTERVAL, Capture
 from datarecs_core.captures.document import CapturedColumns, CaptureDocument
 from datarecs_core.captures.naming import (
     MAX_PART_CHARACTERS,
@@ -30,12 +32,22 @@ from datarecs_core.captures.selecting import MOST_SNAPSHOTS
 from datarecs_core.errors.faults import Fault, Gap, Path, is_gap, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
-from datarecs_specs.documents import json_node
 from datarecs_specs.findings import Finding, located
+from datarecs_specs.json_nodes import json_node
 from datarecs_specs.nodes import ListNode, MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import REQUIRED, Field, ListOf, Record
-from datarecs_specs.shapes import FLAG, IDENT, NAME_TEXT, Text, Whole, Word, text_of, wrong_type
+from datarecs_specs.shapes import (
+    FLAG,
+    IDENT,
+    NAME_TEXT,
+    Length,
+    Text,
+    Whole,
+    Word,
+    text_of,
+    wrong_type,
+)
 
 _PART = Text(most=MAX_PART_CHARACTERS, normal=False)
 _PARTS = ListOf(item=_PART, least=1, most=MAX_PARTS)
@@ -201,6 +213,7 @@ _SNAPSHOTS = Record(
             name="latest",
             shape=Whole(least=1, most=MOST_SNAPSHOTS),
             doc="of LATEST_N: this many of the newest",
+            get=lambda selection: selection.latest or None,
         ),
         Field(
             name="ids",
@@ -261,17 +274,45 @@ CAPTURE = Record(
 )
 
 
+DECLARED_CAPTURE = Record(
+    title="spec of a Capture",
+    model=Capture,
+    fields=(
+        replace(
+            CAPTURE.fields[0],
+            doc="name of the connection, in the namespace default",
+        ),
+        *CAPTURE.fields[1:],
+        Field(
+            name="interval",
+            shape=Length(least=LEAST_INTERVAL, most=timedelta(days=366)),
+            doc="from one start to the next; without it there is one capture for each change of "
+            "the spec",
+        ),
+    ),
+)
+
+
+def capture_meaning(spec: object, reading: Reading) -> None:
+    """The rules of core over what could be read of a declaration."""
+    if isinstance(spec, CaptureDocument):
+        _judge(spec, ("spec",), reading)
+
+
 def read_capture(node: Node, at: Path, reading: Reading) -> CaptureDocument | None:
     """The capture, with every fault of shape and meaning in `reading`; None if there is one."""
     reading.place(at, node)
     built = CAPTURE.read(node, at, reading)
     if isinstance(built, CaptureDocument):
-        whole = _without_gaps(built)
-        broken = [fault.path for fault in reading.faults if not fault.warning]
-        meant = [replace(fault, path=(*at, *fault.path)) for fault in whole.faults()]
-        reading.faults.extend(one for one in meant if not _repeats(one.path, broken))
+        _judge(built, at, reading)
     has_faults = any(not fault.warning for fault in reading.faults)
     return built if isinstance(built, CaptureDocument) and not has_faults else None
+
+
+def _judge(draft: CaptureDocument, at: Path, reading: Reading) -> None:
+    broken = [fault.path for fault in reading.faults if not fault.warning]
+    meant = [replace(one, path=(*at, *one.path)) for one in _without_gaps(draft).faults()]
+    reading.faults.extend(one for one in meant if not _repeats(one.path, broken))
 
 
 def capture_of(body: Mapping[str, object]) -> tuple[CaptureDocument | None, tuple[Finding, ...]]:

@@ -6,7 +6,6 @@ only without faults.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 from datarecs_core.errors.api import ApiCode
@@ -21,13 +20,12 @@ from datarecs_core.resources.resource import Kind
 from datarecs_specs.envelope import envelope
 from datarecs_specs.findings import Finding, from_text, in_order, located
 from datarecs_specs.job_sources import FREE
+from datarecs_specs.json_nodes import json_node
 from datarecs_specs.kinds import KINDS, Spec, canonical_spec, is_spec, shape_for, spec_hash
 from datarecs_specs.nodes import (
     START,
     Document,
-    Entry,
     Form,
-    ListNode,
     MapNode,
     Mark,
     Node,
@@ -294,33 +292,3 @@ def _declaration(kind: Kind, spec: Spec, metadata: Mapping[str, Any]) -> Declare
         spec=canonical_spec(kind, spec),
         spec_hash=spec_hash(kind, spec),
     )
-
-
-def json_node(value: object) -> Node:
-    """A parsed JSON value as nodes; it has no lines and columns."""
-    match value:
-        case Mapping():
-            entries = tuple(
-                Entry(key=str(key), key_mark=None, value=json_node(item))
-                for key, item in value.items()
-            )
-            return MapNode(entries=entries, mark=None)
-        case list() | tuple():
-            return ListNode(items=tuple(json_node(item) for item in value), mark=None)
-        case _:
-            text, form = _json_scalar(value)
-            return Scalar(text=text, form=form, mark=None, bare=False)
-
-
-def _json_scalar(value: object) -> tuple[str, Form]:
-    match value:
-        case None:
-            return "null", Form.NULL
-        case bool():
-            return ("true" if value else "false"), Form.BOOL
-        case int():
-            return str(value), Form.INT
-        case Decimal() | float():
-            return str(value), Form.FLOAT
-        case _:
-            return str(value), Form.TEXT

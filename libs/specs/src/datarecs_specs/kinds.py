@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from datarecs_core.captures.declared import Capture
 from datarecs_core.errors.faults import is_gap
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob
@@ -20,6 +21,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.scheduling.schedule import Schedule
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_specs.capture_shape import DECLARED_CAPTURE, capture_meaning
 from datarecs_specs.connection_shape import CONNECTION
 from datarecs_specs.job_shape import JOB
 from datarecs_specs.notice_shapes import ENDPOINT, endpoint_meaning
@@ -30,7 +32,13 @@ from datarecs_specs.schedule_shapes import SCHEDULE, schedule_meaning
 from datarecs_specs.sql import sql_faults
 
 Spec = (
-    ReconciliationJob | Connection | Schedule | WebhookEndpoint | NotificationRule | RetentionPolicy
+    ReconciliationJob
+    | Connection
+    | Schedule
+    | WebhookEndpoint
+    | NotificationRule
+    | RetentionPolicy
+    | Capture
 )
 Meaning = Callable[[object, Reading], None]
 
@@ -126,6 +134,15 @@ KINDS: Mapping[Kind, KindEntry] = {
             shape=RETENTION,
             meaning=_no_more,
             order=7,
+        ),
+        KindEntry(
+            kind=Kind.CAPTURE,
+            path="captures",
+            alias="cap",
+            model=Capture,
+            shape=DECLARED_CAPTURE,
+            meaning=capture_meaning,
+            order=2,
         ),
     )
 }

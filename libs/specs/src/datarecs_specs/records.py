@@ -320,11 +320,11 @@ class Record:
 
     @cached_property
     def _plain_defaults(self) -> Mapping[str, JsonValue]:
-        """Defaults as `write` returns them, of the fields that have one."""
+        """Defaults as `write` returns them, of the fields that have one and are attributes."""
         return {
             one.name: one.shape.write(self._defaults[one.name], minimal=True)
             for one in self.fields
-            if self._defaults[one.name] not in (ABSENT, REQUIRED, None)
+            if one.get is None and self._defaults[one.name] not in (ABSENT, REQUIRED, None)
         }
 
     def schema(self) -> JsonSchema:

@@ -79,14 +79,16 @@ def declared(
 
     Raises:
         InvalidSpecError: with every fault.
-        ProblemError: 403, the platform would create a secret or start runs, and the caller may not
-            do that itself.
+        ProblemError: 403, the platform would create a secret or start runs or captures, and the
+            caller may not do that itself.
     """
     resource, _ = body.decoded(_surroundings(use, caller), expected).require()
     if _makes_secret(resource):
         check_permission(request, caller, Permission.SECRET_WRITE)
     if resource.kind is Kind.SCHEDULE:
         check_permission(request, caller, Permission.RUN_SCHEDULE)
+    if resource.kind is Kind.CAPTURE:
+        check_permission(request, caller, Permission.CAPTURE_TRIGGER)
     return resource
 
 

@@ -108,6 +108,7 @@ def most_of_each_kind(limits: Limits) -> Mapping[Kind, int]:
         Kind.WEBHOOK_ENDPOINT: limits.endpoints_per_tenant,
         Kind.NOTIFICATION_RULE: limits.rules_per_tenant,
         Kind.RETENTION_POLICY: limits.retention_policies_per_tenant,
+        Kind.CAPTURE: limits.captures_per_tenant,
     }
 
 

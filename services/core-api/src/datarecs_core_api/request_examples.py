@@ -78,6 +78,17 @@ EXAMPLES: Mapping[Kind, Mapping[str, object]] = {
             },
         },
     ),
+    Kind.CAPTURE: _declaration(
+        Kind.CAPTURE,
+        "exports-stats",
+        {
+            "connection": "exports-s3",
+            "mode": "METADATA_AND_CAPTURE",
+            "outputs": ["TABLE_STATS", "FILE_STATS"],
+            "snapshots": {"select": "CURRENT"},
+            "interval": "PT15M",
+        },
+    ),
     Kind.NOTIFICATION_RULE: _declaration(
         Kind.NOTIFICATION_RULE,
         "finance-breaks",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from datarecs_application.capturing.declared import CaptureController
 from datarecs_application.job_references import JobController
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.reconciling import Reconciling
@@ -15,6 +16,7 @@ from datarecs_application.scheduling import Scheduling
 from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stats import stats_loop
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.captures.declared import Capture
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import RetentionPolicy
@@ -77,7 +79,8 @@ def build(settings: Settings) -> Process:
     sweeping = Sweeping(unit=unit, policies=policies, blobs=blobs, clock=clock, metrics=metrics)
     rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
     sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
-    controllers = (ConnectionController(), JobController(jobs=jobs))
+    captures = CaptureController(captures=StoredSpecs(read_capture, metrics), ids=ids)
+    controllers = (ConnectionController(), JobController(jobs=jobs), captures)
     reconciling = Reconciling(
         unit=unit,
         finder=finder,
@@ -126,6 +129,14 @@ def read_policy(spec: Mapping[str, object]) -> RetentionPolicy:
     if not isinstance(policy, RetentionPolicy):
         raise TypeError("a stored RetentionPolicy was read as another kind")
     return policy
+
+
+def read_capture(spec: Mapping[str, object]) -> Capture:
+    """The typed spec of a stored capture."""
+    capture = decode_stored(Kind.CAPTURE, "", spec)
+    if not isinstance(capture, Capture):
+        raise TypeError("a stored Capture was read as another kind")
+    return capture
 
 
 def read_job(spec: Mapping[str, object]) -> ReconciliationJob:

@@ -52,7 +52,14 @@ def publish(tx: Transaction, events: Sequence[Event]) -> None:
 
 def enqueue_root(tx: Transaction, ids: Ids, request: CaptureRequest, *, requested_by: str) -> Added:
     """Add a capture, unless an equal one is queued, running or waiting: then this is its id."""
-    root = new_root(tx.tenant_id, request, item_id=ids.new(), requested_by=requested_by, now=tx.now)
+    return add_root(tx, request, item_id=CaptureJobId(ids.new()), requested_by=requested_by)
+
+
+def add_root(
+    tx: Transaction, request: CaptureRequest, *, item_id: CaptureJobId, requested_by: str
+) -> Added:
+    """The same with the id that a new capture gets."""
+    root = new_root(tx.tenant_id, request, item_id=item_id, requested_by=requested_by, now=tx.now)
     (added,) = tx.capture_work.add([root])
     if added.is_new:
         tx.wake()

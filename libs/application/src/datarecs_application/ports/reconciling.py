@@ -56,8 +56,8 @@ class ResourceWork(Protocol):
     def due_again(self, uid: ResourceUid) -> None:
         """Make an object due that has a row of work: something about it was observed outside."""
 
-    def reconcile_jobs_using(self, connection: str) -> None:
-        """Make every job due that reads from the connection of this name."""
+    def reconcile_users_of(self, connection: str) -> None:
+        """Make every job and capture due that reads from the connection of this name."""
 
     def get(self, uid: ResourceUid) -> Work | None:
         """Without a lock."""

@@ -13,11 +13,19 @@ from datarecs_core.resources.selector import EVERYTHING, Selector
 from datarecs_core.values import ResourceUid
 
 
-class JobsUsing(NamedTuple):
-    """Jobs that read from a connection."""
+class ConnectionUser(NamedTuple):
+    """A job or capture that reads from a connection."""
 
-    first: tuple[tuple[str, str], ...]
-    """(namespace, name) in order, as many as the limit allows."""
+    kind: Kind
+    namespace: str
+    name: str
+
+
+class ConnectionUsers(NamedTuple):
+    """Jobs and captures that read from a connection."""
+
+    first: tuple[ConnectionUser, ...]
+    """Captures, then jobs, by namespace and name; as many as the limit allows."""
     total: int
     """Of all of them."""
 
@@ -77,10 +85,10 @@ class Resources(Protocol):
         Waits for a running deletion; a name without an object is ignored.
         """
 
-    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
-        """Jobs of every namespace with a source on the connection of this name.
+    def users_of(self, connection: str, *, limit: int) -> ConnectionUsers:
+        """Jobs of every namespace with a source on the connection of this name, and captures of it.
 
-        After `for_update` of the connection it counts every job that held it.
+        After `for_update` of the connection it counts every one that held it.
         """
 
     def page(

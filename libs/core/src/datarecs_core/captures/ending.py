@@ -12,7 +12,7 @@ from datarecs_core.captures.events import (
 from datarecs_core.captures.items import Gate, WorkError, WorkItem, WorkState
 from datarecs_core.captures.tree import facts_of
 from datarecs_core.decision import Decision
-from datarecs_core.resources.conditions import shortened
+from datarecs_core.messages import shortened
 
 Decided = Decision[WorkItem]
 

@@ -31,9 +31,11 @@ def condition_types(kind: Kind) -> frozenset[str]:
     every = frozenset(map(str, ConditionType))
     if kind is Kind.CONNECTION:
         return (every | frozenset(map(str, CheckCondition))) - {
-            str(ConditionType.REFERENCES_RESOLVED)
+            *map(str, (ConditionType.REFERENCES_RESOLVED, ConditionType.PROGRESSING))
         }
-    return every - {str(ConditionType.DELETION_BLOCKED)}
+    if kind is Kind.CAPTURE:
+        return every - {str(ConditionType.DELETION_BLOCKED)}
+    return every - {*map(str, (ConditionType.DELETION_BLOCKED, ConditionType.PROGRESSING))}
 
 
 @dataclass(frozen=True, slots=True)

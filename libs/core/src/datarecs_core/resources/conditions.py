@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from datarecs_core.messages import shortened
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import instant_text
-
-MAX_MESSAGE = 1024
-"""Bytes of a message; a longer one is cut."""
-_CUT = " …"
 
 
 class Truth(StrEnum):
@@ -36,6 +33,7 @@ class ConditionType(StrEnum):
     PAUSED = "Paused"
     THRASHING = "Thrashing"
     DELETION_BLOCKED = "DeletionBlocked"
+    PROGRESSING = "Progressing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +95,6 @@ def status_with(
     return {**details, "conditions": written}
 
 
-def shortened(message: str) -> str:
-    """At most `MAX_MESSAGE` bytes."""
-    written = message.encode()
-    if len(written) <= MAX_MESSAGE:
-        return message
-    cut = written[: MAX_MESSAGE - len(_CUT.encode())].decode(errors="ignore")
-    return f"{cut}{_CUT}"
-
-
 def _times(before: Mapping[str, object]) -> dict[tuple[str, str], object]:
     written = before.get("conditions")
     return {
@@ -122,7 +111,7 @@ def is_current(resource: Resource) -> bool:
 
 def phase_of(resource: Resource) -> str | None:
     """One word for tables; None for a kind without phases."""
-    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB}:
+    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE}:
         return None
     if resource.deletion_at is not None:
         return "Deleting"
@@ -135,8 +124,10 @@ def phase_of(resource: Resource) -> str | None:
 def _phase(kind: Kind, conditions: Mapping[str, Condition]) -> str:
     if is_false(conditions, ConditionType.VALID):
         return "Invalid"
-    if kind is Kind.CONNECTION and is_false(conditions, ConditionType.READY):
+    if kind is not Kind.RECONCILIATION_JOB and is_false(conditions, ConditionType.READY):
         return "Degraded"
+    if is_true(conditions, ConditionType.PROGRESSING):
+        return "Capturing"
     return "Ready" if is_true(conditions, ConditionType.READY) else "Pending"
 
 

@@ -9,18 +9,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from datarecs_core.captures.declared import CaptureStart
 from datarecs_core.resources.conditions import Condition
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 
-RECONCILED = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB})
+RECONCILED = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE})
 """Kinds with a controller in the resource-controller: their objects have a row of work."""
 PAUSED = "datarecs.io/paused"
 """Annotation; with the value `true` nothing acts on the object."""
 RECONCILE_AT = "datarecs.io/reconcile-at"
 """Annotation; each new value makes the object due, also after a terminal error."""
 IN_USE = "datarecs.io/in-use"
-"""Finalizer of a deleted connection that jobs still name."""
+"""Finalizer of a deleted connection that jobs or captures still name."""
 RESYNC = timedelta(hours=6)
 """Of kinds without a state outside of the platform."""
 RESYNC_SPREAD = 0.1
@@ -71,7 +72,9 @@ class Result:
     check: str | None = None
     """Subject of the check that a worker shall make of the object; None: no check."""
     makes_users_due: bool = False
-    """Whether the jobs that use this connection are due."""
+    """Whether the jobs and captures that use this connection are due."""
+    capture: CaptureStart | None = None
+    """The capture to add to the queue, in the transaction of the status."""
 
 
 def success(*conditions: Condition, details: tuple[tuple[str, object], ...] = ()) -> Result:

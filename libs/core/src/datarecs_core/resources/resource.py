@@ -20,6 +20,7 @@ class Kind(StrEnum):
     WEBHOOK_ENDPOINT = "WebhookEndpoint"
     NOTIFICATION_RULE = "NotificationRule"
     RETENTION_POLICY = "RetentionPolicy"
+    CAPTURE = "Capture"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ class IsolationConformance:
             assert not tx.checks.of_resources([theirs])
             tx.resource_work.save(Work(uid=theirs, kind=JOB, attempts=7))
         with stores.api.unit.begin(A_TENANT) as tx:
-            tx.resource_work.reconcile_jobs_using("here")
+            tx.resource_work.reconcile_users_of("here")
         with stores.resources.unit.begin(B_TENANT) as tx:
             work = tx.resource_work.get(theirs)
         assert work is not None

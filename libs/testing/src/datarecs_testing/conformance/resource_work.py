@@ -128,7 +128,7 @@ class ResourceWorkConformance:
         for uid in (ours, other):
             saved(stores, uid, due_at=None, lease_until=None)
         with stores.api.unit.begin(A_TENANT) as tx:
-            tx.resource_work.reconcile_jobs_using("here")
+            tx.resource_work.reconcile_users_of("here")
         assert set(claimed(stores)) == {ours}
         with stores.api.unit.begin(B_TENANT, read_only=True) as tx:
             work = tx.resource_work.get(theirs)

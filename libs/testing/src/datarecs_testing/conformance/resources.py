@@ -162,7 +162,7 @@ class ResourcesConformance:
         assert new.uid != old.uid
         assert not replaced(stores, old, expected_rv=old.rv)
 
-    def test_jobs_using_a_connection_are_named_in_order(self, stores: Stores) -> None:
+    def test_users_of_a_connection_are_named_in_order(self, stores: Stores) -> None:
         for namespace, name, connection in (
             ("default", "b", "ledger"),
             ("team", "a", "ledger"),
@@ -172,12 +172,16 @@ class ResourcesConformance:
             spec = {"sources": [{"connection": "files"}, {"connection": connection}]}
             stored(stores, kind=Kind.RECONCILIATION_JOB, namespace=namespace, name=name, spec=spec)
         stored(stores, kind=Kind.NOTIFICATION_RULE, spec={"sources": [{"connection": "ledger"}]})
+        stored(stores, kind=Kind.NOTIFICATION_RULE, name="n", spec={"connection": "ledger"})
+        stored(stores, kind=Kind.CAPTURE, name="z", spec={"connection": "ledger"})
+        stored(stores, kind=Kind.CAPTURE, name="y", spec={"connection": "other"})
         with stores.api.unit.begin(A_TENANT) as tx:
-            using = tx.resources.jobs_using("ledger", limit=2)
-            assert using == ((("default", "a"), ("default", "b")), 3)
-            assert tx.resources.jobs_using("nothing", limit=2) == ((), 0)
+            users = tx.resources.users_of("ledger", limit=2)
+            first = (Kind.CAPTURE, "default", "z"), (Kind.RECONCILIATION_JOB, "default", "a")
+            assert users == (first, 4)
+            assert tx.resources.users_of("nothing", limit=2) == ((), 0)
         with stores.api.unit.begin(B_TENANT) as tx:
-            assert tx.resources.jobs_using("ledger", limit=2).total == 0
+            assert tx.resources.users_of("ledger", limit=2).total == 0
 
     def test_who_locks_a_connection_sees_every_job_that_held_it(self, stores: Stores) -> None:
         connection = stored(stores, kind=Kind.CONNECTION, name="ledger")
@@ -186,7 +190,7 @@ class ResourcesConformance:
         def count() -> None:
             with stores.api.unit.begin(A_TENANT) as tx:
                 tx.resources.for_update(Kind.CONNECTION, connection.namespace, "ledger")
-                counts.append(tx.resources.jobs_using("ledger", limit=1).total)
+                counts.append(tx.resources.users_of("ledger", limit=1).total)
             ended.set()
 
         with stores.api.unit.begin(A_TENANT, feed=1) as tx:

@@ -173,7 +173,9 @@ def _after_wait(
 
 
 @router.get(
-    CAPTURES, operation_id="list_captures", responses={200: {"model": Page[CaptureJobOut]}, 404: {}}
+    CAPTURES,
+    operation_id="list_capture_jobs",
+    responses={200: {"model": Page[CaptureJobOut]}, 404: {}},
 )
 def list_captures(
     caller: Reader,
@@ -217,7 +219,7 @@ def list_captures(
     return json_answer(page, headers=next_link(request, page.next))
 
 
-@router.get(f"{CAPTURES}/{{job_id}}", operation_id="get_capture")
+@router.get(f"{CAPTURES}/{{job_id}}", operation_id="get_capture_job")
 def get_capture(job_id: CaptureIdPath, caller: Reader, use: Using) -> CaptureJobDetailOut:
     """A job with the sums over everything below it."""
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:

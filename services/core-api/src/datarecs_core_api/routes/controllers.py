@@ -12,10 +12,10 @@ from datarecs_application.resources import annotate_resource
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.resources.reconciling import PAUSED, RECONCILE_AT, RECONCILED
-from datarecs_core.resources.resource import DEFAULT_NAMESPACE
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.values import instant_text
 from datarecs_core_api.addressing import key_of
-from datarecs_core_api.auth import needs
+from datarecs_core_api.auth import check_permission, needs
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
@@ -41,6 +41,8 @@ class _Action:
     value: Callable[[datetime], str | None]
     """From the database's time."""
     status: int = 200
+    may_start: bool = False
+    """Whether the controller of a Capture may start one after it."""
 
 
 _ACTIONS = (
@@ -51,11 +53,13 @@ _ACTIONS = (
         annotation=RECONCILE_AT,
         value=instant_text,
         status=202,
+        may_start=True,
     ),
     _Action(
         name="pause",
         summary="Let the controller leave one of the {path} alone",
-        description="Its status stays as it is, with the condition Paused. Runs start as before.",
+        description="Its status stays as it is, with the condition Paused. Runs start as before;"
+        " a Capture starts nothing.",
         annotation=PAUSED,
         value=lambda _: "true",
     ),
@@ -65,6 +69,7 @@ _ACTIONS = (
         description="Undo a pause; the controller acts at once.",
         annotation=PAUSED,
         value=lambda _: None,
+        may_start=True,
     ),
 )
 
@@ -88,6 +93,9 @@ def _action_route(entry: KindEntry, action: _Action) -> None:
         use: Using,
         namespace: Namespace = DEFAULT_NAMESPACE,
     ) -> Response:
+        if action.may_start and entry.kind is Kind.CAPTURE:
+            check_permission(request, caller, Permission.CAPTURE_TRIGGER)
+
         def act(tx: Transaction, _key: str | None) -> Answer:
             resource = annotate_resource(
                 tx,

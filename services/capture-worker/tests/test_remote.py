@@ -109,7 +109,7 @@ def test_a_remote_worker_that_is_killed_records_every_file_once(
         launched = {"arguments": (MODULE,), "folder": house.folder}
         with running_service(LAUNCHER, remote, log=house.folder / "log", **launched) as worker:
             worker.process.wait(60)
-        assert orders.is_hit(token), worker.text()
+        assert orders.obeyed(token), worker.text()
         with house.database.connect() as admin:
             admin.execute(_LEASES_END)
     with running_service(MODULE, remote, log=house.folder / "log") as worker:

@@ -1,6 +1,7 @@
 """Figures of captures beside the nearest tool in the same run.
 
 `statistics`: a capture of a table of 10 M rows and 12 columns, beside DuckDB's SUMMARIZE.
+`catalogue`: reads, increments and records of files on a durable database; no tool is beside it.
 """
 
 import argparse
@@ -21,9 +22,11 @@ from datarecs_connectors.registry import Surroundings
 from datarecs_core.captures.request import CapturePolicy, ColumnChoice, ObjectName, Output
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+from tests.bench.captures_catalogue import catalogue
 from tests.bench.data import PLAIN
 
 ROWS, ROUNDS, THREADS = 10_000_000, 3, 2
+FILES = 10_000
 TABLE = ObjectName(namespace=("default",), name="rows")
 POLICY = CapturePolicy(
     outputs=(Output.TABLE_STATS, Output.COLUMN_STATS, Output.FILE_STATS),
@@ -81,19 +84,20 @@ def _timed(work: Callable[[], None]) -> float:
     return monotonic() - began
 
 
-PARTS: Mapping[str, Callable[[int], Report]] = {"statistics": statistics}
+PARTS: Mapping[str, Callable[[int], Report]] = {"statistics": statistics, "catalogue": catalogue}
+DEFAULTS = {"statistics": ROWS, "catalogue": FILES}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=sorted(PARTS))
-    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rows", type=int, help="of the table, or records of files")
     options = parser.parse_args()
     report = {
         "part": options.part,
         "cores": os.cpu_count(),
         "duckdb": duckdb.__version__,
-        **PARTS[options.part](options.rows),
+        **PARTS[options.part](options.rows or DEFAULTS[options.part]),
     }
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
 

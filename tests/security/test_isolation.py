@@ -17,21 +17,43 @@ from uuid import UUID
 import httpx2
 import pytest
 
+from datarecs_application.catalogue.account import CatalogueAccount
+from datarecs_application.catalogue.entities import Entities
+from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.indexes import Indexes
+from datarecs_application.catalogue.pointer_store import PointerStore
+from datarecs_application.catalogue.snapshots import Snapshots
+from datarecs_application.catalogue.statistics import Statistics
+from datarecs_application.catalogue.tables import Tables
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.access.permissions import GRANTS, Permission, Role
-from datarecs_core.catalog.layout import run_document
+from datarecs_core.catalog.layout import run_document, sidecar_blob
+from datarecs_core.catalog.records import Account, Catalog, Connector, Namespace, View
 from datarecs_core.notifications.feedback import NewSuppression, SuppressionReason
 from datarecs_core.notifications.mail import MailState
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
-from datarecs_core.values import RunId
+from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import routes
 from datarecs_core_api.guarded import ANY_PRINCIPAL, guarded_routes
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.catalogue import (
+    a_catalog,
+    a_namespace,
+    a_snapshot,
+    a_table,
+    a_view,
+    an_account,
+    constraints,
+    target_stats,
+)
 from datarecs_testing.clock import NOON
+from datarecs_testing.conformance.catalogue import a_connector
+from datarecs_testing.conformance.catalogue_generations import publication
+from datarecs_testing.conformance.catalogue_indexes import CONTENT, an_index
 from datarecs_testing.deliveries import a_delivery, a_mail
 from datarecs_testing.finished_runs import balance_check, books, document
 
@@ -39,6 +61,10 @@ ROUTES = sorted(guarded_routes(routes()).items(), key=lambda item: item[0][::-1]
 WITH_IDS = [(method, path) for (method, path), _ in ROUTES if "{" in path]
 ACTIONS = ("/test", "/{delivery_id}/resend")
 PATHS = {entry.path: kind for kind, entry in KINDS.items()}
+
+
+CATALOGUE_IDS = ("catalog_id", "namespace_id", "table_id", "view_id", "connector_id")
+NOBODYS_OBJECT = "019bc000-0000-7000-8000-0000000ffffc"
 
 
 @dataclass(frozen=True)
@@ -52,6 +78,8 @@ class Ids:
     address: str
     delivery_id: str = ""
     action_id: str = ""
+    catalogue_id: str = NOBODYS_OBJECT
+    """Of every object of the catalogue: a catalog, a namespace, a table, a view, a connector."""
 
     def fill(self, template: str) -> str:
         kind = PATHS.get(template.split("/")[3])
@@ -65,6 +93,9 @@ class Ids:
             mail_id=self.mail_id,
             address=self.address,
             stage="balance-check",
+            **dict.fromkeys(CATALOGUE_IDS, self.catalogue_id),
+            snapshot_id="1",
+            target_id="table" if template.endswith("/stats/{target_id}") else "file-0",
         )
 
 
@@ -138,7 +169,8 @@ def neighbours() -> Neighbours:
     action_id = bob.post(f"{hook}/test").json()["action_id"]
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     house.following.end()  # streams say how they begin, and no more
-    others = (str(delivery.delivery_id), action_id)
+    catalogue_id = store_catalogue(house, B_TENANT)
+    others = (str(delivery.delivery_id), action_id, catalogue_id)
     return Neighbours(
         house,
         Ids(uids, run_id, key_id, mail_id, address, *others),
@@ -151,6 +183,33 @@ def neighbours() -> Neighbours:
             *(one.replace("-", "") for one in others),
         ),
     )
+
+
+def store_catalogue(house: MemoryApiHouse, tenant: TenantId) -> str:
+    """A catalogue with one object of each kind; all have one id."""
+    account = CatalogueAccount(
+        tenant=tenant,
+        pointers=PointerStore(unit=house.unit, tenant=tenant),
+        blobs=house.blobs.of(tenant),
+        clock=house.clock,
+    )
+    same = UUID("019bc000-0000-7000-8000-0000000eeeee")
+    Entities(account, Account).create(an_account(id=tenant))
+    Entities(account, Catalog).create(a_catalog(id=same))
+    namespace = a_namespace(same, id=same)
+    Entities(account, Namespace).create(namespace)
+    table = Tables(account).create(a_table(namespace, id=same)).record
+    Entities(account, View).create(a_view(namespace, id=same, name="view"))
+    Entities(account, Connector).create(replace(a_connector(), id=same))
+    Snapshots(account).ingest(a_snapshot(table, 1), is_current=True)
+    Statistics(account).put_targets([target_stats(table, 1)])
+    Statistics(account).put_constraints(constraints(table, 1, "id"))
+    Indexes(account).put_content(same, 1, "file-0", CONTENT)
+    index = an_index(table)
+    key = sidecar_blob(tenant, same, 1, "file-0", str(index.sha256))
+    Indexes(account).put([replace(index, blob_key=key)])
+    Generations(account).publish(publication(table))
+    return str(same)
 
 
 def send(  # noqa: PLR0913  a request in full
@@ -194,7 +253,8 @@ def body_for(
 def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     """The content of an answer, without requested ids and those of the request."""
     text = answer.text
-    for one in (*ids.names.values(), ids.run_id, ids.key_id, ids.delivery_id, ids.action_id):
+    others = (ids.run_id, ids.key_id, ids.delivery_id, ids.action_id, ids.catalogue_id)
+    for one in (*ids.names.values(), *others):
         text = text.replace(one, "ID")
     body = json.loads(text) if text else {}
     for member in ("trace_id", "request_id", "instance"):
@@ -331,6 +391,18 @@ def test_nobody_is_let_in_without_a_key(neighbours: Neighbours, method: str, tem
     assert (answer.status_code, answer.json()["code"]) == (401, "DR6011")
 
 
+TABLE = "tables/{table_id}"
+SNAPSHOT = f"{TABLE}/snapshots/{{snapshot_id}}"
+CATALOGUE_READS = (
+    *("catalogs", "catalogs/{catalog_id}", "catalogs/{catalog_id}/namespaces"),
+    *("namespaces/{namespace_id}", "namespaces/{namespace_id}/tables"),
+    *("namespaces/{namespace_id}/views", TABLE, "views/{view_id}", "resolve"),
+    *("connectors", "connectors/{connector_id}", f"{TABLE}/snapshots", SNAPSHOT),
+    *(f"{TABLE}/snapshots/current", f"{TABLE}/root", f"{TABLE}/history"),
+    *(f"{SNAPSHOT}/stats", f"{SNAPSHOT}/stats/{{target_id}}", f"{SNAPSHOT}/files"),
+    *(f"{SNAPSHOT}/constraints", f"{SNAPSHOT}/index-artifacts", f"{SNAPSHOT}/capture-status"),
+    *("pointers", "record", "faults"),
+)
 WANTED: Mapping[str, str] = {
     "GET /api/v1/jobs": "read",
     "GET /api/v1/runs": "read",
@@ -373,6 +445,8 @@ WANTED: Mapping[str, str] = {
         for action in ("reconcile", "pause", "resume")
     },
     "GET /api/v1/schedules/{name}/history": "read",
+    **{f"GET /api/v1/catalog/{path}": "read" for path in CATALOGUE_READS},
+    f"GET /api/v1/catalog/{SNAPSHOT}/index-artifacts/{{target_id}}/content": "sample.read",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/system/stats": "system.read",
     "GET /api/v1/keys": ANY_PRINCIPAL,

@@ -111,13 +111,16 @@ def test_a_setting_of_the_user_wins_over_ours_but_not_over_the_wiring(around: Su
 @pytest.mark.parametrize(
     ("uses", "readers"),
     [
-        (None, {"reconciliation-worker"}),
-        (["postgres:db.example.com"], {"reconciliation-worker"}),
-        (["iceberg:lake.example.com"], {"reconciliation-worker"}),
+        (None, {"capture-worker", "reconciliation-worker"}),
+        (["postgres:db.example.com"], {"capture-worker", "reconciliation-worker"}),
+        (["iceberg:lake.example.com"], {"capture-worker", "reconciliation-worker"}),
         (["webhook:erp.example.com"], {"webhook-service"}),
         (["signing:erp.example.com"], {"webhook-service"}),
         (["url"], {"webhook-service"}),
-        (["url", "postgres:db.example.com"], {"reconciliation-worker", "webhook-service"}),
+        (
+            ["url", "postgres:db.example.com"],
+            {"capture-worker", "reconciliation-worker", "webhook-service"},
+        ),
         ([], set()),
     ],
 )

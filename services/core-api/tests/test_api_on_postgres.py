@@ -111,6 +111,9 @@ def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
     names = {kind: declare(bob, kind).rpartition("/")[2] for kind in Kind}
     run_id = bob.post(f"/api/v1/jobs/{names[Kind.RECONCILIATION_JOB]}/runs").json()["run_id"]
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
+    job_id = bob.post("/api/v1/capture-jobs", json=capture_of(names[Kind.CONNECTION])).json()[
+        "job_id"
+    ]
     before = rows_of_b(place.database)
     kinds = {entry.path: kind for kind, entry in KINDS.items()}
     key, count = house.key(), 0
@@ -126,6 +129,13 @@ def test_no_route_reveals_anything_of_another_tenant(place: Place) -> None:
             delivery_id=an_id(),
             action_id=an_id(),
             mail_id=an_id(),
+            job_id=job_id,
+            **{
+                name: an_id()
+                for name in ("catalog_id", "namespace_id", "table_id", "view_id", "connector_id")
+            },
+            snapshot_id=1,
+            target_id="table",
             address="bob@example.com",
         )
         body = EXAMPLES[kind] if method == "PUT" else None
@@ -151,7 +161,13 @@ def rows_of_b(database: PreparedDatabase) -> list[object]:
             "SELECT * FROM datarecs.api_key WHERE tenant_id = %s ORDER BY 2", [B_TENANT]
         ),
         database.query("SELECT count(*) FROM datarecs.outbox WHERE tenant_id = %s", [B_TENANT]),
+        database.query("SELECT * FROM datarecs.capture_work WHERE tenant_id = %s", [B_TENANT]),
     ]
+
+
+def capture_of(connection: str) -> dict[str, object]:
+    snapshots = {"select": "ALL"}
+    return {"connection": connection, "mode": "METADATA_ONLY", "snapshots": snapshots}
 
 
 @pytest.mark.case("L42")

@@ -13,8 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from datarecs_application.capturing import maintaining, queue
+from datarecs_application.capturing.control import LocalControl
 from datarecs_application.ports.capturing import ClaimRequest
-from datarecs_core.access.permissions import Role
+from datarecs_core.access.permissions import Permission, Role
 from datarecs_core.captures.items import (
     CaptureJobId,
     CaptureTask,
@@ -26,11 +27,14 @@ from datarecs_core.captures.items import (
     WorkState,
     WorkToken,
 )
+from datarecs_core.captures.outcomes import ConnectorPlanned
 from datarecs_core.captures.request import ObjectName
+from datarecs_core.captures.source_facts import SourceObjects
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.resources.resource import Kind
 from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE, ended_within
 from datarecs_core_api.routes.captures import CAPTURES
+from datarecs_specs.documents import StoredSpecs
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
@@ -119,7 +123,9 @@ def shown_job(client: TestClient, job_id: str) -> Mapping[str, Any]:
     return body
 
 
-def faults(client: TestClient, path: str = PLACE, **body: object) -> set[tuple[str, str]]:
+def faults(
+    client: TestClient, body: Mapping[str, object], path: str = PLACE
+) -> set[tuple[str, str]]:
     answer = client.post(path, json=body)
     assert answer.status_code == 422, answer.text
     return {(one["code"], one["pointer"]) for one in answer.json()["errors"]}
@@ -186,7 +192,12 @@ class TestStart:
         entry = house.store.committed(A_TENANT).audit[-1].row
         assert entry.action == "capture.start"
         assert (entry.resource_kind, entry.resource_uid) == ("CaptureJob", job_id)
-        assert entry.detail["connection"] == LAKE
+        assert entry.detail == {
+            "connection": LAKE,
+            "namespace": "default",
+            "mode": "METADATA_ONLY",
+            "deduped": "false",
+        }
 
     def test_the_published_example_is_accepted(self, client: TestClient) -> None:
         assert client.post(PLACE, json=CAPTURE_EXAMPLE).status_code == 202
@@ -220,7 +231,7 @@ def working(
 @pytest.mark.case("Q43")
 class TestRefusals:
     def test_a_body_without_fields_has_all_its_faults(self, client: TestClient) -> None:
-        assert faults(client) == {
+        assert faults(client, {}) == {
             ("DR1010", "/connection"),
             ("DR1010", "/mode"),
             ("DR1010", "/snapshots"),
@@ -305,7 +316,7 @@ class TestRefusals:
     def test_a_broken_rule_has_the_pointer_of_its_field(
         self, client: TestClient, changes: Mapping[str, object], expected: set[tuple[str, str]]
     ) -> None:
-        assert faults(client, **{**METADATA, **changes}) == expected
+        assert faults(client, {**METADATA, **changes}) == expected
 
     def test_an_output_of_a_later_release_is_refused_by_name(self, client: TestClient) -> None:
         body = {**METADATA, "mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]}
@@ -408,7 +419,7 @@ class TestNow:
         assert item.state is WorkState.QUEUED
 
     def test_every_fault_is_that_of_a_start(self, client: TestClient) -> None:
-        assert faults(client, f"{PLACE}/now", connection=LAKE, mode="METADATA_ONLY") == {
+        assert faults(client, {"connection": LAKE, "mode": "METADATA_ONLY"}, f"{PLACE}/now") == {
             ("DR1010", "/snapshots")
         }
 
@@ -475,6 +486,28 @@ class TestReading:
         assert job["state"] == "SUCCEEDED"
         assert job["counters"] == {"tables_scanned": 1}
         assert job["totals"] == {"tables_scanned": 5, "stats_written": 10}
+
+    @pytest.mark.case("Q44")
+    def test_a_table_that_the_catalogue_does_not_have_is_skipped(
+        self, house: MemoryApiHouse, client: TestClient
+    ) -> None:
+        table = {"scope": {"tables": ["default.orders"]}, "outputs": ["TABLE_STATS"]}
+        root = started(client, mode="CAPTURE_ONLY", **table)
+        control = LocalControl(
+            unit=house.unit,
+            finder=house.finder,
+            blobs=house.blobs,
+            decode=StoredSpecs(),
+            ids=house.ids,
+            clock=house.clock,
+            jitter=lambda: 1.0,
+        )
+        (token,) = control.claim(ClaimRequest(executor="worker-1", kinds=())).tokens
+        assert control.begin(token) is not None
+        name = ObjectName(namespace=("default",), name="orders")
+        control.end(token, ConnectorPlanned(objects=SourceObjects(tables=(name,), views=())))
+        job = shown_job(client, root)
+        assert (job["state"], job["totals"]["tables_skipped"]) == ("SUCCEEDED", 1)
 
     @pytest.mark.case("Q31")
     def test_a_stored_request_that_cannot_be_read_degrades_the_answer(
@@ -566,12 +599,26 @@ class TestAccess:
                 method,
                 f"{PLACE}{path.format(job=job_id)}",
                 params={"max_wait": "1"} if path == "/now" else {},
-                **({"json": body} if method == "POST" else {}),
+                json=body if method == "POST" else None,
             )
             if rank >= RANKS.index(least):
                 assert answer.status_code < 300, (role, answer.text)
             else:
                 assert (answer.status_code, answer.json()["code"]) == (403, "DR6012"), role
+
+    @pytest.mark.case("Q32")
+    @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS])
+    def test_the_permission_of_workers_opens_nothing(
+        self, house: MemoryApiHouse, client: TestClient, method: str, path: str
+    ) -> None:
+        job_id = started(client)
+        worker = house.bearing(house.key(permissions=[Permission.QUEUE_WORK]))
+        body = METADATA if path in {"", "/now"} else {}
+        place = f"{PLACE}{path.format(job=job_id)}"
+        answer = worker.request(method, place, json=body if method == "POST" else None)
+        assert (answer.status_code, answer.json()["code"]) == (403, "DR6012")
+        wanted = {"name": "worker", "scopes": [str(Permission.QUEUE_WORK)]}
+        assert client.post("/api/v1/keys", json=wanted).status_code in {403, 422}
 
     @pytest.mark.parametrize(("method", "path"), [one[:2] for one in OPERATIONS[3:]])
     def test_a_job_of_another_tenant_is_404(

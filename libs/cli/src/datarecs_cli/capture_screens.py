@@ -37,17 +37,21 @@ _COUNTED: Mapping[str, str] = {
     "indexes_written": "indexes",
 }
 """Counters in the order of their work, with the word that is shown."""
-_EXITS = {
-    "SUCCEEDED": ExitCode.DONE,
-    "FAILED": ExitCode.ERRORED,
-    "CANCELLED": ExitCode.CANCELLED,
-    "CANCELLING": ExitCode.CANCELLED,
+_EXITS: Mapping[WorkState, ExitCode] = {
+    WorkState.SUCCEEDED: ExitCode.DONE,
+    WorkState.FAILED: ExitCode.ERRORED,
+    WorkState.CANCELLED: ExitCode.CANCELLED,
+    WorkState.CANCELLING: ExitCode.CANCELLED,
 }
+
+
+def state_of(job: Json) -> WorkState:
+    return WorkState(str(job["state"]))
 
 
 def exit_code_of_capture(job: Json) -> ExitCode:
     """The code of a command that waited for the job."""
-    return _EXITS.get(str(job["state"]), ExitCode.ERRORED)
+    return _EXITS.get(state_of(job), ExitCode.ERRORED)
 
 
 def tree_lines(items: Sequence[Json], words: Words) -> Iterator[str]:
@@ -78,11 +82,11 @@ def _has_sibling(depths: Sequence[int], index: int) -> bool:
 
 
 def _job_line(item: Json, words: Words) -> str:
-    state = str(item["state"])
-    parts = [sign_of(state, words), str(item["kind"]), *_place(item), state]
+    state = state_of(item)
+    parts = [sign_of(state, words), str(item["kind"]), *_place(item), state.value]
     counted = counters_text(item["counters"])
     error = item.get("error")
-    if isinstance(error, Mapping) and state != "SUCCEEDED":
+    if isinstance(error, Mapping) and state is not WorkState.SUCCEEDED:
         counted = f"{error['code']}: {error['message']}"
     return cell("  ".join([" ".join(parts), *([counted] if counted else [])]))
 
@@ -99,12 +103,12 @@ def _place(item: Json) -> Iterator[str]:
             yield f"snapshot {item['snapshot_id']}"
 
 
-def sign_of(state: str, words: Words) -> str:
+def sign_of(state: WorkState, words: Words) -> str:
     return {
-        "SUCCEEDED": words.tick,
-        "FAILED": words.errored,
-        "CANCELLED": words.cancelled,
-        "CANCELLING": words.cancelled,
+        WorkState.SUCCEEDED: words.tick,
+        WorkState.FAILED: words.errored,
+        WorkState.CANCELLED: words.cancelled,
+        WorkState.CANCELLING: words.cancelled,
     }.get(state, words.running)
 
 
@@ -121,10 +125,10 @@ def counters_text(counters: object) -> str:
 
 def ending_line(job: Json, words: Words) -> str:
     """How a capture ended, or how it stands."""
-    state = str(job["state"])
-    parts = [f"{sign_of(state, words)} {job['job_id']} {state}"]
+    state = state_of(job)
+    parts = [f"{sign_of(state, words)} {job['job_id']} {state.value}"]
     error = job.get("error")
-    if isinstance(error, Mapping) and state == "FAILED":
+    if isinstance(error, Mapping) and state is WorkState.FAILED:
         parts.append(f"{error['code']}: {error['message']}")
     counted = counters_text(job.get("totals"))
     return cell("  ".join([*parts, *([counted] if counted else [])]))
@@ -144,7 +148,7 @@ def wait_for_capture(
     try:
         while True:
             job = api.get(JOBS, job_id)
-            if WorkState(str(job["state"])) in ENDED:
+            if state_of(job) in ENDED:
                 return job
             passed = clock.monotonic() - began
             if limit_s is not None and passed >= limit_s:

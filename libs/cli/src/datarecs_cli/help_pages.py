@@ -126,7 +126,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         _SERVER,
     ),
-    "capture list": HelpPage(("", "--connection lake --state FAILED -o csv"), _SERVER),
+    "capture list": HelpPage(("", "--connection lake --state WAITING -o csv"), _SERVER),
     "capture cancel": HelpPage(
         (
             "0188f0c8-0000-7000-8000-000000000001",
@@ -158,6 +158,9 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ("--run @latest:orders", "--run 0188f0c8 --type 'run.stage.*'"), (0, 2, 5, 130)
     ),
     "events show": HelpPage(("7 --run @latest:orders", "7 --run 0188f0c8 -o yaml"), _SERVER),
+    "catalog ls": HelpPage(("tables/", "catalogs/by-name/ -o name"), _SERVER),
+    "catalog cat": HelpPage(("catalogs/by-name/lake", "connectors/by-name/lake -o json"), _SERVER),
+    "catalog verify": HelpPage(("", "lake.sales.orders -o json"), (0, 2, 3, 5)),
     "validate": HelpPage(("job.yaml", "jobs/ --strict -o github"), _LOCAL),
     "schema": HelpPage(("job", "job.spec.stages.measures"), _LOCAL),
     "compare": HelpPage(

@@ -69,6 +69,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("report", "datarecs_cli.commands.results:report", "save the report of a run"),
     Command("history", "datarecs_cli.commands.history:history", "show outcomes of a job's runs"),
     Command("events", "datarecs_cli.commands.events:app", "print events of a run"),
+    Command("catalog", "datarecs_cli.commands.catalog:app", "read and verify the catalogue"),
     Command("validate", "datarecs_cli.commands.validate:validate", "check job files"),
     Command("schema", "datarecs_cli.commands.validate:schema", "print JSON Schema of a kind"),
     Command("compare", "datarecs_cli.commands.compare:compare", "compare files without a server"),

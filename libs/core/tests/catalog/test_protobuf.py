@@ -12,8 +12,16 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.catalog.protobuf import HEADER_FIELDS, LENGTH, Record, decode, encode, schema
-from datarecs_core.catalog.records import RECORDS, Account, Catalog, Table, TableColumn
+from datarecs_core.catalog.protobuf import (
+    HEADER_FIELDS,
+    LENGTH,
+    Record,
+    decode,
+    encode,
+    kind_of,
+    schema,
+)
+from datarecs_core.catalog.records import RECORDS, Account, Catalog, Table, TableColumn, decode_any
 from datarecs_core.errors.catalogue import UnsupportedRecordError
 from datarecs_core.values import TenantId
 
@@ -295,3 +303,25 @@ def test_every_class_is_listed_once() -> None:
     kinds = [kind.kind for kind in RECORDS]
     assert len(set(kinds)) == len(kinds)
     assert {each.name for each in fields(Table)} >= {"id", "columns", "properties"}
+
+
+@every_class
+@given(st.data())
+def test_a_record_of_any_kind_is_read_by_what_it_says(
+    kind: type[Record], data: st.DataObject
+) -> None:
+    record = data.draw(records(kind))
+    assert kind_of(encode(record)) == kind.kind
+    assert decode_any(encode(record)) == record
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"\x08\x01", b"\x08\x01\x10\x01", b"\xff" * 12])
+def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+    with pytest.raises(UnsupportedRecordError):
+        decode_any(data)
+
+
+def test_a_record_of_an_unknown_kind_is_refused() -> None:
+    data = encode(ACCOUNT).replace(b"Account", b"Accounx")
+    with pytest.raises(UnsupportedRecordError, match="Accounx"):
+        decode_any(data)

@@ -133,7 +133,6 @@ class MemoryWorkItems:
         roots = _old(self._rows, finished_before)[:limit]
         for root in roots:
             self._rows.remove_tree(root)
-            self._scope.state.capture_sequences.pop(root, None)
         return len(roots)
 
 

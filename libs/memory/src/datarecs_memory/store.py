@@ -20,7 +20,6 @@ from datarecs_application.ports.schedules import DecidedTick, ScheduleState
 from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
-from datarecs_core.captures.items import CaptureJobId
 from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.resources.change_feed import ResourceChange
 from datarecs_core.resources.reconciling import Work
@@ -109,8 +108,6 @@ class TenantState:
     checks: dict[ResourceUid, CheckRow] = field(default_factory=dict)
     work: dict[ResourceUid, Work] = field(default_factory=dict)
     pointers: dict[str, Pointer] = field(default_factory=dict)
-    capture_sequences: dict[CaptureJobId, int] = field(default_factory=dict)
-    """By root: the number of its newest event."""
     captures: CaptureRows = field(default_factory=CaptureRows)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
 
@@ -135,7 +132,6 @@ class TenantState:
             checks=dict(self.checks),
             work=dict(self.work),
             pointers=dict(self.pointers),
-            capture_sequences=dict(self.capture_sequences),
             captures=self.captures.copy(),
             delivery=self.delivery.copy(),
         )

@@ -69,7 +69,7 @@ _HEADS = text(
     " AND NOT EXISTS (SELECT FROM datarecs.capture_claim c"
     " WHERE c.tenant_id = w.tenant_id AND c.claim_key = w.claim_key)"
     " ORDER BY w.kind, w.lane, w.execution_class, w.pinned_executor, w.due_at, w.id"
-)
+).bindparams(bindparam("of_tenant", type_=Uuid), bindparam("of_key", type_=Text))
 """The earliest item of each slice that is parked behind a key that nobody has."""
 _OPEN = (
     update(CAPTURE_WORK)
@@ -135,15 +135,12 @@ _COUNTERS = text(
     " WHERE b.kind = 'EXEC_FILE_GROUP' AND b.finished_at IS NOT NULL GROUP BY 1"
 )
 _REMOVE = text(
-    "WITH old AS ("
+    "DELETE FROM datarecs.capture_work w USING ("
     " SELECT r.id FROM datarecs.capture_work r WHERE r.tenant_id = :of_tenant"
     " AND r.parent_id IS NULL AND r.finished_at < :before"
     " AND NOT EXISTS (SELECT FROM datarecs.capture_work l WHERE l.tenant_id = r.tenant_id"
     " AND l.root_id = r.id AND l.finished_at IS NULL)"
-    " ORDER BY r.finished_at LIMIT :most), numbers AS ("
-    " DELETE FROM datarecs.capture_sequence s USING old"
-    " WHERE s.tenant_id = :of_tenant AND s.root_job_id = old.id)"
-    " DELETE FROM datarecs.capture_work w USING old"
+    " ORDER BY r.finished_at LIMIT :most) old"
     " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id"
     " RETURNING w.parent_id IS NULL AS is_root"
 )
@@ -231,9 +228,9 @@ class PostgresWorkItems:
 
     def free_key(self, item: WorkItem) -> None:
         key = self._of(of_key=item.claim_key)
-        self._session.answer(_DROP_CLAIM, key | {"of_id": item.id})
+        self._session.later(_DROP_CLAIM, key | {"of_id": item.id})
         # A statement of its own: it sees what claims have parked that had the key FOR SHARE.
-        while heads := [head for (head,) in self._session.execute(_HEADS, key)]:
+        while heads := [head for (head,) in self._session.answer(_HEADS, key)]:
             opened = [self._session.answer(_OPEN, self._of(of_id=head)).rowcount for head in heads]
             # A head that was cancelled meanwhile does not open: the next one of its slice does.
             if all(opened):

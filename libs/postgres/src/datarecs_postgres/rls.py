@@ -429,7 +429,6 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API, CAPTURE, READ),
             *granted("INSERT", API, CAPTURE),
             *granted("UPDATE", API, CAPTURE, columns=("last_sequence",)),
-            *granted("DELETE", CAPTURE),
         ),
     ),
     TableAccess(

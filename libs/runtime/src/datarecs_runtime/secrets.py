@@ -44,7 +44,7 @@ from datarecs_core.errors.security import (
 )
 from datarecs_core.hashing import canonical_json
 from datarecs_runtime.clock import random_bytes
-from datarecs_runtime.sections import Secrets
+from datarecs_runtime.sections import SecretReferences, Secrets
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 ENV_PREFIX = "DATARECS_CONN_"
@@ -107,7 +107,7 @@ class TenantSecrets:
 
     def __init__(
         self,
-        settings: Secrets,
+        settings: SecretReferences,
         *,
         keyring: Keyring,
         environment: Mapping[str, str],
@@ -122,9 +122,14 @@ class TenantSecrets:
         self._warned: set[tuple[str, SecretUse]] = set()
 
     @classmethod
-    def of(cls, settings: Secrets, profile: Profile) -> "TenantSecrets":
-        """Create it with this process's environment and the key of the settings."""
-        return cls(settings, keyring=Keyring.of(settings), environment=os.environ, profile=profile)
+    def of(cls, settings: SecretReferences, profile: Profile) -> "TenantSecrets":
+        """Create it with this process's environment and the keys of the settings, if they have any.
+
+        Without keys it resolves references alone.
+        """
+        has_keys = isinstance(settings, Secrets)
+        keyring = Keyring.of(settings) if has_keys else Keyring({}, current="")
+        return cls(settings, keyring=keyring, environment=os.environ, profile=profile)
 
     def rules(self, tenant: UUID) -> ReferenceRules:
         """The references that the tenant may use; the API checks with it when one is written."""

@@ -107,7 +107,35 @@ class Kafka(Section):
         return self.security or local
 
 
-class Secrets(Section):
+class SecretReferences(Section):
+    """How references to the secrets of tenants are resolved."""
+
+    file_root: Path | None = None
+    """Folder of the tenants' secret files; `file:` references of a tenant name files below
+    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
+    tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
+    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
+    any other tenant is its id in 32 upper-case hexadecimal digits."""
+    uses: Annotated[dict[str, Texts], AsTable] = {}
+    """JSON object secret reference -> targets to which it may be sent, such as
+    `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
+    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
+    Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
+    object stores. Use the same value in
+    core-api, which checks references when they are written, and in the services that send them."""
+
+    @field_validator("uses")
+    @classmethod
+    def _uses_are_purpose_and_host(cls, uses: dict[str, Texts]) -> dict[str, Texts]:
+        for texts in uses.values():
+            for text in texts:
+                parse_use(text)
+        return uses
+
+
+class Secrets(SecretReferences):
+    """Of a service that also seals, opens or derives."""
+
     kek: SecretStr | None = None
     """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.
     Not set: stored secrets can neither be sealed nor opened."""
@@ -123,20 +151,6 @@ class Secrets(Section):
     """Key from which ids of differences and cursors are computed, usually
     DATARECS_SECRETS__ID_KEY_FILE. Not set: the key-encryption key. After a rotation set it to the
     first key-encryption key, so that ids of differences remain the same."""
-    file_root: Path | None = None
-    """Folder of the tenants' secret files; `file:` references of a tenant name files below
-    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
-    tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
-    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
-    any other tenant is its id in 32 upper-case hexadecimal digits."""
-    uses: Annotated[dict[str, Texts], AsTable] = {}
-    """JSON object secret reference -> targets to which it may be sent, such as
-    `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
-    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
-    Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
-    object stores. Use the same value in
-    core-api, which checks references when they are written, and in the services that send them."""
-
     @model_validator(mode="after")
     def _previous_key_has_a_different_name(self) -> Self:
         if (self.previous_kek is None) is not (self.previous_kek_id is None):
@@ -144,14 +158,6 @@ class Secrets(Section):
         if self.previous_kek_id == self.kek_id:
             raise ValueError("`previous_kek_id` equals `kek_id`; the new key needs a new name")
         return self
-
-    @field_validator("uses")
-    @classmethod
-    def _uses_are_purpose_and_host(cls, uses: dict[str, Texts]) -> dict[str, Texts]:
-        for texts in uses.values():
-            for text in texts:
-                parse_use(text)
-        return uses
 
 
 class AllowedCidrs(Section):

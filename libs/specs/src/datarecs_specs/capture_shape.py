@@ -99,8 +99,9 @@ class QualifiedName:
         return ObjectName(namespace=parts[:-1], name=parts[-1])
 
     def write(self, value: object, *, minimal: bool) -> JsonValue:  # noqa: ARG002  has one form
-        is_name = isinstance(value, ObjectName)
-        return joined_name((*value.namespace, value.name)) if is_name else str(value)
+        if isinstance(value, ObjectName):
+            return joined_name((*value.namespace, value.name))
+        return str(value)
 
     def schema(self) -> JsonSchema:
         text = {**_DOTTED.schema(), "examples": ["sales.orders", '"eu.sales".orders']}
@@ -280,9 +281,10 @@ def capture_of(body: Mapping[str, object]) -> tuple[CaptureDocument | None, tupl
     return capture, located(reading, document=0, root=None)
 
 
-def written_capture(capture: CaptureDocument) -> JsonValue:
+def written_capture(capture: CaptureDocument) -> Mapping[str, JsonValue]:
     """The document without fields at their default."""
-    return CAPTURE.write(capture, minimal=True)
+    written = CAPTURE.write(capture, minimal=True)
+    return written if isinstance(written, Mapping) else {}
 
 
 def _without_gaps(draft: CaptureDocument) -> CaptureDocument:

@@ -14,7 +14,7 @@ from datarecs_runtime.sections import (
     Egress,
     Files,
     Live,
-    Secrets,
+    SecretReferences,
 )
 from datarecs_runtime.settings import ServiceSettings
 
@@ -28,7 +28,7 @@ class Settings(ServiceSettings):
     """Slots, limits of a child, and whether it works over the database or the control API."""
     executor: Executor = Executor()
     """Which kinds of work it takes."""
-    secrets: Secrets = Secrets()
+    secrets: SecretReferences = SecretReferences()
     """How references are resolved."""
     egress: Egress = Egress()
     """Which addresses sources may have."""

@@ -23,6 +23,9 @@ from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
     captures,
+    catalogue,
+    catalogue_keys,
+    catalogue_tables,
     changes,
     controllers,
     deliveries,
@@ -63,6 +66,9 @@ ROUTERS = (
     events.router,
     results.router,
     captures.router,
+    catalogue.router,
+    catalogue_keys.router,
+    catalogue_tables.router,
     mails.router,
     mail_reports.router,
     previews.router,

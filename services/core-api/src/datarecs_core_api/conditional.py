@@ -25,13 +25,16 @@ def json_answer(
 
 def unless_known(model: BaseModel, *, etag: str, if_none_match: str | None) -> Response:
     """304 when the reader names this version, else the whole of it."""
-    headers = {"ETag": etag}
-    if _names(if_none_match, etag):
-        return Response(status_code=304, headers=headers)
-    return json_answer(model, headers=headers)
+    if is_known(if_none_match, etag):
+        return not_modified(etag)
+    return json_answer(model, headers={"ETag": etag})
 
 
-def _names(if_none_match: str | None, etag: str) -> bool:
+def not_modified(etag: str) -> Response:
+    return Response(status_code=304, headers={"ETag": etag})
+
+
+def is_known(if_none_match: str | None, etag: str) -> bool:
     """Weak comparison (RFC 9110 13.1.2): any of the list, or `*`."""
     named = {one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")}
     return bool(named & {etag, "*"})

@@ -78,6 +78,7 @@ _TAGS: Mapping[str, str] = {
     "webhooks": "Deliveries and their outcomes.",
     "mails": "Mails, their outcomes, and addresses that receive none.",
     "keys": "Create, list and revoke API keys.",
+    "catalogue": "What captures recorded about sources: tables, snapshots, statistics.",
     "system": "Status and version of the server.",
 }
 

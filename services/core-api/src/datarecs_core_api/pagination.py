@@ -25,7 +25,7 @@ from datarecs_core_api.problems import ProblemError
 LIFETIME = timedelta(hours=24)
 MAX_LIMIT, DEFAULT_LIMIT = 200, 50
 _MAC_BYTES = 16
-MAX_CURSOR = 1024
+MAX_CURSOR = 2048
 Cursor = Annotated[
     str,
     Query(
@@ -44,6 +44,13 @@ class Position:
     id: UUID
 
 
+def invalid_cursor() -> ProblemError:
+    """400 DR4006, the same for every cursor that cannot be used."""
+    return ProblemError(
+        code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Cursors:
     """Makes and reads cursors under one key of the deployment."""
@@ -53,35 +60,54 @@ class Cursors:
     def write(
         self, position: Position, *, tenant: TenantId, where: Mapping[str, str], now: datetime
     ) -> str:
-        body = canonical_json(
-            {
-                "v": 1,
-                "at": instant_text(position.created_at),
-                "id": str(position.id),
-                "made": instant_text(now),
-            }
-        )
-        mac = self._mac(body, tenant=tenant, where=where)
-        return base64.urlsafe_b64encode(mac + body).decode().rstrip("=")
+        fields = {"at": instant_text(position.created_at), "id": str(position.id)}
+        return self._sealed({"v": 1, **fields}, tenant=tenant, where=where, now=now)
+
+    def write_place(
+        self, place: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
+    ) -> str:
+        """The same for a list whose positions are texts."""
+        return self._sealed({"v": 2, "place": place}, tenant=tenant, where=where, now=now)
 
     def read(
         self, text: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
     ) -> Position:
         """Raises ProblemError (400 DR4006) for a cursor that is not valid for this list."""
-        refused = ProblemError(
-            code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
-        )
+        fields = self._opened(text, tenant=tenant, where=where, now=now)
+        return Position(created_at=datetime.fromisoformat(fields["at"]), id=UUID(fields["id"]))
+
+    def read_place(
+        self, text: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
+    ) -> str:
+        """Raises ProblemError (400 DR4006) for a cursor that is not valid for this list."""
+        return self._opened(text, tenant=tenant, where=where, now=now)["place"]
+
+    def _sealed(
+        self,
+        fields: Mapping[str, str | int],
+        *,
+        tenant: TenantId,
+        where: Mapping[str, str],
+        now: datetime,
+    ) -> str:
+        body = canonical_json({**fields, "made": instant_text(now)})
+        mac = self._mac(body, tenant=tenant, where=where)
+        return base64.urlsafe_b64encode(mac + body).decode().rstrip("=")
+
+    def _opened(
+        self, text: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
+    ) -> Mapping[str, str]:
         try:
             raw = base64.urlsafe_b64decode(text[:MAX_CURSOR] + "=" * (-len(text) % 4))
         except (binascii.Error, ValueError) as cause:
-            raise refused from cause
+            raise invalid_cursor() from cause
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(body, tenant=tenant, where=where)):
-            raise refused
-        fields = json.loads(body)
+            raise invalid_cursor()
+        fields: Mapping[str, str] = json.loads(body)
         if now - datetime.fromisoformat(fields["made"]) > LIFETIME:
-            raise refused
-        return Position(created_at=datetime.fromisoformat(fields["at"]), id=UUID(fields["id"]))
+            raise invalid_cursor()
+        return fields
 
     def _mac(self, body: bytes, *, tenant: TenantId, where: Mapping[str, str]) -> bytes:
         scope = canonical_json({"tenant": str(tenant), "where": dict(where)})

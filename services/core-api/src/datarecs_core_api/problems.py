@@ -14,7 +14,9 @@ from starlette.requests import HTTPConnection
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.captures import CaptureCode
+from datarecs_core.errors.catalogue import CatalogueCode
 from datarecs_core.errors.security import SecurityCode
+from datarecs_core.errors.storage import StorageCode
 from datarecs_core.values import instant_text
 
 STATUS: Mapping[ErrorCode, int] = {
@@ -52,7 +54,10 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.TOO_MANY_REQUESTS: 429,
     SecurityCode.QUOTA_EXCEEDED: 429,
     ApiCode.INTERNAL_ERROR: 500,
+    CatalogueCode.CATALOGUE_INCONSISTENT: 500,
+    StorageCode.BLOB_CORRUPT: 500,
     ApiCode.UNAVAILABLE: 503,
+    CatalogueCode.UNSUPPORTED_RECORD_VERSION: 503,
 }
 """A code without a line here never reaches a client: it is reported as INTERNAL_ERROR."""
 MEDIA_TYPE = "application/problem+json"

@@ -16,6 +16,8 @@ LARGEST_EXACT = 2**53 - 1
 """Of a count: every JSON reader holds it exactly."""
 LARGEST = 2**63 - 1
 NAME = {"pattern": r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "minLength": 1, "maxLength": 63}
+QUALIFIED = {"min_length": 1, "max_length": 8192}
+"""A name of several parts, joined by dots."""
 _UUID_LENGTH = 36
 
 Count = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": LARGEST_EXACT})]

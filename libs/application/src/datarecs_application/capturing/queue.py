@@ -111,7 +111,7 @@ def end_succeeded(  # noqa: PLR0913  the parts of one report
     """
     if len(children) > MAX_CHILDREN:
         return end_failed(tx, token, _too_many(children), outcome_sha256=outcome_sha256, jitter=1.0)
-    item = _existing(tx, token.item_id)
+    item = _reported(tx, token)
     fact = facts.Succeeded(
         outcome_sha256=outcome_sha256,
         children=len(children),
@@ -151,7 +151,7 @@ def end_failed(
 
     Raises CaptureNotFoundError, LeaseLostError.
     """
-    item = _existing(tx, token.item_id)
+    item = _reported(tx, token)
     fact = facts.Failed(
         outcome_sha256=outcome_sha256,
         code=failure.code,
@@ -166,7 +166,7 @@ def end_failed(
 
 def end_released(tx: Transaction, token: WorkToken, *, outcome_sha256: str) -> WorkItem:
     """The worker stops and returns the item. Raises CaptureNotFoundError, LeaseLostError."""
-    item = _existing(tx, token.item_id)
+    item = _reported(tx, token)
     is_cancelled = tx.capture_work.is_below_cancelled(item)
     fact = facts.Released(outcome_sha256=outcome_sha256, is_tree_cancelled=is_cancelled)
     return _end(tx, item, token, fact)
@@ -174,7 +174,7 @@ def end_released(tx: Transaction, token: WorkToken, *, outcome_sha256: str) -> W
 
 def end_stopped(tx: Transaction, token: WorkToken, *, outcome_sha256: str) -> WorkItem:
     """The worker followed a cancel. Raises CaptureNotFoundError, LeaseLostError."""
-    item = _existing(tx, token.item_id)
+    item = _reported(tx, token)
     return _end(tx, item, token, facts.Stopped(outcome_sha256=outcome_sha256))
 
 
@@ -313,6 +313,14 @@ def _may_report(tx: Transaction, item: WorkItem, token: WorkToken, fact: Report)
 def _cancel(tx: Transaction, item: WorkItem, *, by: str, reason: str | None) -> WorkItem:
     has_live = bool(tx.capture_work.live_children(item.id, limit=1))
     return apply(tx, item, facts.CancelRequested(by=by, reason=reason, has_live_children=has_live))
+
+
+def _reported(tx: Transaction, token: WorkToken) -> WorkItem:
+    """The locked item of a report: an item at a barrier is never leased."""
+    item = tx.capture_work.for_update(token.item_id)
+    if item is None:
+        raise CaptureNotFoundError(item_id=token.item_id)
+    return item
 
 
 def _existing(tx: Transaction, item_id: CaptureJobId) -> WorkItem:

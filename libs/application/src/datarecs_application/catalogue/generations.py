@@ -192,11 +192,18 @@ class Generations:
         seen = _Files()
         for pointer in self._file_pointers(active):
             yield self._account.read(FileStats, seen.add(pointer))
-        if not seen.is_complete(manifest):
-            raise CatalogueInconsistentError(
-                key=active.manifest,
-                fault=f"{manifest.files} files were published, and {seen.count} others are stored",
-            )
+        seen.check(active, manifest)
+
+    def check_files(self, active: ActiveGeneration) -> None:
+        """Compare the pointers of files with what was published; no record is read.
+
+        Raises:
+            CatalogueInconsistentError: the manifest is missing, or the files are others.
+        """
+        seen = _Files()
+        for pointer in self._file_pointers(active):
+            seen.add(pointer)
+        seen.check(active, self.manifest(active))
 
     def drafted_files(
         self, table_id: UUID, snapshot_id: int, generation: str
@@ -426,11 +433,20 @@ class _Files:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def is_complete(self, manifest: StatsManifest) -> bool:
-        """A later publication of the same generation may have added files."""
-        if self.count == manifest.files:
-            return self.sha256() == manifest.files_sha256
-        return self.count > manifest.files
+    def check(self, active: ActiveGeneration, manifest: StatsManifest) -> None:
+        """Raise unless every published file is there; a later publication may have added some."""
+        is_equal = self.sha256() == manifest.files_sha256
+        if self.count < manifest.files or (self.count == manifest.files and not is_equal):
+            raise CatalogueInconsistentError(
+                key=active.manifest,
+                fault=f"{manifest.files} files were published, and {self.count} others are stored",
+            )
+
+
+def active_of(pointer: Pointer) -> ActiveGeneration:
+    """The publication that a pointer `targets-active` names."""
+    table, _, snapshot = pointer.key.split("/")[4:7]
+    return _active(UUID(table), int(snapshot), pointer)
 
 
 def _active(table_id: UUID, snapshot_id: int, pointer: Pointer) -> ActiveGeneration:

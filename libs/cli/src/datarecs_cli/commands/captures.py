@@ -214,7 +214,7 @@ def list_captures(
     connection: Annotated[
         str | None, typer.Option(help="only of this connection: NAME or NAMESPACE/NAME")
     ] = None,
-    state: Annotated[str | None, typer.Option(help="only in this state, such as FAILED")] = None,
+    state: Annotated[str | None, typer.Option(help="only in this state, such as WAITING")] = None,
     kind: Annotated[str | None, typer.Option(help="only of this kind, such as PLAN_TABLE")] = None,
     parts: Annotated[bool, typer.Option("--parts", help="also the parts of captures")] = False,
     limit: Annotated[int, typer.Option(min=1, help="newest to list")] = 20,

@@ -157,8 +157,17 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_capture_worker"),
         side_port=9097,
         role="datarecs_capture",
-        sections=frozenset({"BLOB", "EGRESS", "EXECUTOR", "FILES", "SECRETS"}),
-        names=frozenset({"DATARECS_WORKER__MAX_PARALLELISM", "DATARECS_WORKER__CHILD_MEMORY_MB"}),
+        sections=frozenset({"BLOB", "EGRESS", "EXECUTOR", "FILES"}),
+        names=frozenset(
+            {
+                "DATARECS_WORKER__MAX_PARALLELISM",
+                "DATARECS_WORKER__CHILD_MEMORY_MB",
+                # References alone: it neither seals nor opens.
+                "DATARECS_SECRETS__FILE_ROOT",
+                "DATARECS_SECRETS__TENANT_NAMES",
+                "DATARECS_SECRETS__USES",
+            }
+        ),
         purposes=LOCALLY_FREE,
         stop_limit_s=55,
         settings={

@@ -34,6 +34,13 @@ class GenerationState(StrEnum):
         return self in {GenerationState.SUPERSEDED, GenerationState.ABANDONED}
 
 
+class CaptureState(StrEnum):
+    """Whether the statistics of a snapshot are complete and visible; FINALIZED is for ever."""
+
+    PENDING = "PENDING"
+    FINALIZED = "FINALIZED"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveGeneration:
     """A publication of the statistics of a snapshot: the snapshot is finalised."""

@@ -195,8 +195,13 @@ def catalog_by_id(account: TenantId, catalog: UUID) -> str:
     return f"{catalogs(account)}by-id/{catalog}"
 
 
+def catalog_names(account: TenantId) -> str:
+    """The prefix of the names of catalogs."""
+    return f"{catalogs(account)}by-name/"
+
+
 def catalog_by_name(account: TenantId, name: str) -> str:
-    return f"{catalogs(account)}by-name/{segment(name)}"
+    return f"{catalog_names(account)}{segment(name)}"
 
 
 def catalogs(account: TenantId) -> str:
@@ -231,16 +236,26 @@ def table_by_id(account: TenantId, table: UUID) -> str:
     return f"/{account_prefix(account)}tables/by-id/{table}"
 
 
+def table_names(account: TenantId, catalog: UUID, namespace: UUID) -> str:
+    """The prefix of the names of the tables of a namespace."""
+    return f"{_content(account, catalog, namespace)}tables/by-name/"
+
+
 def table_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
-    return f"{_content(account, catalog, namespace)}tables/by-name/{segment(name)}"
+    return f"{table_names(account, catalog, namespace)}{segment(name)}"
 
 
 def view_by_id(account: TenantId, view: UUID) -> str:
     return f"/{account_prefix(account)}views/by-id/{view}"
 
 
+def view_names(account: TenantId, catalog: UUID, namespace: UUID) -> str:
+    """The same of views."""
+    return f"{_content(account, catalog, namespace)}views/by-name/"
+
+
 def view_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
-    return f"{_content(account, catalog, namespace)}views/by-name/{segment(name)}"
+    return f"{view_names(account, catalog, namespace)}{segment(name)}"
 
 
 def relation_by_name(account: TenantId, catalog: UUID, namespace: UUID, name: str) -> str:
@@ -383,8 +398,13 @@ def connector_by_id(account: TenantId, connector: UUID) -> str:
     return f"/{account_prefix(account)}connectors/by-id/{connector}"
 
 
+def connector_names(account: TenantId) -> str:
+    """The prefix of the names of connectors."""
+    return f"/{account_prefix(account)}connectors/by-name/"
+
+
 def connector_by_name(account: TenantId, name: str) -> str:
-    return f"/{account_prefix(account)}connectors/by-name/{segment(name)}"
+    return f"{connector_names(account)}{segment(name)}"
 
 
 def idempotency(account: TenantId, operation: str, key: str) -> str:

@@ -99,6 +99,23 @@ def decode(kind: type[R], data: bytes) -> R:
     return record
 
 
+def kind_of(data: bytes) -> str:
+    """The kind that a record says it has.
+
+    Raises:
+        UnsupportedRecordError: these bytes are no record.
+    """
+    try:
+        header = list(_values(data))[:HEADER_FIELDS]
+        (_, name) = header[-1] if [number for number, _ in header] == [1, 2] else (0, 0)
+        kind = name.decode() if isinstance(name, bytes) else ""
+    except (_MalformedError, ValueError) as cause:
+        raise UnsupportedRecordError(kind="of unknown kind", fault=str(cause)) from cause
+    if not kind:
+        raise UnsupportedRecordError(kind="of unknown kind", fault="it has no version and kind")
+    return kind
+
+
 def _check_canonical(record: Record, version: int, data: bytes) -> None:
     """Refuse another spelling of a record. An older version is written differently today."""
     if version == record.record_version and encode(record) != data:

@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import ClassVar
 from uuid import UUID
 
-from datarecs_core.catalog.protobuf import Record
+from datarecs_core.catalog.protobuf import Record, decode, kind_of
 from datarecs_core.catalog.publication import Captured
+from datarecs_core.errors.catalogue import UnsupportedRecordError
 from datarecs_core.values import ResourceUid, TenantId
 
 
@@ -397,3 +398,16 @@ RECORDS: tuple[type[Record], ...] = (
     *(TargetStats, FileStats, SnapshotManifest, TableRoot, StatsManifest, IndexArtifact),
 )
 """Every class of records."""
+
+
+def decode_any(data: bytes) -> Record:
+    """A record of any kind.
+
+    Raises:
+        UnsupportedRecordError: these bytes are no record that this release can read.
+    """
+    name = kind_of(data)
+    kind = next((one for one in RECORDS if one.kind == name), None)
+    if kind is None:
+        raise UnsupportedRecordError(kind=name, fault="this release does not know the kind")
+    return decode(kind, data)

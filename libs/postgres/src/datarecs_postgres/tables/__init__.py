@@ -5,7 +5,6 @@ Importing the package fills METADATA with the whole schema.
 
 from datarecs_postgres.tables import (
     access,
-    capture_sequences,
     captures,
     catalogue,
     checks,
@@ -25,7 +24,6 @@ __all__ = [
     "METADATA",
     "SCHEMA",
     "access",
-    "capture_sequences",
     "captures",
     "catalogue",
     "checks",

@@ -85,7 +85,7 @@ def start(
 @router.post(
     f"{CAPTURES}/now",
     status_code=200,
-    operation_id="capture_now",
+    operation_id="start_capture_now",
     responses={200: {"model": CaptureNowOut}, 404: {}},
 )
 async def now(
@@ -109,7 +109,7 @@ async def now(
         use, caller.tenant_id, job_id, limit=limit, is_gone=request.is_disconnected
     )
     shown = await run_in_threadpool(
-        _after_wait, use, caller, request, job, is_own=not begun["deduped"]
+        _after_wait, use, caller, request, job, is_deduped=begun["deduped"]
     )
     headers = {name: text for name, text in answer.headers.items() if name.startswith("idem")}
     return json_answer(shown, headers=headers)
@@ -153,7 +153,7 @@ def _connection(tx: Transaction, capture: CaptureDocument, namespace: str) -> Re
 
 
 def _after_wait(
-    use: Ports, caller: Principal, request: Request, job: WorkItem | None, *, is_own: bool
+    use: Ports, caller: Principal, request: Request, job: WorkItem | None, *, is_deduped: bool
 ) -> CaptureNowOut:
     """The job at the end of the wait; one that is late is cancelled."""
     if job is None:
@@ -161,13 +161,13 @@ def _after_wait(
 
     def act(tx: Transaction) -> CaptureNowOut:
         is_late = not job.has_ended
-        if is_late and is_own:
+        if is_late and not is_deduped:
             try:
                 _cancelled(tx, request, caller, job.id, reason="it took longer than max_wait")
             except CaptureEndedError:  # meanwhile
                 is_late = False
         last = tx.capture_work.get(job.id) or job
-        return CaptureNowOut(job=detail_view(tx, last), timed_out=is_late, deduped=not is_own)
+        return CaptureNowOut(job=detail_view(tx, last), timed_out=is_late, deduped=is_deduped)
 
     return repeated(use.unit, caller.tenant_id, act, feed=True)
 
@@ -205,12 +205,12 @@ def list_captures(
         if cursor is not None:
             place = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=time)
             before = (place.created_at, CaptureJobId(place.id))
-        found = tx.capture_work.matching(where, before=before, limit=limit + 1)
+        jobs = tx.capture_work.matching(where, before=before, limit=limit + 1)
         views = JobViews(tx)
-        items = [views.job(item) for item in found[:limit]]
+        items = [views.job(item) for item in jobs[:limit]]
     following = None
-    if len(found) > limit:
-        last = found[limit - 1]
+    if len(jobs) > limit:
+        last = jobs[limit - 1]
         place = Position(created_at=last.created_at, id=last.id)
         following = use.cursors.write(place, tenant=caller.tenant_id, where=scope, now=time)
     page = Page(items=items, next=following)
@@ -244,12 +244,12 @@ def get_tree(
         if cursor is not None:
             place = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=time)
             after = _known(tx, str(place.id))
-        found = tree_page(tx, top, after=after, limit=limit + 1)
+        jobs = tree_page(tx, top, after=after, limit=limit + 1)
         views = JobViews(tx)
-        items = [views.at_depth(item, top=top) for item in found[:limit]]
+        items = [views.at_depth(item, top=top) for item in jobs[:limit]]
     following = None
-    if len(found) > limit:
-        last = found[limit - 1]
+    if len(jobs) > limit:
+        last = jobs[limit - 1]
         place = Position(created_at=last.created_at, id=last.id)
         following = use.cursors.write(place, tenant=caller.tenant_id, where=scope, now=time)
     page = CaptureTreeOut(items=items, next=following)

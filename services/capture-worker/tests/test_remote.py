@@ -8,13 +8,13 @@ from typing import LiteralString
 
 import httpx2
 import pytest
-from test_capture_process import MODULE, House, wait_until
 
 from datarecs_core.captures.items import WorkKind, WorkState
 from datarecs_core.crashing import CrashPoint
 from datarecs_postgres.roles import CAPTURE
 from datarecs_testing.api_process import Running, running_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.capture_process import MODULE, House, wait_until
 from datarecs_testing.crashes import killing
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.issuer import CLIENT, PASSWORD, TestIssuer, running_issuer

@@ -151,6 +151,7 @@ class Secrets(SecretReferences):
     """Key from which ids of differences and cursors are computed, usually
     DATARECS_SECRETS__ID_KEY_FILE. Not set: the key-encryption key. After a rotation set it to the
     first key-encryption key, so that ids of differences remain the same."""
+
     @model_validator(mode="after")
     def _previous_key_has_a_different_name(self) -> Self:
         if (self.previous_kek is None) is not (self.previous_kek_id is None):

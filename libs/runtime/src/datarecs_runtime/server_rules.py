@@ -17,7 +17,6 @@ from datarecs_core.egress.addresses import AddressClass, Policy, Profile, Purpos
 from datarecs_core.errors.process import InsecureStartError, RuleFault, SettingsError
 from datarecs_runtime.api_sections import Api
 from datarecs_runtime.blob_section import Blob
-from datarecs_runtime.capture_sections import RemoteWorker, WorkerMode
 from datarecs_runtime.certificates import certificate_fault
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.platform_addresses import addresses_of, database_clients
@@ -166,9 +165,9 @@ def _base_url(checked: Checked) -> Faults:
 
 
 def _encryption_key(checked: Checked) -> Faults:
-    secrets, worker = checked.section(Secrets), checked.section(RemoteWorker)
-    if secrets is None or (worker is not None and worker.mode is WorkerMode.REMOTE):
-        return  # a remote worker has no credential of the platform
+    secrets = checked.section(Secrets)
+    if secrets is None:
+        return
     fix = f"set {KEK}_FILE to a file with 32 random bytes in base64: openssl rand -base64 32"
     try:
         key = key_encryption_key(secrets)

@@ -283,7 +283,7 @@ def test_every_section_class_stands_in_the_list_of_sections() -> None:
     nested |= {"CaptureDatabase", "WorkerOidc", "WorkerApi"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
     # Of one service; `AnyWorker` has the fields of all.
-    extended = {"WaitingRunLimits", "CaptureSlots", "Worker", "TokenHeaders"}
+    extended = {"WaitingRunLimits", "CaptureSlots", "Worker", "TokenHeaders", "SecretReferences"}
     names = {kind.__name__ for kind in Section.__subclasses__()}
-    names |= {Limits.__name__, AnyWorker.__name__}
+    names |= {Limits.__name__, AnyWorker.__name__, "Secrets"}
     assert names - nested - extended == listed

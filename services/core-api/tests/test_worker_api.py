@@ -125,7 +125,6 @@ def test_a_worker_is_refused_everywhere_else(api: ControlApi, issuer: TestIssuer
     assert httpx2.get(f"{api.url}/api/v1/jobs", headers=bad, trust_env=False).status_code == 401
 
 
-@pytest.mark.case("X10")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -144,7 +143,6 @@ def test_a_token_with_a_wrong_claim_is_no_credential(
     assert claimed(api, issuer.token(**changes)).status_code == 401
 
 
-@pytest.mark.case("X09")
 def test_a_token_with_another_signature_is_no_credential(
     api: ControlApi, issuer: TestIssuer
 ) -> None:

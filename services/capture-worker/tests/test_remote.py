@@ -49,7 +49,7 @@ def api(house: House, issuer: TestIssuer) -> Iterator[Running]:
         "DATARECS_WORKER__SESSION_HEADER": "x-datarecs-session",
         "DATARECS_DATABASE__CAPTURE__URL": house.database.url(CAPTURE),
     }
-    with running_api(house.database, house.folder, **settings) as api:
+    with running_api(house.database, house.folder, port=None, **settings) as api:
         yield api
 
 
@@ -106,8 +106,13 @@ def test_a_remote_worker_that_is_killed_records_every_file_once(
     orders = killing.Orders(house.folder / killing.FOLDER)
     for point in (CrashPoint.CAPTURE_BEFORE_END, CrashPoint.CAPTURE_AFTER_END):
         token = orders.place(MODULE, point, hit=2)
-        launched = {"arguments": (MODULE,), "folder": house.folder}
-        with running_service(LAUNCHER, remote, log=house.folder / "log", **launched) as worker:
+        with running_service(
+            LAUNCHER,
+            remote,
+            log=house.folder / "log",
+            arguments=(MODULE,),
+            folder=house.folder,
+        ) as worker:
             worker.process.wait(60)
         assert orders.obeyed(token), worker.text()
         with house.database.connect() as admin:

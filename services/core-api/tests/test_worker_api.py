@@ -181,13 +181,12 @@ def test_a_worker_of_a_tenant_sees_nothing_of_another(
     renewed = worker.renew([OURS, THEIRS])
     assert renewed[OURS] == Renewed(is_current=True, cancel_requested=True)
     assert renewed[THEIRS] == Renewed(is_current=False)
-    for act in (
-        lambda: worker.begin(THEIRS),
-        lambda: worker.end(THEIRS, WorkStopped()),
-        lambda: worker.put_sidecar(THEIRS, "a", "0" * 64, b""),
-    ):
-        with pytest.raises(CaptureNotFoundError):
-            act()
+    with pytest.raises(CaptureNotFoundError):
+        worker.begin(THEIRS)
+    with pytest.raises(CaptureNotFoundError):
+        worker.end(THEIRS, WorkStopped())
+    with pytest.raises(CaptureNotFoundError):
+        worker.put_sidecar(THEIRS, "a", "0" * 64, b"")
     assert control.calls == []
 
 

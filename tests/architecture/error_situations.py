@@ -6,6 +6,7 @@ the test that raises it through its public face.
 
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 from datarecs.errors import ArgumentError
 from datarecs_application.confirming import StoppedWhileWaitingError
@@ -13,10 +14,17 @@ from datarecs_application.errors import RunExistsError
 from datarecs_application.stopping import StoppedError
 from datarecs_cli.config import NoServerKnownError, ServerNotTrustedError
 from datarecs_cli.local.faults import TooLittleMemoryError
+from datarecs_cli.refusals import WaitedTooLongError
 from datarecs_cli.what_if import JudgeRefusedError
 from datarecs_connectors.errors import SchemaChangedError
 from datarecs_core.comparison.planning.faults import NothingExecutedError, PlanRefusedError
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.captures import (
+    CaptureEndedError,
+    CaptureNotFoundError,
+    LeaseLostError,
+    OutcomeRefusedError,
+)
 from datarecs_core.errors.delivery import RunNotFinishedError
 from datarecs_core.errors.faults import Fault, dotted
 from datarecs_core.errors.process import InsecureStartError, RuleFault
@@ -248,6 +256,8 @@ spec: {job: job, cron: 0 0 30 2 *}
         ("v of source two", "timezone"),
     ),
 }
+FOLDERS = "libs/testing/src/datarecs_testing/conformance/captured_folders.py"
+TREES = "libs/testing/src/datarecs_testing/conformance/capture_trees.py"
 SHOWN: dict[str, ShownBy] = {
     "DR1008": ShownBy(
         "libs/specs/tests/test_documents.py"
@@ -473,6 +483,47 @@ SHOWN: dict[str, ShownBy] = {
         "::test_a_position_no_client_can_parse_is_passed_and_counted",
         "offset",
     ),
+    "DR5851": ShownBy(
+        f"{FOLDERS}::test_a_deleted_connection_ends_the_capture",
+        "connection",
+    ),
+    "DR5852": ShownBy(
+        f"{FOLDERS}::test_a_table_that_does_not_exist_fails_the_capture_with_its_name",
+        "table",
+    ),
+    "DR5853": ShownBy(
+        f"{FOLDERS}::test_a_view_with_the_name_of_a_table_fails_the_capture",
+        "objects",
+    ),
+    "DR5854": ShownBy(
+        f"{FOLDERS}::test_a_missing_plan_is_coverage_unknown",
+        "plan",
+    ),
+    "DR5855": ShownBy(
+        f"{FOLDERS}::test_a_lost_record_of_a_file_publishes_nothing",
+        "files",
+    ),
+    "DR5856": ShownBy(
+        "libs/testing/src/datarecs_testing/conformance/capture_queue.py"
+        "::test_too_many_children_fail_the_item_for_good",
+        "parts",
+    ),
+    "DR5857": ShownBy(
+        f"{TREES}::test_an_item_whose_workers_always_vanish_fails",
+        "workers",
+    ),
+    "DR5858": ShownBy(
+        f"{TREES}::test_a_deadline_passes_although_the_lease_is_renewed",
+        "attempt",
+    ),
+    "DR5859": ShownBy(
+        f"{TREES}::test_waiting_for_a_dependency_costs_no_attempt_for_a_day",
+        "24 hours",
+    ),
+    "DR5860": ShownBy(
+        "libs/postgres/tests/test_captures.py::test_a_task_that_cannot_be_read_fails_its_item",
+        "definition",
+    ),
     "DR5865": ShownBy(
         "libs/application/tests/capturing/test_working.py"
         "::test_a_child_that_dies_is_tried_again_with_its_end",
@@ -502,6 +553,7 @@ class Made(NamedTuple):
 
 
 RUN, RESOURCE = a_run(), a_resource()
+ITEM = UUID(int=4_711)
 EVENT = RunEvent(tenant_id=RUN.tenant_id, run_id=RUN.run_id, job_id=RUN.job_id)
 (DECODED,) = decode_yaml(b"kind: ReconciliationJob\nmetadata: {name: job}\n")
 MADE: dict[type[DatarecsError], Made] = {
@@ -528,6 +580,18 @@ MADE: dict[type[DatarecsError], Made] = {
     JudgeRefusedError: Made(JudgeRefusedError("the-reason"), ("the-reason",)),
     NoServerKnownError: Made(NoServerKnownError("the-reason"), ("the-reason",)),
     ServerNotTrustedError: Made(ServerNotTrustedError("the-reason"), ("the-reason",)),
+    LeaseLostError: Made(LeaseLostError(item_id=ITEM, epoch=42), (str(ITEM), "42")),
+    OutcomeRefusedError: Made(
+        OutcomeRefusedError(item_id=ITEM, faults=["the-first", "the-second"]),
+        (str(ITEM), "the-first", "the-second"),
+    ),
+    CaptureNotFoundError: Made(CaptureNotFoundError(item_id=ITEM), (str(ITEM),)),
+    CaptureEndedError: Made(
+        CaptureEndedError(item_id=ITEM, state="SUCCEEDED"), (str(ITEM), "SUCCEEDED")
+    ),
+    WaitedTooLongError: Made(
+        WaitedTooLongError(what="run the-run", seconds=4_711), ("the-run", "4711")
+    ),
     RunNotFinishedError: Made(RunNotFinishedError(run_id=RUN.run_id), (str(RUN.run_id),)),
     RunExistsError: Made(RunExistsError(run_id=RUN.run_id), (str(RUN.run_id),)),
     InsecureStartError: Made(

@@ -23,7 +23,7 @@ def test_a_joined_name_is_split_into_its_parts(parts: tuple[str, ...]) -> None:
         ('"say ""hi""".t', ('say "hi"', "t")),
     ],
 )
-def test_a_quoted_part_may_have_dots(text: str, parts: tuple[str, ...]) -> None:
+def test_dots_in_quotes_belong_to_a_part(text: str, parts: tuple[str, ...]) -> None:
     assert split_name(text) == parts
     assert joined_name(parts) == text
 

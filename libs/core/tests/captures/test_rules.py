@@ -8,7 +8,6 @@ import pytest
 from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
-    CaptureRequest,
     CaptureScope,
     ColumnChoice,
     ObjectName,
@@ -103,10 +102,8 @@ def test_each_rule_is_reported_at_its_field(changes: dict[str, Any], pointers: l
 
 @pytest.mark.case("Q43")
 def test_two_violations_are_two_errors() -> None:
-    found: list[CaptureRequest] = [
-        replace(capture_request(), policy=CapturePolicy(), selection=None)
-    ]
-    assert [pointer(fault.path) for fault in request_faults(found[0])] == [
+    request = replace(capture_request(), policy=CapturePolicy(), selection=None)
+    assert [pointer(fault.path) for fault in request_faults(request)] == [
         "/outputs",
         "/snapshots",
     ]

@@ -26,7 +26,7 @@ HISTORY = [(90, at(1)), (7, at(3)), (50, at(2)), (8, at(3, sequence=1))]
 
 
 def ids(kind: SnapshotChoice, **fields: object) -> tuple[list[int], list[int]]:
-    selection = SnapshotSelection(kind=kind, **fields)  # type: ignore[arg-type]
+    selection = SnapshotSelection(kind=kind, **fields)  # type: ignore[arg-type]  # any field
     chosen, missing = selected(HISTORY, selection)
     return [number for number, _ in chosen], missing
 

@@ -15,7 +15,7 @@ from datarecs_core.hashing import JsonValue
 from datarecs_core.resources.object_urls import is_object_url
 from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.environment import process_environment
-from datarecs_runtime.sections import Egress, Files, Secrets
+from datarecs_runtime.sections import Egress, Files, SecretReferences
 from datarecs_runtime.settings import settings_files
 
 USER = "datarecs"
@@ -35,7 +35,7 @@ class SourceSettings(Protocol):
     @property
     def files(self) -> Files: ...
     @property
-    def secrets(self) -> Secrets: ...
+    def secrets(self) -> SecretReferences: ...
     @property
     def blob(self) -> Blob | None: ...
 

@@ -127,8 +127,9 @@ class TenantSecrets:
 
         Without keys it resolves references alone.
         """
-        has_keys = isinstance(settings, Secrets)
-        keyring = Keyring.of(settings) if has_keys else Keyring({}, current="")
+        keyring = Keyring({}, current="")
+        if isinstance(settings, Secrets):
+            keyring = Keyring.of(settings)
         return cls(settings, keyring=keyring, environment=os.environ, profile=profile)
 
     def rules(self, tenant: UUID) -> ReferenceRules:

@@ -87,11 +87,17 @@ class CaptureHouse:
             )
         )
 
-    def declare(self) -> ResourceUid:
+    def declare(self, *, namespace: str = "default") -> ResourceUid:
         """A connection of the name, new each time."""
         spec = {"type": "files", "config": {"root": str(self.root)}}
         with self.stores.api.unit.begin(A_TENANT, feed=1) as tx:
-            stored = a_resource(kind=Kind.CONNECTION, name=CONNECTION, spec=spec, rv=tx.next_rv())
+            stored = a_resource(
+                kind=Kind.CONNECTION,
+                namespace=namespace,
+                name=CONNECTION,
+                spec=spec,
+                rv=tx.next_rv(),
+            )
             tx.resources.add(stored)
         return stored.uid
 

@@ -51,6 +51,7 @@ from datarecs_core.errors.captures import (
 )
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.resources.resource import Kind
+from datarecs_core.values import ResourceUid
 
 MOST_KNOWN = 10_000
 """Snapshots whose details a source need not repeat."""
@@ -254,7 +255,11 @@ class LocalControl:
 
     def _destinations(self, tx: Transaction, connection: CapturedConnection) -> Destinations:
         return Destinations(
-            account=self._account(tx), ids=self.ids, now=tx.now, connection=connection
+            account=self._account(tx),
+            ids=self.ids,
+            now=tx.now,
+            connection=connection,
+            is_declared=lambda uid: tx.resources.get_by_uid(ResourceUid(uid)) is not None,
         )
 
     def _account(self, tx: Transaction) -> CatalogueAccount:

@@ -3,9 +3,11 @@
 Everything is found by its name, so that two captures of one connection write the same objects.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
+from uuid import UUID
 
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities, Stored
@@ -49,6 +51,8 @@ class Destinations:
     ids: Ids
     now: datetime
     connection: CapturedConnection
+    is_declared: Callable[[UUID], bool]
+    """Whether the connection with this uid still exists."""
 
     def catalog(self) -> Catalog:
         """The catalog of the connection, with its account and its connector."""
@@ -67,6 +71,7 @@ class Destinations:
                 properties={},
             ),
         )
+        self._refuse_foreign(stored.record)
         if stored.record.connector_ref != self.connection.uid:
             # The connection was deleted and declared again under its name.
             moved = replace(stored.record, connector_ref=self.connection.uid, updated_at=self.now)
@@ -81,6 +86,7 @@ class Destinations:
         catalog = Entities(self.account, Catalog).by_name(by_name)
         if catalog is None:
             return None
+        self._refuse_foreign(catalog.record)
         path = layout.namespace_by_path(tenant, catalog.record.id, name.namespace)
         namespace = Entities(self.account, Namespace).by_name(path)
         if namespace is None:
@@ -157,6 +163,13 @@ class Destinations:
             return False
         views.update(replace(wanted, updated_at=self.now), expected_version=stored.version)
         return True
+
+    def _refuse_foreign(self, catalog: Catalog) -> None:
+        """Raise CaptureFailedError if the catalog belongs to another connection that exists."""
+        owner = catalog.connector_ref
+        if owner is not None and owner != self.connection.uid and self.is_declared(owner):
+            message = f"the catalog {catalog.name} belongs to the connection {owner}"
+            raise CaptureFailedError(CaptureCode.DESTINATION_CONFLICT, message)
 
     def _account(self) -> None:
         accounts, tenant = Entities(self.account, Account), self.account.tenant

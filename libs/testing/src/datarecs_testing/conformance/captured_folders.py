@@ -11,7 +11,7 @@ from datarecs_application.capturing.control import LocalControl
 from datarecs_application.ports.capturing import CaptureControl
 from datarecs_application.ports.outside import BlobStores
 from datarecs_core.captures.items import LEASE, RECLAIM_GRACE, WorkKind, WorkState, WorkToken
-from datarecs_core.captures.outcomes import GroupCaptured, Outcome
+from datarecs_core.captures.outcomes import ConnectorPlanned, GroupCaptured, Outcome, ViewPlanned
 from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
@@ -21,7 +21,7 @@ from datarecs_core.captures.request import (
     SnapshotChoice,
     SnapshotSelection,
 )
-from datarecs_core.captures.source_facts import CapturedFile
+from datarecs_core.captures.source_facts import CapturedFile, SourceObjects, SourceView
 from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import Delete
@@ -166,6 +166,26 @@ class CapturedFolderConformance:
         root = orders.capture(scope=CaptureScope(tables=(missing,)))
         assert orders.failure(root.id) == "TABLE_MISSING"
         assert "default.order" in root.message
+
+    @pytest.mark.case("Q56")
+    def test_a_view_with_the_name_of_a_table_fails_the_capture(self, orders: CaptureHouse) -> None:
+        orders.capture(**METADATA)
+        table = orders.table("orders")
+        view = SourceView(
+            name=ORDERS, definitions=(), base_relations=(), search_path=(), columns=()
+        )
+        root = orders.start(**METADATA)
+        for outcome in (
+            ConnectorPlanned(objects=SourceObjects(tables=(), views=(ORDERS,))),
+            ViewPlanned(view=view),
+        ):
+            token = orders.claim()
+            assert token is not None
+            assert orders.control.begin(token) is not None
+            orders.control.end(token, outcome)
+        assert orders.failure(root) == "DESTINATION_CONFLICT"
+        assert "orders" in orders.item(root).message
+        assert orders.table("orders") == table
 
     def test_a_snapshot_id_that_does_not_exist_is_an_error(self, orders: CaptureHouse) -> None:
         selection = SnapshotSelection(kind=SnapshotChoice.EXPLICIT, snapshot_ids=(5,))
@@ -365,6 +385,19 @@ class CapturedFolderConformance:
         root = orders.capture()
         assert root.state is WorkState.SUCCEEDED
         assert orders.table("orders").id == table.id
+
+    @pytest.mark.case("Q56")
+    @pytest.mark.parametrize("mode", [CaptureMode.METADATA_ONLY, CaptureMode.CAPTURE_ONLY])
+    def test_a_connection_of_another_namespace_does_not_take_the_catalog(
+        self, orders: CaptureHouse, mode: CaptureMode
+    ) -> None:
+        orders.capture()
+        table = orders.table("orders")
+        orders.connection_uid = orders.declare(namespace="other")
+        capture = {"mode": mode, "scope": CaptureScope(tables=(ORDERS,))}
+        root = orders.capture(**(METADATA | capture if mode is METADATA["mode"] else capture))
+        assert orders.failure(root.id) == "DESTINATION_CONFLICT"
+        assert orders.table("orders") == table
 
     def test_a_deleted_connection_ends_the_capture(self, orders: CaptureHouse) -> None:
         root = orders.start()

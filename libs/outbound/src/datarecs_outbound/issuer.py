@@ -97,10 +97,10 @@ class Issuer:
     def _place(self, name: str) -> str:
         with self._lock:
             if self._metadata is None:
-                found = self._answer("GET", self.url + WELL_KNOWN)
-                if found.get("issuer") not in {self.url, self.url + "/"}:
+                metadata = self._answer("GET", self.url + WELL_KNOWN)
+                if metadata.get("issuer") not in {self.url, self.url + "/"}:
                     raise self._broken("its configuration names another issuer")
-                self._metadata = found
+                self._metadata = metadata
             place = self._metadata.get(name)
         if not isinstance(place, str) or not is_safe(place):
             raise self._broken(f"its configuration has no https address `{name}`")
@@ -177,10 +177,10 @@ class MachineToken:
             return self._renewed()
 
     def _renewed(self) -> str:
-        asked_at = self.clock.monotonic()
+        sent_at = self.clock.monotonic()
         granted = self.issuer.token(self.client_id, self.client_secret)
         lasts = granted.lasts.total_seconds()
         # A token that is shorter than the skew would be replaced at every call.
-        self._until = asked_at + max(lasts - self.skew.total_seconds(), lasts / 2)
+        self._until = sent_at + max(lasts - self.skew.total_seconds(), lasts / 2)
         self._text = granted.text
         return granted.text

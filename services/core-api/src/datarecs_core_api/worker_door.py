@@ -110,8 +110,8 @@ class WorkerDoor:
 
 def door(request: Request) -> WorkerDoor:
     """Of an application with the control API."""
-    found: WorkerDoor = request.app.state.worker_door
-    return found
+    opened: WorkerDoor = request.app.state.worker_door
+    return opened
 
 
 class NeedsWorker:

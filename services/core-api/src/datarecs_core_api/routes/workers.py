@@ -81,7 +81,7 @@ async def claim(worker: Worker, request: Request) -> Response:
             if await request.is_disconnected():
                 break
             claims = await run_in_threadpool(door(request).control.claim, wanted)
-    return _answer(TokenList(items=tuple(_own(worker, claims))))
+    return _answer(TokenList(items=tuple(_checked(worker, claims))))
 
 
 @router.post("/leases/renew")
@@ -91,8 +91,8 @@ async def renew(worker: Worker, request: Request) -> Response:
     tokens = (await _sent(request, TokenList, limit=SMALL)).items
     if len(tokens) > MOST_RENEWED:
         raise invalid(f"at most {MOST_RENEWED} leases are renewed at once")
-    own = [token for token in tokens if worker.may_have(token.tenant_id)]
-    current = await run_in_threadpool(door(request).control.renew, own)
+    allowed = [token for token in tokens if worker.may_have(token.tenant_id)]
+    current = await run_in_threadpool(door(request).control.renew, allowed)
     lost = Renewed(is_current=False)
     answers = ((token, current.get(token, lost)) for token in tokens)
     renewals = (
@@ -162,7 +162,7 @@ async def end(worker: Worker, request: Request, item_id: str) -> Response:
     return Response(status_code=204)
 
 
-def _own(worker: RemoteWorker, claims: Claims) -> list[WorkToken]:
+def _checked(worker: RemoteWorker, claims: Claims) -> list[WorkToken]:
     """The claim asked for this tenant alone; no other item may leave, whatever it returned."""
     foreign = [token for token in claims.tokens if not worker.may_have(token.tenant_id)]
     if foreign:
@@ -197,7 +197,7 @@ def _check_wish(wish: ClaimWish) -> None:
         f"limit is 1 to {MOST_CLAIMED}": 1 <= wish.limit <= MOST_CLAIMED,
         f"wait_seconds is 0 to {LONGEST_WAIT_S}": 0 <= wish.wait_seconds <= LONGEST_WAIT_S,
     }
-    broken = [rule for rule, is_kept in faults.items() if not is_kept]
+    broken = [rule for rule, holds in faults.items() if not holds]
     if broken:
         raise invalid(f"the claim is not allowed: {'; '.join(broken)}")
 

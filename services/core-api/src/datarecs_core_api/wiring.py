@@ -1,6 +1,6 @@
 """core-api, joined top to bottom: REST and live views over the platform database."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -81,8 +81,7 @@ def build(settings: Settings) -> Process:
     remote = _control_api(settings, ports, metrics)
     databases = [database] if remote is None else [database, remote.database]
     ready_when = {"database": database.ready, "blobs": ports.blobs.ready}
-    following, feed, watch_feed = ports.following, ports.feed, ports.watch_feed
-    clock = ports.clock
+    feed, watch_feed, clock = ports.feed, ports.watch_feed, ports.clock
     tracing = tracing_of(settings.otel, Name.CORE_API)
     observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
     ports = replace(ports, unit=observed)
@@ -109,7 +108,7 @@ def build(settings: Settings) -> Process:
         max_body_bytes=settings.api.max_body_bytes,
         peers=Peers(settings.api.trusted_proxies),
     )
-    serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
+    serving = Serving(build_app(service), ports.following, settings=settings.api, metrics=metrics)
 
     stats = stats_loop(ports.finder, metrics.samples, instance=ports.ids.new(), clock=clock)
     return Process(
@@ -121,12 +120,7 @@ def build(settings: Settings) -> Process:
         wakes=(feed.wake, watch_feed.wake),
         ready_when={**ready_when, "http": serving.ready},
         start_checks=start_checks(databases, settings.profile, now=SystemClock().now),
-        closing=(
-            ports.run_updates.close,
-            *(one.close for one in databases),
-            *(() if remote is None else (remote.issuer.close,)),
-            tracing.close,
-        ),
+        closing=(ports.run_updates.close, *_closing(databases, remote), tracing.close),
         side=settings.side,
         metrics=metrics,
     )
@@ -139,6 +133,14 @@ class _ControlApi:
     door: WorkerDoor
     database: Database
     issuer: Issuer
+
+
+def _closing(
+    databases: Sequence[Database], remote: _ControlApi | None
+) -> Iterator[Callable[[], None]]:
+    yield from (one.close for one in databases)
+    if remote is not None:
+        yield remote.issuer.close
 
 
 def _control_api(settings: Settings, ports: Ports, metrics: Metrics) -> _ControlApi | None:

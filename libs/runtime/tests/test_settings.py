@@ -9,6 +9,7 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import ProcessCode, SettingsError
 from datarecs_runtime.api_sections import Limits
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.capture_sections import AnyWorker
 from datarecs_runtime.sections import (
     Database,
     Egress,
@@ -279,10 +280,10 @@ def test_the_names_of_the_deployment_page_exist() -> None:
 
 def test_every_section_class_stands_in_the_list_of_sections() -> None:
     nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs", "MailPreview", "Argo", "Enabled"}
+    nested |= {"CaptureDatabase", "WorkerOidc", "WorkerApi"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
-    extended = {"WaitingRunLimits", "CaptureSlots", "SecretReferences"}  # others have more fields
-    names = {kind.__name__ for kind in Section.__subclasses__()} | {
-        Limits.__name__,
-        Secrets.__name__,
-    }
+    # Of one service; `AnyWorker` has the fields of all.
+    extended = {"WaitingRunLimits", "CaptureSlots", "Worker", "TokenHeaders", "SecretReferences"}
+    names = {kind.__name__ for kind in Section.__subclasses__()}
+    names |= {Limits.__name__, AnyWorker.__name__, "Secrets"}
     assert names - nested - extended == listed

@@ -16,7 +16,7 @@ from datarecs_application.capturing.child_work import ChildWork, WorkWatch
 from datarecs_application.capturing.renewals import WorkRenewals
 from datarecs_application.ports.capturing import Assignment, Renewed
 from datarecs_capture_worker.settings import Settings
-from datarecs_capture_worker.wiring import CHILD, enabled_kinds
+from datarecs_capture_worker.slots import CHILD, enabled_kinds
 from datarecs_core.access.references import SecretUse
 from datarecs_core.captures.items import HEARTBEAT, LEASE, CaptureJobId, WorkKind, WorkToken
 from datarecs_core.captures.outcomes import ConnectorPlanned, WorkFailed, WorkStopped

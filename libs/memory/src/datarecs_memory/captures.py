@@ -246,6 +246,7 @@ def claim_work(store: MemoryStore, request: ClaimRequest) -> Claims:
         slices = sorted(
             (store.last_served(tenant, kind.value), due[0].due_at, tenant, kind)
             for tenant, state in tenants.items()
+            if request.tenant in {None, tenant}
             for kind in request.kinds or WorkKind
             if (due := claim.due(state.captures, kind))
         )

@@ -38,7 +38,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="lease_check", arguments="interval", roles=(WORKER_RUN,)),
     FunctionAccess(
         name="claim_work",
-        arguments="text, text[], interval[], text[], text[], interval, integer",
+        arguments="text, text[], interval[], text[], text[], interval, integer, uuid",
         roles=(CAPTURE,),
     ),
     FunctionAccess(name="capture_tenants", arguments="text", roles=(CAPTURE,)),

@@ -74,6 +74,7 @@ _CLAIM_WORK = select(
         bindparam("classes", type_=ARRAY(Text)),
         bindparam("ttl", type_=Interval),
         _MOST,
+        bindparam("tenant", type_=Uuid),
     ).table_valued("tenant_id", "id", "epoch")
 )
 _CAPTURE_TENANTS = select(
@@ -161,6 +162,7 @@ class PostgresWorkFinder:
             "classes": [one.value for one in request.execution_classes],
             "ttl": LEASE,
             "most": request.limit,
+            "tenant": request.tenant,
         }
         return Claims(
             tokens=[

@@ -37,7 +37,7 @@ class SourceSettings(Protocol):
     @property
     def secrets(self) -> SecretReferences: ...
     @property
-    def blob(self) -> Blob: ...
+    def blob(self) -> Blob | None: ...
 
 
 def egress_policy(settings: SourceSettings) -> Policy:
@@ -60,7 +60,7 @@ def _roots(settings: SourceSettings) -> tuple[Path, ...]:
 def private_places(settings: SourceSettings, scratch: Path) -> tuple[Path, ...]:
     """Folders and files of the platform, which no source reads."""
     folders = (scratch, settings.secrets.file_root, *settings.files.excluded)
-    if not is_object_url(settings.blob.url):
+    if settings.blob is not None and not is_object_url(settings.blob.url):
         folders = (Path(unquote(urlsplit(settings.blob.url).path)), *folders)
     named = (folder for folder in folders if folder is not None)
     return tuple(path.absolute() for path in (*named, *settings_files()))
@@ -97,14 +97,16 @@ def surroundings_frame(settings: SourceSettings, scratch: Path) -> dict[str, Jso
         "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
         # To keep sources out of it; the child has no credentials of the store.
-        "blob_url": settings.blob.url,
+        "blob_url": "" if settings.blob is None else settings.blob.url,
         "blob_endpoint": _store_endpoint(settings),
-        "blob_region": settings.blob.region,
+        "blob_region": None if settings.blob is None else settings.blob.region,
     }
 
 
 def _store_endpoint(settings: SourceSettings) -> str | None:
     """The server of artefacts in S3; the library also reads it from the environment."""
+    if settings.blob is None:
+        return None
     if settings.blob.endpoint is not None or not settings.blob.url.startswith("s3:"):
         return settings.blob.endpoint
     variables = process_environment()

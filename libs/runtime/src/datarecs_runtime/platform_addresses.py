@@ -39,12 +39,13 @@ class Client:
 
 
 def database_clients(database: Database | None) -> Iterator[Client]:
-    """The hosts of the login of a service, then those of the relay."""
+    """The hosts of the login of a service, then those of its further logins."""
     if database is None:
         return
     urls = {
         "DATARECS_DATABASE__URL": database.url,
         "DATARECS_DATABASE__RELAY__URL": database.relay.url,
+        "DATARECS_DATABASE__CAPTURE__URL": database.capture.url,
     }
     for setting, url in urls.items():
         if isinstance(url, SecretStr):

@@ -50,6 +50,12 @@ class RelayDatabase(Section):
     run-controller needs it; no default, because it is a credential."""
 
 
+class CaptureDatabase(Section):
+    url: SecretStr | None = None
+    """URL of the database login `datarecs_capture` in core-api, for the control API of remote
+    workers; only with DATARECS_WORKER__API__ENABLED. No default, because it is a credential."""
+
+
 class Database(Section):
     url: SecretStr
     """URL of the platform database with the login of this service, `postgresql://…`. No default,
@@ -62,6 +68,8 @@ class Database(Section):
     ends others before they delay the rest."""
     relay: RelayDatabase = RelayDatabase()
     """The login of the relay."""
+    capture: CaptureDatabase = CaptureDatabase()
+    """The login of the control API."""
 
 
 class KafkaSecurity(StrEnum):

@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "otel": sections.Otel,
     "api": api_sections.Api,
     "limits": api_sections.Limits,
-    "worker": sections.Worker,
+    "worker": capture_sections.AnyWorker,
     "executor": capture_sections.Executor,
     "queue": sections.Queue,
     "spark": sections.Spark,

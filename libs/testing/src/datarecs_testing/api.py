@@ -44,6 +44,7 @@ from datarecs_core_api.sign_in import FailedSignIns
 from datarecs_core_api.tenant_live import RunEventForm
 from datarecs_core_api.watching import ChangeForm, WatchFeed
 from datarecs_core_api.wiring import previewing_of
+from datarecs_core_api.worker_door import WorkerDoor
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.change_feed import MemoryChangeFeed, MemoryResourceFeed
 from datarecs_memory.lease_queue import MemoryWorkFinder
@@ -111,6 +112,7 @@ class ApiHouse:
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
     backend: Backend = Backend.QUEUE
     mail_report_key: bytes | None = REPORT_KEY
+    worker_door: WorkerDoor | None = None
 
     @cached_property
     def failures(self) -> FailedSignIns:
@@ -177,8 +179,12 @@ class ApiHouse:
             clock=self.clock,
             failures=self.failures,
             limits=RequestLimits(self.clock, self.limits),
+            refuse_worker=(
+                (lambda _: None) if self.worker_door is None else self.worker_door.refuse_elsewhere
+            ),
         )
         service = Service(
+            worker_door=self.worker_door,
             ports=ports,
             authenticator=keys,
             metrics=self.metrics,

@@ -23,7 +23,12 @@ from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.child_frames import Reader
-from datarecs_application.ports.capturing import Assignment, CaptureSource, ClaimRequest
+from datarecs_application.ports.capturing import (
+    Assignment,
+    CaptureControl,
+    CaptureSource,
+    ClaimRequest,
+)
 from datarecs_application.ports.outside import BlobStores
 from datarecs_connectors.capturing.opening import open_capture_source
 from datarecs_connectors.registry import Surroundings
@@ -61,21 +66,25 @@ class CaptureHouse:
     opened: list[str] = field(default_factory=list)
     """Data files that sources have opened, in order."""
     before_end: Callable[[WorkToken, Outcome], None] = lambda _token, _outcome: None
+    over: Callable[[LocalControl], CaptureControl] = lambda local: local
+    """The control that a worker uses, above the one beside the stores."""
     connection_uid: ResourceUid = field(init=False)
     unit: RecordingUnit = field(init=False)
-    control: LocalControl = field(init=False)
+    control: CaptureControl = field(init=False)
 
     def __post_init__(self) -> None:
         self.unit = RecordingUnit(self.stores.capture.unit)
         self.connection_uid = self.declare()
-        self.control = LocalControl(
-            unit=self.unit,
-            finder=self.stores.capture.finder,
-            blobs=self.blobs,
-            decode=StoredSpecs(),
-            ids=IDS,
-            clock=SystemClock(),
-            jitter=lambda: 0.75,
+        self.control = self.over(
+            LocalControl(
+                unit=self.unit,
+                finder=self.stores.capture.finder,
+                blobs=self.blobs,
+                decode=StoredSpecs(),
+                ids=IDS,
+                clock=SystemClock(),
+                jitter=lambda: 0.75,
+            )
         )
 
     def declare(self, *, namespace: str = "default") -> ResourceUid:

@@ -1,14 +1,9 @@
 """The capture-worker, joined top to bottom: renewals, slots with their children, and upkeep."""
 
-import os
-import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
-from datarecs_application.capturing.child_work import DRAIN, ChildWork
 from datarecs_application.capturing.control import LocalControl
 from datarecs_application.capturing.renewals import WorkRenewals
 from datarecs_application.capturing.upkeep import (
@@ -17,14 +12,14 @@ from datarecs_application.capturing.upkeep import (
     Upkeep,
     UpkeepLoop,
 )
-from datarecs_application.capturing.working import WorkSlot, kinds_of_slots
+from datarecs_application.capturing.working import WorkSlot
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.observing import ObservedUnit
-from datarecs_application.ports.capturing import ClaimRequest
 from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork
+from datarecs_capture_worker.remote_wiring import build_remote
 from datarecs_capture_worker.settings import Settings
-from datarecs_core.captures.items import WorkKind
+from datarecs_capture_worker.slots import GRACE, SlotParts, enabled_kinds, work_slots
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
@@ -32,30 +27,30 @@ from datarecs_postgres.server_checks import start_checks
 from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.capture_sections import Executor
-from datarecs_runtime.child import SpawnedChild
-from datarecs_runtime.child_surroundings import child_environment, surroundings_frame
+from datarecs_runtime.blob_section import Blob
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
-from datarecs_runtime.scratch import ReportFolder, ScratchFolder
-from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.scratch import ScratchFolder
+from datarecs_runtime.sections import Database as DatabaseSection
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import StoredSpecs
 from datarecs_storage.opening import open_blob_stores
 
-CHILD = "datarecs_capture_worker.capture_child"
-GRACE = DRAIN + timedelta(seconds=20)
-"""A child has its time to end, and its report time to be stored."""
-
 
 def build(settings: Settings) -> Process:
     """Everything this process runs; opens connections lazily."""
+    if settings.database is None or settings.blob is None:  # in mode `remote`, by the settings
+        return build_remote(settings)
+    return _build_local(settings, settings.database, settings.blob)
+
+
+def _build_local(settings: Settings, login: DatabaseSection, blob: Blob) -> Process:
     clock, metrics = SystemClock(), PrometheusMetrics()
-    url = settings.database.url.get_secret_value()
+    url = login.url.get_secret_value()
     database = Database(
         url,
-        limits=Limits(pool_size=settings.database.pool_size),
+        limits=Limits(pool_size=login.pool_size),
         notify=settings.live.notify,
         application=Service.CAPTURE_WORKER,
     )
@@ -69,8 +64,7 @@ def build(settings: Settings) -> Process:
             tracing=tracing,
         ),
         finder=PostgresWorkFinder(database),
-        blobs=open_blob_stores(settings.blob.url, **settings.blob.store_options()),
-        scratch=ScratchFolder(settings.worker.scratch_dir),
+        blobs=open_blob_stores(blob.url, **blob.store_options()),
         clock=clock,
         metrics=metrics,
     )
@@ -81,20 +75,30 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         wake=Latch(),
     )
-    slots = _slots(settings, parts, renewals)
+    scratch = ScratchFolder(settings.worker.scratch_dir)
+    slots = work_slots(
+        settings,
+        enabled_kinds(settings.executor),
+        SlotParts(
+            control=_control(parts, parts.unit, parts.finder),
+            renewals=renewals,
+            scratch=scratch,
+            metrics=metrics,
+        ),
+    )
     upkeep = _upkeep(parts)
     wakes = [*(slot.rhythm.wake for slot in slots), *(loop.rhythm.wake for loop in upkeep)]
     return Process(
         name=Service.CAPTURE_WORKER,
-        loops=(*_listening(settings, slots, upkeep, renewals), renewals, *slots, *upkeep),
+        loops=(*_listening(settings, url, slots, upkeep, renewals), renewals, *slots, *upkeep),
         ready_when={"database": database.ready, "blobs": parts.blobs.ready},
         start_checks=(
-            parts.scratch.claim,
+            scratch.claim,
             *start_checks((database,), settings.profile, now=clock.now),
             parts.blobs.check_create_only,
         ),
         wakes=[*wakes, renewals.wake],
-        closing=(database.close, pulse.close, tracing.close, parts.scratch.release),
+        closing=(database.close, pulse.close, tracing.close, scratch.release),
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
@@ -108,7 +112,6 @@ class _Parts:
     unit: UnitOfWork
     finder: PostgresWorkFinder
     blobs: BlobStores
-    scratch: ScratchFolder
     clock: SystemClock
     metrics: PrometheusMetrics
 
@@ -123,54 +126,6 @@ def _control(parts: _Parts, unit: UnitOfWork, finder: PostgresWorkFinder) -> Loc
         clock=parts.clock,
         jitter=lambda: 0.5 + 0.5 * random_fraction(),
     )
-
-
-def enabled_kinds(executor: Executor) -> tuple[WorkKind, ...]:
-    """The kinds of work that the settings allow."""
-    kinds = {
-        WorkKind.PLAN_CONNECTOR: executor.planner,
-        WorkKind.PLAN_TABLE: executor.default,
-        WorkKind.PLAN_VIEW: executor.default,
-        WorkKind.PLAN_SNAPSHOT: executor.snapshot_planner,
-        WorkKind.EXEC_FILE_GROUP: executor.file_group,
-        WorkKind.FINALIZE_SNAPSHOT_CAPTURE: executor.snapshot_finalize,
-    }
-    return tuple(kind for kind, setting in kinds.items() if setting.enabled)
-
-
-def _slots(settings: Settings, parts: _Parts, renewals: WorkRenewals) -> list[WorkSlot]:
-    secrets = TenantSecrets.of(settings.secrets, settings.profile)
-    frame = surroundings_frame(settings, settings.worker.scratch_dir)
-    kinds = kinds_of_slots(enabled_kinds(settings.executor), slots=settings.worker.max_parallelism)
-    slots = []
-    for number, slot_kinds in enumerate(kinds):
-        folder = parts.scratch.child(number)
-        child = ChildWork(
-            make=partial(SpawnedChild, [sys.executable, "-m", CHILD], child_environment(folder)),
-            folder=ReportFolder(folder),
-            secrets=secrets,
-            surroundings=frame,
-            clock=parts.clock,
-            memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
-        )
-        executor = f"{socket.gethostname()}/{os.getpid()}/{number}"
-        slots.append(
-            WorkSlot(
-                name=f"slot_{number}",
-                control=_control(parts, parts.unit, parts.finder),
-                renewals=renewals,
-                request=ClaimRequest(
-                    executor=executor,
-                    kinds=tuple(sorted(slot_kinds)),
-                    lanes=settings.worker.lanes,
-                    execution_classes=settings.worker.execution_classes,
-                ),
-                child=child,
-                metrics=parts.metrics,
-                rhythm=Rhythm(clock=parts.clock, wake=Latch()),
-            )
-        )
-    return slots
 
 
 def _upkeep(parts: _Parts) -> tuple[UpkeepLoop, UpkeepLoop, UpkeepLoop]:
@@ -193,6 +148,7 @@ def _upkeep(parts: _Parts) -> tuple[UpkeepLoop, UpkeepLoop, UpkeepLoop]:
 
 def _listening(
     settings: Settings,
+    url: str,
     slots: Sequence[WorkSlot],
     upkeep: Sequence[UpkeepLoop],
     renewals: WorkRenewals,
@@ -208,6 +164,5 @@ def _listening(
         for wake in cancelling if concerns(payload, Woken.CANCELS) else ():
             wake.set()
 
-    url = settings.database.url.get_secret_value()
     listener = Listener(url, wake_loops, channels=("datarecs_wake",))
     return (listener,) if settings.live.notify else ()

@@ -44,8 +44,10 @@ from datarecs_core_api.routes import (
     system,
     webhook_actions,
     webhook_consent,
+    workers,
 )
 from datarecs_core_api.shell import Shell
+from datarecs_core_api.worker_door import WorkerDoor
 from datarecs_runtime.api_sections import Api
 from datarecs_runtime.health import Health, ReadyCheck
 from datarecs_runtime.tracing import arrival
@@ -90,10 +92,12 @@ class Service:
     max_body_bytes: int = Api().max_body_bytes
     peers: Peers = field(default_factory=lambda: Peers(()))
     traceparent: Callable[[str | None], str] = arrival
+    worker_door: WorkerDoor | None = None
+    """None: there is no control API."""
 
 
-def routes() -> FastAPI:
-    """Every route without the layers around them.
+def routes(*, for_workers: bool = False) -> FastAPI:
+    """Every route without the layers around them; those of the control API on request.
 
     Raises:
         TypeError: a route below /api/v1 requires no permission.
@@ -106,7 +110,7 @@ def routes() -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for router in ROUTERS:
+    for router in (*ROUTERS, workers.router) if for_workers else ROUTERS:
         app.router.routes.extend(router.routes)  # `include_router` would build each of them again
     guarded_routes(app)
     return app
@@ -136,7 +140,8 @@ async def _on_router(request: Request, error: Exception) -> Response:
 
 def build(service: Service) -> FastAPI:
     """The whole application; refuses a route without a permission."""
-    app = routes()
+    app = routes(for_workers=service.worker_door is not None)
+    app.state.worker_door = service.worker_door
     app.state.ports = service.ports
     app.state.authenticator = service.authenticator
     app.state.max_body_bytes = service.max_body_bytes

@@ -7,6 +7,7 @@ route is a named dependency, so that the route table can be read from the applic
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -40,15 +41,19 @@ class Authenticator:
     clock: Clock
     failures: FailedSignIns
     limits: RequestLimits
+    refuse_worker: Callable[[HTTPConnection], None] = lambda _: None
+    """Raises ProblemError (403) for a token of a remote worker, which is no key."""
 
     def principal(self, request: HTTPConnection) -> Principal:
         """The caller.
 
         Raises:
-            ProblemError: 401 for every cause; 429 for an address that fails too often, and
-                for a caller with too many requests.
+            ProblemError: 401 for every cause; 403 for a worker; 429 for an address that fails
+                too often, and for a caller with too many requests.
         """
         presented = _presented(request)
+        if presented is None:
+            self.refuse_worker(request)
         stored = None if presented is None else self.finder.resolve_api_key(presented.key_id)
         is_secret_right = presented is not None and is_genuine(
             presented, None if stored is None else stored.secret_sha256

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from datarecs_application.errors import KeyBusyError, StoreBusyError, StoreUnavailableError
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.catalogue import CatalogueBusyError
 from datarecs_core.errors.faults import pointer
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.errors.storage import BlobStoreUnavailableError
@@ -71,7 +72,7 @@ def _of_store(error: Exception) -> ProblemError:
         case KeyBusyError():
             detail = "another request with this Idempotency-Key is in progress"
             return _later(ApiCode.IDEMPOTENCY_KEY_BUSY, detail, seconds=1)
-        case StoreBusyError():
+        case StoreBusyError() | CatalogueBusyError():
             return _later(
                 ApiCode.WRITE_CONFLICT, "other requests changed the object first; repeat", seconds=1
             )

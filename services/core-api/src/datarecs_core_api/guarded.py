@@ -13,6 +13,7 @@ from datarecs_core.access.permissions import Permission
 from datarecs_core_api.auth import Needs
 from datarecs_core_api.signed import SignedBody
 from datarecs_core_api.strict_query import refuse_other_parameters
+from datarecs_core_api.worker_door import NeedsWorker
 
 PREFIX = "/api/v1"
 ANY_PRINCIPAL = "any principal"
@@ -81,6 +82,21 @@ class SignedRoute(APIRoute):
         refuse_other_parameters(self, position=1)
 
 
+class WorkerRoute(APIRoute):
+    """A route of the control API: it admits a remote worker, before anything else.
+
+    For capture-worker alone, so it is not in the OpenAPI document.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  options of FastAPI
+        super().__init__(path, endpoint, **{**options, "include_in_schema": False})
+        calls = [one.call for one in self.dependant.dependencies]
+        if not calls or not isinstance(calls[0], NeedsWorker):
+            raise TypeError(f"{path} must admit a worker, before anything else")
+        refuse_other_parameters(self, position=1)
+        self.permission_name = str(Permission.QUEUE_WORK)
+
+
 class GuardedSocketRoute(APIWebSocketRoute):
     """A WebSocket; its endpoint admits it by a ticket and this permission.
 
@@ -108,7 +124,7 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
         original = route.original_route
         if isinstance(original, GuardedSocketRoute | PublicRoute | SignedRoute):
             continue
-        if not isinstance(original, GuardedRoute):
+        if not isinstance(original, GuardedRoute | WorkerRoute):
             raise TypeError(f"{path} checks no permission")
         for method in route.methods or ():
             table[method, path] = original.permission_name

@@ -1,7 +1,12 @@
 """Settings of core-api: its address, its database login, the place of artefacts."""
 
+from typing import Self
+
+from pydantic import model_validator
+
 from datarecs_runtime.api_sections import Api, Limits, MailReports
 from datarecs_runtime.blob_section import Blob
+from datarecs_runtime.capture_sections import WorkerAccess
 from datarecs_runtime.sections import (
     Database,
     Egress,
@@ -38,3 +43,14 @@ class Settings(ServiceSettings):
     mail: MailPreview = MailPreview()
     """Sender and allowed domains of mails, for previews of rules; the same as the
     email-notifier's."""
+    worker: WorkerAccess = WorkerAccess()
+    """The control API of remote workers."""
+
+    @model_validator(mode="after")
+    def _control_api_has_a_login(self) -> Self:
+        if self.worker.api.enabled is not (self.database.capture.url is not None):
+            raise ValueError(
+                "set both or none of DATARECS_WORKER__API__ENABLED and"
+                " DATARECS_DATABASE__CAPTURE__URL"
+            )
+        return self

@@ -1,8 +1,10 @@
 """core-api, joined top to bottom: REST and live views over the platform database."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
+from datarecs_application.capturing.control import LocalControl
 from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.outside import Ids, Metrics
@@ -34,7 +36,10 @@ from datarecs_core_api.settings import Settings
 from datarecs_core_api.sign_in import FailedSignIns
 from datarecs_core_api.tenant_live import RunEventForm
 from datarecs_core_api.watching import ChangeForm
+from datarecs_core_api.worker_door import WorkerDoor
+from datarecs_core_api.worker_tokens import TokenVerifier
 from datarecs_events.catalogue import Service as Name
+from datarecs_outbound.issuer import Issuer, plain_client
 from datarecs_postgres.change_feed import PostgresChangeFeed, PostgresResourceFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
@@ -45,16 +50,18 @@ from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
 from datarecs_runtime.api_sections import Api, MailReports
-from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
+from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
 from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Links, MailPreview
 from datarecs_runtime.tracing import tracing_of
+from datarecs_specs.documents import StoredSpecs as StoredDeclarations
 from datarecs_specs.documents import decode_stored
 from datarecs_storage.opening import open_blob_stores
 
+ISSUER_CONNECT = timedelta(seconds=10)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -71,9 +78,10 @@ def build(settings: Settings) -> Process:
     )
     metrics = PrometheusMetrics()
     ports = _ports(settings, database, metrics)
+    remote = _control_api(settings, ports, metrics)
+    databases = [database] if remote is None else [database, remote.database]
     ready_when = {"database": database.ready, "blobs": ports.blobs.ready}
-    following, feed, watch_feed = ports.following, ports.feed, ports.watch_feed
-    clock = ports.clock
+    feed, watch_feed, clock = ports.feed, ports.watch_feed, ports.clock
     tracing = tracing_of(settings.otel, Name.CORE_API)
     observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
     ports = replace(ports, unit=observed)
@@ -83,21 +91,24 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         rate=Rate(quota=settings.limits.sign_in_failures_per_minute, window_s=MINUTE_S),
     )
+    door = None if remote is None else remote.door
     service = Service(
         ports=ports,
+        worker_door=door,
         authenticator=Authenticator(
             finder=ports.finder,
             unit=ports.unit,
             clock=clock,
             failures=failures,
             limits=RequestLimits(clock, settings.limits),
+            refuse_worker=(lambda _: None) if door is None else door.refuse_elsewhere,
         ),
         metrics=metrics,
         ready_when=ready_when,
         max_body_bytes=settings.api.max_body_bytes,
         peers=Peers(settings.api.trusted_proxies),
     )
-    serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
+    serving = Serving(build_app(service), ports.following, settings=settings.api, metrics=metrics)
 
     stats = stats_loop(ports.finder, metrics.samples, instance=ports.ids.new(), clock=clock)
     return Process(
@@ -108,11 +119,58 @@ def build(settings: Settings) -> Process:
         ),
         wakes=(feed.wake, watch_feed.wake),
         ready_when={**ready_when, "http": serving.ready},
-        start_checks=start_checks((database,), settings.profile, now=SystemClock().now),
-        closing=(ports.run_updates.close, database.close, tracing.close),
+        start_checks=start_checks(databases, settings.profile, now=SystemClock().now),
+        closing=(ports.run_updates.close, *_closing(databases, remote), tracing.close),
         side=settings.side,
         metrics=metrics,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ControlApi:
+    """What the control API of remote workers runs on."""
+
+    door: WorkerDoor
+    database: Database
+    issuer: Issuer
+
+
+def _closing(
+    databases: Sequence[Database], remote: _ControlApi | None
+) -> Iterator[Callable[[], None]]:
+    yield from (one.close for one in databases)
+    if remote is not None:
+        yield remote.issuer.close
+
+
+def _control_api(settings: Settings, ports: Ports, metrics: Metrics) -> _ControlApi | None:
+    """Over the login of the capture-worker, whose rights remote workers have, too."""
+    login, wanted, clock = settings.database.capture.url, settings.worker.api, ports.clock
+    if login is None or wanted.issuer is None:
+        return None
+    database = Database(
+        login.get_secret_value(),
+        limits=Limits(pool_size=settings.database.pool_size),
+        notify=settings.live.notify,
+        application="control-api",
+    )
+    issuer = Issuer(wanted.issuer, plain_client(ISSUER_CONNECT))
+    control = LocalControl(
+        unit=ObservedUnit(
+            unit=PostgresUnitOfWork(database, UuidV7Ids()), metrics=metrics, clock=clock
+        ),
+        finder=PostgresWorkFinder(database),
+        blobs=ports.blobs,
+        decode=StoredDeclarations(),
+        ids=ports.ids,
+        clock=clock,
+        jitter=lambda: 0.5 + 0.5 * random_fraction(),
+    )
+    verifier = TokenVerifier(
+        read_keys=issuer.keys, issuer=wanted.issuer, audience=wanted.audience, clock=clock
+    )
+    door = WorkerDoor(control=control, verifier=verifier, header=settings.worker.token_header)
+    return _ControlApi(door=door, database=database, issuer=issuer)
 
 
 def _listening(settings: Settings, ports: Ports) -> tuple[Listener, ...]:

@@ -117,6 +117,8 @@ class ClaimRequest:
     execution_classes: Collection[ExecutionClass] = ()
     limit: int = 1
     """1 to 100."""
+    tenant: TenantId | None = None
+    """None: of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,17 @@ SERVICES: tuple[Service, ...] = (
         side_port=9091,
         role="datarecs_api",
         sections=frozenset(
-            {"API", "BLOB", "EGRESS", "LAUNCHER", "LIMITS", "LINKS", "MAIL_REPORTS", "SECRETS"}
+            {
+                "API",
+                "BLOB",
+                "EGRESS",
+                "LAUNCHER",
+                "LIMITS",
+                "LINKS",
+                "MAIL_REPORTS",
+                "SECRETS",
+                "WORKER",
+            }
         ),
         names=frozenset({"DATARECS_MAIL__FROM", RECIPIENT_DOMAINS}),
         settings={

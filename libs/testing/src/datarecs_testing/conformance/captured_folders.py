@@ -1,11 +1,14 @@
 """Captures of folders end to end: what the catalogue has afterwards, and what was opened for it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from datarecs_application.capturing import queue
+from datarecs_application.capturing.control import LocalControl
+from datarecs_application.ports.capturing import CaptureControl
 from datarecs_application.ports.outside import BlobStores
 from datarecs_core.captures.items import LEASE, RECLAIM_GRACE, WorkKind, WorkState, WorkToken
 from datarecs_core.captures.outcomes import ConnectorPlanned, GroupCaptured, Outcome, ViewPlanned
@@ -44,14 +47,24 @@ class DiedError(Exception):
 
 
 class CapturedFolderConformance:
-    """Subclass with fixtures `stores` and `blobs`."""
+    """Subclass with fixtures `stores` and `blobs`; `over` may be another control of workers."""
 
     @pytest.fixture
-    def house(self, stores: Stores, blobs: BlobStores, tmp_path: Path) -> CaptureHouse:
+    def over(self) -> Callable[[LocalControl], CaptureControl]:
+        return lambda local: local
+
+    @pytest.fixture
+    def house(
+        self,
+        stores: Stores,
+        blobs: BlobStores,
+        tmp_path: Path,
+        over: Callable[[LocalControl], CaptureControl],
+    ) -> CaptureHouse:
         root, reports = tmp_path / "data" / "exports", tmp_path / "reports"
         root.mkdir(parents=True)
         reports.mkdir()
-        return CaptureHouse(stores=stores, blobs=blobs, root=root, reports=reports)
+        return CaptureHouse(stores=stores, blobs=blobs, root=root, reports=reports, over=over)
 
     @pytest.fixture
     def orders(self, house: CaptureHouse) -> CaptureHouse:

@@ -4,7 +4,7 @@
 from datarecs_postgres.migrate import run_sql_file
 
 revision = "0026"
-down_revision = "0024"
+down_revision = "0025"
 
 
 def upgrade() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from datarecs_application.ports.outside import BlobStores
 from datarecs_postgres.database import Database, Limits
-from datarecs_postgres.roles import RESOURCES, WORKER_RUN
+from datarecs_postgres.roles import CAPTURE, RESOURCES
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_storage.opening import open_blob_stores
 from datarecs_testing.catalogue import CatalogueStores
@@ -43,7 +43,7 @@ def catalogue(database: PreparedDatabase, blobs: BlobStores) -> Iterator[Catalog
             return PostgresUnitOfWork(stack.enter_context(closing(made)), FixedIds())
 
         yield CatalogueStores(
-            worker=unit(WORKER_RUN),
+            worker=unit(CAPTURE),
             collector=unit(RESOURCES),
             blobs=blobs,
             pass_database_time=database.pass_time,

@@ -62,6 +62,18 @@ def as_of_faults(job: ReconciliationJob) -> Iterator[Fault]:
             )
 
 
+def stored_elsewhere_faults(job: ReconciliationJob) -> Iterator[Fault]:
+    """A fault per source of files that asks for an earlier state, which only a server knows."""
+    for index, source in enumerate(job.sources):
+        if source.kind is not SourceKind.ICEBERG and source.snapshot.as_of is not None:
+            yield Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=("spec", "sources", index, "snapshot", "as_of"),
+                message=_KEEPS_NOTHING[False],
+                hint=f"leave it out, or apply the job and run it; {_CAPTURED}",
+            )
+
+
 _KEEPS_NOTHING = {
     True: "a PostgreSQL database does not keep its rows of an earlier time",
     False: "files do not keep the state of an earlier time",

@@ -23,7 +23,7 @@ from datarecs_cli.declared_files import (
 )
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
-from datarecs_cli.local.as_of import as_of_faults, job_as_of
+from datarecs_cli.local.as_of import as_of_faults, job_as_of, stored_elsewhere_faults
 from datarecs_cli.local.column_names import MeasureFlag, name_text
 from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.database_address import DatabaseAddress, connection_names
@@ -175,8 +175,9 @@ def prepare_question(
         QuestionRefusedError: flags or parameters with faults.
     """
     prepared = _from_file(flags, now, invocation) if flags.is_job else _without_file(flags, now)
-    if prepared is not None and flags.as_of is not None:
-        faults = list(as_of_faults(prepared.question.job))
+    if prepared is not None:
+        job = prepared.question.job
+        faults = list(stored_elsewhere_faults(job) if flags.as_of is None else as_of_faults(job))
         if faults:
             _show_or_raise(prepared.refusal(faults), invocation)
             return None

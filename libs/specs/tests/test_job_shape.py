@@ -162,8 +162,8 @@ def test_a_duration_is_a_length() -> None:
             ["DR1006 spec.sources[0].options"],
         ),
         (
-            "{name: a, kind: csv, connection: f, path: x, snapshot: {}}",
-            ["DR1006 spec.sources[0]"],
+            "{name: a, kind: csv, connection: f, path: x, snapshot: {ref: main}}",
+            ["DR1006 spec.sources[0].snapshot"],
         ),
         (
             "{name: a, kind: postgres, connection: f, relation: x, snapshot: {ref: main}}",

@@ -14,22 +14,25 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from datarecs_application.assignments import Prepared, Preparing
+from datarecs_application.catalogued_sources import Catalogued
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
+from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.catalog.layout import run_document
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_core.runs.result_file import ARTEFACTS, NAME
-from datarecs_core.values import RunId
+from datarecs_core.values import RunId, instant_text
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.frame_reporter import FrameReporter
-from datarecs_reconciliation_worker.work import Tools, read_assignment, work
+from datarecs_reconciliation_worker.work import Allowance, Tools, read_assignment, work
+from datarecs_reports.html import run_report
 from datarecs_runtime.frames import SupervisorChannel
 from datarecs_specs.documents import StoredSpecs, job_of
-from datarecs_testing.builders import A_TENANT, a_run, an_id
+from datarecs_testing.builders import A_TENANT, NOON, a_run, an_id
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.lake import Lake, a_lake, delete_equal
 from datarecs_testing.platform import NoSecrets
@@ -56,11 +59,16 @@ class Child:
     lake: Lake
     opened: dict[str, Connector] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=ManualClock)
+    catalogued: Mapping[str, CataloguedTable] = field(default_factory=dict)
 
     def connect(
-        self, source: Source, connection: Connection | None, secrets: Mapping[str, str]
+        self,
+        allowance: Allowance,
+        source: Source,
+        connection: Connection | None,
+        secrets: Mapping[str, str],
     ) -> Connector:
-        around = self.lake.surroundings
+        around = replace(self.lake.surroundings, catalogued=allowance.catalogued)
         self.opened[source.name] = open_connector(source, connection, secrets, surroundings=around)
         return self.opened[source.name]
 
@@ -92,8 +100,10 @@ class Child:
             "triggered_by": "ana",
             "credentials_file": str(secrets),
         }
+        if self.catalogued:
+            frame["catalogued"] = to_document(Catalogued(by_source=self.catalogued))
         tools = Tools(
-            connect=lambda _tenant, *source: self.connect(*source),
+            connect=self.connect,
             engine=self.engine,
             clock=self.clock,
             versions={"tzdata": "2026f"},
@@ -128,6 +138,28 @@ def test_a_table_without_its_deleted_rows_matches_and_its_snapshot_is_sealed(
     assert current is not None
     assert pin["snapshot_id"] == str(current.snapshot_id)
     assert str(child.lake.folder) not in json.dumps(document["proof"])
+
+
+def test_a_captured_snapshot_is_named(child: Child) -> None:
+    current = child.lake.catalog.load_table("books.words").current_snapshot()
+    assert current is not None
+    table_id, number = an_id(), str(current.snapshot_id)
+    child.catalogued = {
+        "table": CataloguedTable(table_id=table_id, name="words", snapshots={number: NOON})
+    }
+    _, document = child.work()
+    assert document is not None
+    ledger, table = document["proof"]["sources"]
+    assert "catalogued" not in ledger["pin"]
+    assert table["pin"]["catalogued"] == {
+        "table_id": str(table_id),
+        "snapshot_id": number,
+        "committed_at": instant_text(NOON),
+    }
+    page = run_report(
+        document, {"run_id": str(RUN_ID), "job": "ledger-vs-table"}, samples=True
+    ).decode()
+    assert f"snapshot {number} of the catalogue, committed" in page
 
 
 def test_a_table_that_is_not_there_leaves_no_verdict(child: Child) -> None:

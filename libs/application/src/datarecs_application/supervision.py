@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -23,6 +24,7 @@ from datarecs_application.attempt_ends import (
     FencedError,
     LeaseReporter,
 )
+from datarecs_application.catalogued_sources import CatalogueReads
 from datarecs_application.child_frames import BadFrameError, failure_words, outdates, read_event
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
@@ -187,6 +189,7 @@ class _Attempt:
     drain_until: float | None = None
     pins: Mapping[str, object] | None = None
     counted: WorkMetrics | None = None
+    reads: CatalogueReads | None = None
     ahead: Mapping[str, object] | None = None
     """A frame that was read to check whether it replaces the one before it."""
 
@@ -262,8 +265,16 @@ class _Attempt:
         preparing, scratch = self.worker.preparing, self.worker.scratch
         prepared = self._stored(lambda: self._prepared(run))
         self.counted = WorkMetrics(prepared.job, self.worker.metrics, self.worker.clock)
+        self.reads = CatalogueReads(
+            unit=self.worker.unit,
+            blobs=self.worker.blobs,
+            clock=self.worker.clock,
+            run=run,
+            job=prepared.job,
+        )
+        self._stored(self.reads.read)
         pins = preparing.pin(prepared, held)
-        frame = preparing.frame(prepared, self.leased, pins, folder=folder)
+        frame = preparing.frame(prepared, self.leased, pins, folder=folder) | self.reads.frame()
         child = self.worker.child.ready_within(self.deadline - self.worker.clock.monotonic())
         # Not before: a worker that is killed while it waits for a child leaves no secrets.
         path = scratch.write_secret(folder, preparing.credentials(prepared))
@@ -332,6 +343,8 @@ class _Attempt:
             case child_frames.PINNED:
                 pins = frame.get("pins")
                 self.pins = pins if isinstance(pins, dict) else None
+                if self.pins is not None and self.reads is not None:
+                    self._stored(partial(self.reads.protect, self.pins))
             case child_frames.PING | child_frames.READY:
                 pass
             case _:

@@ -6,7 +6,7 @@ One module for every file format, because all of them share paths and pins; `con
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -182,9 +182,12 @@ class FileTree:
                 self.source, f"{name} was removed after the run had pinned it; run again"
             ) from cause
 
-    def pin(self, path: str) -> "PinnedTree":
+    def pin(self, path: str, only: Collection[str] | None = None) -> "PinnedTree":
         """Fix the list of files to read, and start to hash their content."""
-        identities = {name: self.identity(name) for name in self.find(path)}
+        names = [name for name in self.find(path) if only is None or name in only]
+        if not names:
+            raise NoFilesError(self.source, path)
+        identities = {name: self.identity(name) for name in names}
         files = tuple(_file(name, identity) for name, identity in identities.items())
         pin = FileList(root=str(self.root), files=files, taken_at=self.now())
         return PinnedTree(tree=self, pin=pin, identities=identities, hashing=_Hashing(self, files))

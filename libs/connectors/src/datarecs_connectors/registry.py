@@ -7,7 +7,7 @@ needs neither a database driver nor the reader of another format.
 # ruff: noqa: PLC0415 - as said above
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.stopping import Stopping
+from datarecs_connectors.catalogued_files import CataloguedTree
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     PartMissingError,
@@ -27,6 +28,7 @@ from datarecs_connectors.locations import Places
 from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_connectors.querying import QueriedFiles, Readable, table_source
 from datarecs_connectors.source_trees import SourceTree
+from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
@@ -67,6 +69,8 @@ class Surroundings:
     """Signal that ends reads in progress."""
     spill_bytes: int | None = None
     """Most disk for intermediate data of one query over files; None: the free disk."""
+    catalogued: CataloguedTable | None = None
+    """What the catalogue knows of the table of the source to open."""
 
     @property
     def private_places(self) -> PrivatePlaces:
@@ -113,7 +117,11 @@ def open_connector(
                 return _reader(files, connected_tree(files, connection, secrets, surroundings))
 
             tables = {name: reader(table_source(source, name)) for name in source.tables}
-            return QueriedFiles(reader(source), stop, tables, surroundings.spill_bytes)
+            tree = connected_tree(source, connection, secrets, surroundings)
+            if surroundings.catalogued is not None:
+                tree = CataloguedTree(tree=tree, table=surroundings.catalogued)
+            files = _reader(source, tree)
+            return QueriedFiles(files, stop, tables, surroundings.spill_bytes)
         case SourceKind.ICEBERG:
             return QueriedFiles(
                 connected_lake(source, connection, secrets, surroundings),
@@ -184,7 +192,7 @@ def connected_lake(
 
     store = connection.config.store
     objects = None if store is None else _objects(source, store, secrets, around)
-    return iceberg_connector(
+    connector = iceberg_connector(
         source.name,
         connection.config,
         secrets,
@@ -198,6 +206,7 @@ def connected_lake(
         ),
         policy=around.policy,
     )
+    return replace(connector, catalogued=around.catalogued)
 
 
 def connected_tree(

@@ -1,6 +1,6 @@
 """What readers of files need of the place of a source: a folder, or a bucket."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Protocol
@@ -72,8 +72,11 @@ class SourceTree(Protocol):
     def open_pinned(self, file: PinnedFile) -> BinaryIO:
         """A pinned file; raises SnapshotLostError when it is not the pinned one."""
 
-    def pin(self, path: str) -> HeldFiles:
-        """Fix the files to read."""
+    def pin(self, path: str, only: Collection[str] | None = None) -> HeldFiles:
+        """Fix the files to read: of a path those with certain names, or all of them.
+
+        Raises what `find` raises, NoFilesError also where none has such a name.
+        """
 
     def check_root(self) -> str:
         """Check that the root can be listed; returns a text for people."""

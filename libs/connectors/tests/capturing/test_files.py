@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_connectors.capturing.files import FileCaptureSource, native_id_of
+from datarecs_connectors.capturing.files import FileCaptureSource
+from datarecs_connectors.capturing.lists import native_id_of
 from datarecs_connectors.errors import (
     CorruptSourceError,
     NoFilesError,

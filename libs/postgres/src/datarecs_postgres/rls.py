@@ -93,6 +93,8 @@ _MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "cre
 """Columns by which retention decides about mails."""
 _CHECK_REQUEST = ("subject", "due_at")
 _CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
+_PIN_KEYS = "key ~ '^/accounts/[^/]+/tables/[^/]+/(pins/[^/]+|root/current)$'::text"
+"""What a run writes in the catalogue: its pin, and the next version of the root that it pins."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -421,7 +423,30 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="pointer",
-        grants=(*granted("SELECT", API, READ), *granted_fully(CAPTURE)),
+        grants=(
+            *granted("SELECT", API, READ),
+            *granted_fully(CAPTURE),
+            *granted("SELECT", WORKER_RUN),
+            *granted("INSERT", WORKER_RUN),
+            *granted("UPDATE", WORKER_RUN),
+        ),
+        extra_policies=(
+            Policy(
+                name="pins_added",
+                role=WORKER_RUN,
+                command="INSERT",
+                check=_PIN_KEYS,
+                restrictive=True,
+            ),
+            Policy(
+                name="pins_moved",
+                role=WORKER_RUN,
+                command="UPDATE",
+                using=_PIN_KEYS,
+                check=_PIN_KEYS,
+                restrictive=True,
+            ),
+        ),
     ),
     TableAccess(
         table="capture_sequence",

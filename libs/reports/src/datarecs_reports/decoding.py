@@ -158,6 +158,8 @@ def _pin(part: Part) -> PinFacts:
             )
             for file in part.maybe_parts("files")
         ),
+        catalogued=part.maybe_part("catalogued").maybe("snapshot_id"),
+        committed_at=part.maybe_part("catalogued").maybe("committed_at"),
     )
 
 

@@ -43,6 +43,10 @@ class PinFacts:
     size_bytes: int
     digest: str | None
     files: tuple[PinnedFile, ...]
+    catalogued: str | None = None
+    """Id of the equal snapshot of the catalogue."""
+    committed_at: str | None = None
+    """Of that snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

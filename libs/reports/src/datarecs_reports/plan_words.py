@@ -28,6 +28,7 @@ from datarecs_core.comparison.planning.scan import (
 )
 from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType, Strategy
+from datarecs_core.values import instant_text
 from datarecs_reports.decoding import tolerance_facts
 from datarecs_reports.figures import count, counted, lasting, size, visible
 from datarecs_reports.model import ToleranceFacts
@@ -151,6 +152,9 @@ def _pin(pin: Pin) -> Iterator[str]:
         case TableSnapshot():
             number = "none: the table is empty" if pin.snapshot_id is None else pin.snapshot_id
             yield f"table snapshot {number} of {visible(pin.table)}"
+    if not isinstance(pin, ExportedSnapshot) and pin.catalogued is not None:
+        committed = instant_text(pin.catalogued.committed_at)
+        yield f"snapshot {pin.catalogued.snapshot_id} of the catalogue, committed {committed}"
 
 
 def _expected(scan: Scan) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datarecs_reports.figures import count, counted, instant, size, visible
-from datarecs_reports.model import RunFacts, SourceFacts
+from datarecs_reports.model import PinFacts, RunFacts, SourceFacts
 
 MAX_FILES, MAX_COLUMNS = 8, 30
 """Most columns of a source to list; the others are counted."""
@@ -63,7 +63,13 @@ def _on_one_line(text: str) -> str:
 
 
 def _pin(source: SourceFacts) -> Iterator[str]:
-    pin = source.pin
+    yield from _pinned(source.pin)
+    if source.pin.catalogued is not None:
+        committed = instant(source.pin.committed_at or "")
+        yield f"snapshot {source.pin.catalogued} of the catalogue, committed {committed}"
+
+
+def _pinned(pin: PinFacts) -> Iterator[str]:
     if pin.kind == "exported_snapshot":
         yield f"snapshot {pin.snapshot} of {visible(pin.database or '')}, log position {pin.lsn}"
         if pin.taken_at:

@@ -199,7 +199,9 @@ def _modes(*modes: SnapshotMode) -> Field:
     )
 
 
+_CAPTURED = (Field(name="as_of", shape=MOMENT, doc="newest captured snapshot at this time"),)
 _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
+    **dict.fromkeys((SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON), _CAPTURED),
     SourceKind.POSTGRES: (
         _modes(SnapshotMode.EXPORTED),
         Field(
@@ -279,6 +281,7 @@ def _check_source(values: Mapping[str, object], at: Path, reading: Reading) -> N
         )
     if kind in FILE_KINDS:
         _check_query(values, at, reading)
+        _check_as_of(values, at, reading)
     _check_for_server(values, at, reading)
 
 
@@ -314,6 +317,22 @@ def _check_query(values: Mapping[str, object], at: Path, reading: Reading) -> No
                 code=SpecCode.DUPLICATE_NAME,
                 path=(*at, "tables", name),
                 message="the rows of the source's path have this name already",
+                place=Place.KEY,
+            )
+        )
+
+
+def _check_as_of(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Of files: one table of the catalogue, not those of a query beside it."""
+    snapshot = values.get("snapshot")
+    if values.get("tables") and isinstance(snapshot, Snapshot) and snapshot.as_of is not None:
+        reading.fault(
+            Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=(*at, "snapshot"),
+                others=((*at, "tables"),),
+                message="further tables of a query are always read as they are now",
+                hint="leave `snapshot` or `tables` out",
                 place=Place.KEY,
             )
         )

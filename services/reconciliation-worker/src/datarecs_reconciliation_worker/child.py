@@ -178,6 +178,7 @@ def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
             surroundings=replace(
                 surroundings_of(hello, run.tenant_id, SystemClock().now, stop),
                 spill_bytes=run.spill_bytes,
+                catalogued=run.catalogued,
             ),
         ),
         max_spill_bytes=hello.of("max_spill_bytes", int),

@@ -16,11 +16,13 @@ from pathlib import Path
 from uuid import UUID
 
 from datarecs_application.assignments import Pins
+from datarecs_application.catalogued_sources import Catalogued
 from datarecs_application.child_frames import BadFrameError, Reader, failure_words
 from datarecs_application.comparison import Answer, Means, Question, StageFailedError, answer
 from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import Clock, Wake
+from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.catalog.layout import differences_part, digests, run_document
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.proof.run_json import Sealing, outcome_leaves, with_hints
@@ -53,6 +55,8 @@ class Allowance:
     tenant_id: TenantId
     spill_bytes: int
     """Disk for intermediate data of one query over files."""
+    catalogued: CataloguedTable | None = None
+    """What the catalogue knows of the source's table."""
 
 
 Connect = Callable[[Allowance, Source, Connection | None, Mapping[str, str]], Connector]
@@ -93,6 +97,7 @@ class Assigned:
     folder: Path
     started_at: datetime | None
     triggered_by: str
+    catalogued: Catalogued
 
 
 def read_assignment(frame: Mapping[str, object]) -> Assigned:
@@ -124,6 +129,7 @@ def read_assignment(frame: Mapping[str, object]) -> Assigned:
         folder=Path(reader.of("folder", str)),
         started_at=None if started is None else datetime.fromisoformat(started),
         triggered_by=reader.of("triggered_by", str),
+        catalogued=from_document(Catalogued, reader.maybe("catalogued", dict) or {"by_source": {}}),
     )
 
 
@@ -175,7 +181,8 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
             if name.startswith(prefix)
         }
         connection = assigned.connections.get(source.connection or "")
-        return tools.connect(allowance, source, connection, secrets)
+        table = assigned.catalogued.by_source.get(source.name)
+        return tools.connect(replace(allowance, catalogued=table), source, connection, secrets)
 
     return Means(
         connect=connect,

@@ -53,6 +53,16 @@ Parameters = Annotated[
     typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
 ]
 
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="read Iceberg tables as they were, such as 2026-01-31T12:00:00Z; sources with a "
+        "`snapshot` keep theirs",
+    ),
+]
+
 
 def compare(
     sources: Sources,
@@ -61,6 +71,7 @@ def compare(
     measure: Limits = None,
     left_out: LeftOut = None,
     param: Parameters = None,
+    as_of: AsOf = None,
     gate: Annotated[
         Gate | None, typer.Option(help="acceptance: the job's `accept` limits decide the exit code")
     ] = None,
@@ -89,7 +100,7 @@ def compare(
     refuse_stdout("--out", out)
     refuse_stdout("--junit", junit)
     memory_bytes = None if memory is None else _memory_bytes(memory)
-    flags = flags_of(sources, key, measure, left_out, param)
+    flags = flags_of(sources, key, measure, left_out, param, as_of=as_of)
     screen = Screen.of(invocation, process_environment())
     screen.begin(f"preparing to compare {cell(', '.join(flags.sources))}")
     try:
@@ -175,8 +186,11 @@ def flags_of(
     measure: list[str] | None,
     left_out: list[str] | None,
     param: list[str] | None,
+    *,
+    as_of: str | None = None,
 ) -> "Flags":
     """The flags of `compare` and `plan` that declare the comparison."""
+    from datarecs_cli.local.as_of import check_as_of
     from datarecs_cli.local.column_names import column_names, measure_flag
     from datarecs_cli.local.database_address import read_addresses
     from datarecs_cli.local.question import Flags
@@ -189,6 +203,7 @@ def flags_of(
         measures=tuple(map(measure_flag, measure or ())),
         left_out=column_names(left_out or ()),
         parameters=named_values(param or []),
+        as_of=None if as_of is None else check_as_of(as_of),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datarecs_cli.commands.compare import (
+    AsOf,
     Key,
     LeftOut,
     Limits,
@@ -35,6 +36,7 @@ def plan(
     measure: Limits = None,
     left_out: LeftOut = None,
     param: Parameters = None,
+    as_of: AsOf = None,
     check_connections: Annotated[
         bool, typer.Option("--check-connections", help="first test every source step by step")
     ] = False,
@@ -54,7 +56,7 @@ def plan(
 
     clock = SystemClock()
     _refuse(offline=offline, opens=check_connections or explain)
-    flags = flags_of(sources, key, measure, left_out, param)
+    flags = flags_of(sources, key, measure, left_out, param, as_of=as_of)
     prepared = prepare_question(flags, now=clock.now(), invocation=current())
     if prepared is None:
         return ExitCode.USAGE

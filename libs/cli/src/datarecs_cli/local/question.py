@@ -14,9 +14,16 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from datarecs_application.comparison import Question
-from datarecs_cli.declared_files import STDIN, DeclaredFile, check_files, refuse_faults
+from datarecs_cli.declared_files import (
+    STDIN,
+    DeclaredFile,
+    check_files,
+    print_findings,
+    refuse_faults,
+)
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
+from datarecs_cli.local.as_of import as_of_faults, job_as_of, stored_elsewhere_faults
 from datarecs_cli.local.column_names import MeasureFlag, name_text
 from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.database_address import DatabaseAddress, connection_names
@@ -58,6 +65,8 @@ class Flags:
     measures: tuple[MeasureFlag, ...] = ()
     left_out: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
+    as_of: str | None = None
+    """A time with its offset: tables are read as they were."""
     names: tuple[str, ...] = ()
     """Names of the sources; empty: those of their files and tables."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -106,6 +115,7 @@ class Flags:
         for name, value in self.parameters.items():
             values = value if isinstance(value, list) else [value]
             words += [word for each in values for word in ("--param", f"{name}={each}")]
+        words += ["--as-of", self.as_of] if self.as_of is not None else []
         return shlex.join(words)
 
 
@@ -164,8 +174,24 @@ def prepare_question(
         UsageFault: wrong usage, or a file is missing.
         QuestionRefusedError: flags or parameters with faults.
     """
-    if flags.is_job:
-        return _from_file(flags, now, invocation)
+    prepared = _from_file(flags, now, invocation) if flags.is_job else _without_file(flags, now)
+    if prepared is not None:
+        job = prepared.question.job
+        faults = list(stored_elsewhere_faults(job) if flags.as_of is None else as_of_faults(job))
+        if faults:
+            _show_or_raise(prepared.refusal(faults), invocation)
+            return None
+    return prepared
+
+
+def _show_or_raise(error: DatarecsError, invocation: Invocation) -> None:
+    """Print the faults of a job file; others are raised."""
+    if not isinstance(error, JobRefusedError):
+        raise error
+    print_findings([error.file], invocation)
+
+
+def _without_file(flags: Flags, now: datetime) -> PreparedQuestion:
     job = _from_flags(flags)
     names = connection_names(flags.databases)
     connections = {
@@ -310,6 +336,8 @@ def _prepare(
     now: datetime,
     base: Path,
 ) -> PreparedQuestion:
+    if flags.as_of is not None:
+        job = job_as_of(job, flags.as_of)
     stored = _parameters(flags, job, now)
     places = {
         source.name: _place(flags, source, index, connections, base)

@@ -3,6 +3,7 @@
 A capture that knows a snapshot opens none; this is where that is counted, below every reader.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -43,8 +44,8 @@ class CountedTree:
         self.opened.add(file.path)
         return self.tree.open_pinned(file)
 
-    def pin(self, path: str) -> HeldFiles:
-        return self.tree.pin(path)
+    def pin(self, path: str, only: Collection[str] | None = None) -> HeldFiles:
+        return self.tree.pin(path, only)
 
     def check_root(self) -> str:
         return self.tree.check_root()

@@ -22,6 +22,7 @@ from datarecs_connectors.capturing.layout import (
     kind_of,
     table_names,
 )
+from datarecs_connectors.capturing.lists import native_id_of
 from datarecs_connectors.capturing.parquet_capture import ParquetCapture, ParquetColumns, pinned
 from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
@@ -45,7 +46,6 @@ from datarecs_core.captures.source_facts import (
     SourceView,
 )
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.vocabulary import SourceKind
 
 
@@ -228,9 +228,3 @@ _NO_COLUMNS = ParquetColumns(columns=(), column_ids=PATH_ORDINAL, partition_keys
 
 def _pin(file: ListedFile) -> PinnedFile:
     return PinnedFile(path=file.path, size_bytes=file.size_bytes, etag=file.etag)
-
-
-def native_id_of(files: Sequence[ListedFile]) -> str:
-    """SHA-256 of the list of path, size and etag."""
-    listed: list[JsonValue] = [[file.path, file.size_bytes, file.etag] for file in files]
-    return sha256_hex(canonical_json(listed))

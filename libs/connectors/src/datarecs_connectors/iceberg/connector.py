@@ -6,7 +6,7 @@ Java is used, so the oracle of `datarecs compare` and Spark read the same rows.
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from datarecs_connectors.locations import Places
 from datarecs_connectors.probing import steps
 from datarecs_connectors.typed_columns import matching_rows, plain_values, taken
 from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
+from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.comparison.planning.scan import (
     Pin,
     Scan,
@@ -62,10 +63,15 @@ class IcebergConnector:
     source: str
     catalog: Catalog
     now: Callable[[], datetime]
+    catalogued: CataloguedTable | None = None
+    """The table in the catalogue of the platform."""
 
     def pin(self, source: Source) -> HeldTable:
         table = TableName.of(self.source, source.relation or "")
         table_pin = pinned(source, self.catalog, self.catalog.load(table), self.now)
+        if self.catalogued is not None and table_pin.snapshot_id is not None:
+            captured = self.catalogued.snapshot(str(table_pin.snapshot_id))
+            table_pin = replace(table_pin, catalogued=captured)
         return HeldTable(connector=self, pin=table_pin)
 
     def frozen(self, pin: TableSnapshot) -> FrozenTable:

@@ -4,7 +4,7 @@ The counterpart of `file_tree`. Nothing is copied and nothing is held: reads nam
 and the pin is checked again after the last read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -68,11 +68,14 @@ class ObjectTree:
         item = StoredObject(file.path, file.size_bytes, file.etag or "")
         return cast("BinaryIO", ObjectFile(self.bucket, item))
 
-    def pin(self, path: str) -> "PinnedObjects":
+    def pin(self, path: str, only: Collection[str] | None = None) -> "PinnedObjects":
         files = tuple(
             PinnedFile(path=item.name, size_bytes=item.size, etag=item.etag)
             for item in self._objects(path)
+            if only is None or item.name in only
         )
+        if not files:
+            raise NoFilesError(self.source, path)
         pin = FileList(root=str(self.root), files=files, taken_at=self.now())
         return PinnedObjects(tree=self, path=path, pin=pin)
 

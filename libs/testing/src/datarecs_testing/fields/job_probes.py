@@ -52,6 +52,7 @@ _POSTGRES = {
     "limits.max_bytes": Probe(value="1KiB"),
 }
 _FILES = {
+    "snapshot.as_of": Probe(value="2026-01-31T12:00:00Z"),
     "connection": Probe(value="there", before="here"),
     "query": Probe(value="select * from one where id > 1"),
 }

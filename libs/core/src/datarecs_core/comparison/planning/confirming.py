@@ -84,8 +84,10 @@ def is_same_read(before: Pin, now: Pin) -> bool:
         case FileList():
             return isinstance(now, FileList) and before.files == now.files
         case TableSnapshot():
-            at = before.taken_at
-            return isinstance(now, TableSnapshot) and before == replace(now, taken_at=at)
+            if not isinstance(now, TableSnapshot):
+                return False
+            # What the catalogue knows of them may have changed meanwhile.
+            return before == replace(now, taken_at=before.taken_at, catalogued=before.catalogued)
         case ExportedSnapshot():
             return False  # its transaction does not identify the content of the tables
     assert_never(before)

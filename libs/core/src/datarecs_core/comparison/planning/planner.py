@@ -238,11 +238,11 @@ def _certain(schema: SourceSchema) -> SourceSchema:
 def _lasting(pin: Pin) -> Pin:
     match pin:
         case FileList():
-            return replace(pin, root="", taken_at=_NEVER)
+            return replace(pin, root="", taken_at=_NEVER, catalogued=None)
         case ExportedSnapshot():
             return replace(pin, snapshot_id="", snapshot="", lsn="", taken_at=_NEVER)
         case TableSnapshot():
-            return replace(pin, taken_at=_NEVER)
+            return replace(pin, taken_at=_NEVER, catalogued=None)
     assert_never(pin)
 
 

@@ -6,6 +6,7 @@ relative to their root, so that a proof does not depend on one machine.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from datarecs_core.jobs.definition import (
     DEFAULT_LIMITS,
@@ -103,6 +104,15 @@ class ExportedSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedSnapshot:
+    """The snapshot of the catalogue that a pin equals: an earlier capture has its statistics."""
+
+    table_id: UUID
+    snapshot_id: int
+    committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFile:
     path: str
     """Relative to the list's root, with `/`."""
@@ -123,6 +133,8 @@ class FileList:
     """Where relative paths begin: a directory or a bucket URL; not part of the proof."""
     files: tuple[PinnedFile, ...]
     taken_at: datetime
+    catalogued: CataloguedSnapshot | None = None
+    """None: no snapshot of the catalogue has exactly these files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +152,8 @@ class TableSnapshot:
     schema_id: int
     """Names and types of the columns."""
     taken_at: datetime
+    catalogued: CataloguedSnapshot | None = None
+    """None: the catalogue has no such snapshot."""
 
 
 Pin = ExportedSnapshot | FileList | TableSnapshot

@@ -5,7 +5,12 @@ Separate from `run_json` because a rechecked stage has the pins of every recheck
 
 import hashlib
 
-from datarecs_core.comparison.planning.scan import ExportedSnapshot, Pin, TableSnapshot
+from datarecs_core.comparison.planning.scan import (
+    CataloguedSnapshot,
+    ExportedSnapshot,
+    Pin,
+    TableSnapshot,
+)
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.values import instant_text
@@ -40,6 +45,7 @@ def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
             "snapshot_id": None if pin.snapshot_id is None else str(pin.snapshot_id),
             "schema_id": pin.schema_id,
             "taken_at": instant_text(pin.taken_at),
+            **_catalogued(pin.catalogued),
         }
     files = [to_document(each) for each in pin.files]
     return {
@@ -48,4 +54,18 @@ def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
         "size_bytes": str(sum(each.size_bytes for each in pin.files)),
         "digest": f"sha256:{hashlib.sha256(canonical_json(files)).hexdigest()}",
         **({"files": files} if len(files) <= listed else {}),
+        **_catalogued(pin.catalogued),
+    }
+
+
+def _catalogued(snapshot: CataloguedSnapshot | None) -> Document:
+    """Nothing for a pin that the catalogue does not have."""
+    if snapshot is None:
+        return {}
+    return {
+        "catalogued": {
+            "table_id": str(snapshot.table_id),
+            "snapshot_id": str(snapshot.snapshot_id),
+            "committed_at": instant_text(snapshot.committed_at),
+        }
     }

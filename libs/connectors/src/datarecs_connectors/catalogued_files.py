@@ -1,0 +1,150 @@
+"""Files of a source with what the catalogue knows about them.
+
+A pin says which snapshot of the catalogue it equals, and a source that asks for an earlier snapshot
+reads exactly the files of that one. Readers of formats see an ordinary tree.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from datarecs_connectors.capturing.layout import files_of
+from datarecs_connectors.capturing.lists import native_id_of
+from datarecs_connectors.errors import (
+    NoFilesError,
+    QueryFailedError,
+    SnapshotLostError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.object_stores.listing import Pattern
+from datarecs_connectors.source_trees import HeldFiles, ListedFile, SourceTree
+from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
+from datarecs_core.comparison.planning.scan import CataloguedSnapshot, FileList, PinnedFile
+from datarecs_core.values import instant_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedPin:
+    """Port HeldFiles over another one, with the snapshot that the files equal."""
+
+    held: HeldFiles
+    catalogued: CataloguedSnapshot | None
+
+    @property
+    def pin(self) -> FileList:
+        return replace(self.held.pin, catalogued=self.catalogued)
+
+    def with_rows(self, rows: Mapping[str, int]) -> "CataloguedPin":
+        return replace(self, held=self.held.with_rows(rows))
+
+    def check(self) -> FileList:
+        return replace(self.held.check(), catalogued=self.catalogued)
+
+    def close(self) -> None:
+        self.held.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedTree:
+    """Port SourceTree over another one."""
+
+    tree: SourceTree
+    table: CataloguedTable
+
+    @property
+    def source(self) -> str:
+        return self.tree.source
+
+    @property
+    def is_remote(self) -> bool:
+        return self.tree.is_remote
+
+    def find(self, path: str) -> list[str]:
+        return self.tree.find(path)
+
+    def listing(self, path: str) -> list[ListedFile]:
+        return self.tree.listing(path)
+
+    def listed(self, name: str) -> ListedFile:
+        return self.tree.listed(name)
+
+    def open(self, name: str) -> BinaryIO:
+        return self.tree.open(name)
+
+    def open_pinned(self, file: PinnedFile) -> BinaryIO:
+        return self.tree.open_pinned(file)
+
+    def pin(self, path: str, only: Collection[str] | None = None) -> CataloguedPin:
+        """The files of the requested snapshot; without one, the current files.
+
+        Raises:
+            SnapshotLostError: a file of the requested snapshot is gone or has changed.
+            QueryFailedError: no file of the requested snapshot is at the path.
+        """
+        if self.table.as_of is None:
+            held = self.tree.pin(path, only)
+            return CataloguedPin(held=held, catalogued=self._equal(held))
+        wanted = [file for file in self.table.files if is_at(path, file.path)]
+        if not wanted:
+            message = f"{self._snapshot()} has no file at {path!r}"
+            raise QueryFailedError(self.source, message)
+        try:
+            held = self.tree.pin(path, {file.path for file in wanted})
+        except NoFilesError as gone:
+            raise self._lost(wanted[0], "is gone") from gone
+        try:
+            # After the pin: what changes from now on is detected by its own check.
+            self._check(path, wanted)
+        except BaseException:
+            held.close()
+            raise
+        is_whole = len(wanted) == len(self.table.files)
+        return CataloguedPin(held=held, catalogued=self.table.as_of if is_whole else None)
+
+    def check_root(self) -> str:
+        return self.tree.check_root()
+
+    def close(self) -> None:
+        self.tree.close()
+
+    def _equal(self, held: HeldFiles) -> CataloguedSnapshot | None:
+        """The snapshot of the current files, if exactly these are pinned."""
+        try:
+            files = files_of(self.tree, self.table.name).files
+        except (NoFilesError, SourceUnsupportedError):
+            return None
+        if [file.path for file in files] != sorted(file.path for file in held.pin.files):
+            return None
+        return self.table.snapshot(native_id_of(files))
+
+    def _check(self, path: str, wanted: list[CataloguedFile]) -> None:
+        try:
+            current = {file.path: file for file in self.tree.listing(path)}
+        except NoFilesError:
+            current = {}
+        for file in wanted:
+            now = current.get(file.path)
+            if now is None:
+                raise self._lost(file, "is gone")
+            if (now.size_bytes, now.etag) != (file.size_bytes, file.etag):
+                raise self._lost(file, "has changed")
+
+    def _lost(self, file: CataloguedFile, what: str) -> SnapshotLostError:
+        return SnapshotLostError(
+            self.source,
+            f"{file.path} of {self._snapshot()} {what}; ask for a later time, or restore the file",
+        )
+
+    def _snapshot(self) -> str:
+        as_of = self.table.as_of
+        if as_of is None:
+            raise TypeError("the source asks for no snapshot")
+        return f"snapshot {as_of.snapshot_id}, committed {instant_text(as_of.committed_at)},"
+
+
+def is_at(path: str, name: str) -> bool:
+    """Whether a path of a source names a file, by the rules of folders and buckets."""
+    pattern = Pattern.of(path)
+    folder = tuple(name.split("/"))[: len(pattern.folder)]
+    is_named = not pattern.rest and name.split("/") == list(pattern.folder)
+    return is_named or (folder == pattern.folder and pattern.matches(name))

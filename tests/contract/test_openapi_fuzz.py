@@ -76,7 +76,8 @@ def is_beyond_a_schema(response: Any) -> bool:  # noqa: ANN401  the tool's answe
     has_grammar = bool(pointers) and GRAMMAR.issuperset(pointers)
     is_too_long = problem["detail"] == "a number has an exponent out of range"
     needs_another = problem["detail"] == "a parameter has no effect"  # without another parameter
-    beyond = (of_the_job, has_grammar, is_too_long, needs_another)
+    has_rules = problem["detail"] == "the capture has faults"  # which fields belong together
+    beyond = (of_the_job, has_grammar, is_too_long, needs_another, has_rules)
     return problem["code"] in BEYOND_A_SCHEMA or any(beyond)
 
 

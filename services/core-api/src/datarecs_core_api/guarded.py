@@ -133,13 +133,11 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
 
 def methods_of(app: FastAPI, path: str) -> tuple[str, ...]:
     """Methods that some route takes at this path, for `Allow`; HEAD wherever there is GET."""
-    written = {method for at, method in _matching(app, path) if at == path}
-    methods = written or {method for _, method in _matching(app, path)}
+    methods = set(_matching(app, path))
     return tuple(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
-def _matching(app: FastAPI, path: str) -> Iterator[tuple[str, str]]:
-    """Path and method; a path without parameters also matches one whose last part is an id."""
+def _matching(app: FastAPI, path: str) -> Iterator[str]:
     for route in iter_route_contexts(app.routes):
         if route.methods and route.path_regex.match(path):
-            yield from ((route.path or "", method) for method in route.methods)
+            yield from route.methods

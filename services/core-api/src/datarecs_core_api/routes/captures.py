@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from datarecs_application.capturing import queue
 from datarecs_application.capturing.reading import PAGE, tree_page
@@ -55,6 +56,14 @@ from datarecs_core_api.published_types import CaptureIdPath
 from datarecs_core_api.transactions import repeated
 from datarecs_specs.kinds import KINDS
 
+
+class _NotNow(StringConvertor):
+    """An id; `now` is a path with a method of its own, and no capture that could be read."""
+
+    regex = "(?!now$)[^/]+"
+
+
+register_url_convertor("not_now", _NotNow())
 router = APIRouter(prefix="/api/v1", tags=["captures"], route_class=GuardedRoute)
 Trigger = Annotated[Principal, needs(Permission.CAPTURE_TRIGGER)]
 MaxWait = Annotated[
@@ -219,7 +228,7 @@ def list_captures(
     return json_answer(page, headers=next_link(request, page.next))
 
 
-@router.get(f"{CAPTURES}/{{job_id}}", operation_id="get_capture_job")
+@router.get(f"{CAPTURES}/{{job_id:not_now}}", operation_id="get_capture_job")
 def get_capture(job_id: CaptureIdPath, caller: Reader, use: Using) -> CaptureJobDetailOut:
     """A job with the sums over everything below it."""
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:

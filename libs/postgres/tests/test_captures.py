@@ -32,7 +32,8 @@ FROM datarecs.tenant t, (SELECT gen_random_uuid() AS id FROM generate_series(1, 
 """
 CLAIM: LiteralString = """
 EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM datarecs.claim_work(
-    'w', '{PLAN_CONNECTOR,PLAN_TABLE}', '{"30 minutes","15 minutes"}', '{}', '{}', '60 s', 20)
+    'w', '{PLAN_CONNECTOR,PLAN_TABLE}', '{"30 minutes","15 minutes"}', '{}', '{}', '60 s', 20,
+    NULL)
 """
 
 

@@ -449,7 +449,7 @@ CALLS: dict[str, LiteralString] = {
     "report_stats": "SELECT datarecs.report_stats(gen_random_uuid(), '{}')",
     "read_stats": "SELECT * FROM datarecs.read_stats()",
     "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
-    "claim_work": "SELECT * FROM datarecs.claim_work('w', '{}', '{}', '{}', '{}', '60 s', 1)",
+    "claim_work": "SELECT * FROM datarecs.claim_work('w', '{}', '{}', '{}', '{}', '60 s', 1, NULL)",
     "capture_tenants": "SELECT * FROM datarecs.capture_tenants('old')",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",

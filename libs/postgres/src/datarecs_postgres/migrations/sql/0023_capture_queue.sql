@@ -177,11 +177,11 @@ BEGIN
     END IF;
 END $$;
 
--- Lease due items to an executor. Of each slice at most its share in a first round, then the rest.
--- Items that are parked on the way cost a visit each; a call makes at most 1,024 visits.
+-- Lease due items to an executor, of one tenant or, with null, of all. Of each slice at most its
+-- share in a first round, then the rest. Items that are parked on the way cost a visit each; a call makes at most 1,024 visits.
 CREATE FUNCTION datarecs.claim_work(
     reader text, wanted text[], lasting interval[], lanes text[], classes text[], lease interval,
-    n integer)
+    n integer, only_tenant uuid)
 RETURNS TABLE (tenant_id uuid, id uuid, epoch bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
 #variable_conflict use_column
@@ -200,7 +200,8 @@ DECLARE
     visits integer := 0;
 BEGIN
     SELECT array_agg(s.tenant_id), array_agg(s.kind), array_agg(s.pin)
-    INTO owners, kinds, pins FROM capture_slices(reader, wanted, at) s;
+    INTO owners, kinds, pins FROM capture_slices(reader, wanted, at) s
+    WHERE only_tenant IS NULL OR s.tenant_id = only_tenant;
     FOR round IN 1..2 LOOP
         EXIT WHEN owners IS NULL;
         share := CASE round WHEN 1 THEN ceil(n::numeric / cardinality(owners)) ELSE n END;

@@ -1,71 +1,9 @@
--- Claims of all tenants alone.
+-- Removes the events of declared captures, and the right to start them.
 
-DROP FUNCTION datarecs.claim_work;
-
--- Lease due items to an executor. Of each slice at most its share in a first round, then the rest.
--- Items that are parked on the way cost a visit each; a call makes at most 1,024 visits.
-CREATE FUNCTION datarecs.claim_work(
-    reader text, wanted text[], lasting interval[], lanes text[], classes text[], lease interval,
-    n integer)
-RETURNS TABLE (tenant_id uuid, id uuid, epoch bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    at timestamptz := clock_timestamp();
-    owners uuid[];
-    kinds text[];
-    pins text[];
-    item record;
-    last_due timestamptz;
-    last_id uuid;
-    share integer;
-    taken integer := 0;
-    served integer;
-    seen integer;
-    visits integer := 0;
-BEGIN
-    SELECT array_agg(s.tenant_id), array_agg(s.kind), array_agg(s.pin)
-    INTO owners, kinds, pins FROM capture_slices(reader, wanted, at) s;
-    FOR round IN 1..2 LOOP
-        EXIT WHEN owners IS NULL;
-        share := CASE round WHEN 1 THEN ceil(n::numeric / cardinality(owners)) ELSE n END;
-        FOR i IN 1..cardinality(owners) LOOP
-            served := 0;
-            last_due := '-infinity';
-            last_id := '00000000-0000-0000-0000-000000000000';
-            LOOP
-                EXIT WHEN taken >= n OR served >= share OR visits >= 1024;
-                seen := 0;
-                FOR item IN
-                    SELECT c.id, c.claim_key, c.due_at FROM capture_candidates(
-                        owners[i], kinds[i], pins[i], lanes, classes, at, last_due, last_id,
-                        least(n - taken, share - served)) c
-                LOOP
-                    seen := seen + 1;
-                    last_due := item.due_at;
-                    last_id := item.id;
-                    CONTINUE WHEN item.claim_key IS NOT NULL
-                        AND NOT capture_take_key(owners[i], item.id, item.claim_key);
-                    RETURN QUERY UPDATE capture_work w
-                        SET state = 'RUNNING', epoch = w.epoch + 1, executor = reader,
-                            lease_until = clock_timestamp() + lease,
-                            deadline_at = clock_timestamp()
-                                + lasting[array_position(wanted, w.kind)]
-                        WHERE w.tenant_id = owners[i] AND w.id = item.id
-                        RETURNING w.tenant_id, w.id, w.epoch;
-                    served := served + 1;
-                    taken := taken + 1;
-                END LOOP;
-                EXIT WHEN seen = 0;
-                visits := visits + seen;
-            END LOOP;
-            IF served > 0 THEN
-                PERFORM capture_note_turn(owners[i], kinds[i]);
-            END IF;
-        END LOOP;
-    END LOOP;
-END $$;
-
-REVOKE ALL ON FUNCTION datarecs.claim_work(text, text[], interval[], text[], text[], interval, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION datarecs.claim_work(text, text[], interval[], text[], text[], interval, integer) TO datarecs_capture;
+DROP POLICY types_api ON datarecs.outbox;
+CREATE POLICY types_api ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_api WITH CHECK (type = ANY ('{io.datarecs.capture.job.cancelled,io.datarecs.capture.job.failed,io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.created,io.datarecs.resource.connection.deleted,io.datarecs.resource.connection.status_updated,io.datarecs.resource.connection.updated,io.datarecs.resource.notificationrule.created,io.datarecs.resource.notificationrule.deleted,io.datarecs.resource.notificationrule.status_updated,io.datarecs.resource.notificationrule.updated,io.datarecs.resource.reconciliationjob.created,io.datarecs.resource.reconciliationjob.deleted,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.reconciliationjob.updated,io.datarecs.resource.retentionpolicy.created,io.datarecs.resource.retentionpolicy.deleted,io.datarecs.resource.retentionpolicy.status_updated,io.datarecs.resource.retentionpolicy.updated,io.datarecs.resource.schedule.created,io.datarecs.resource.schedule.deleted,io.datarecs.resource.schedule.status_updated,io.datarecs.resource.schedule.updated,io.datarecs.resource.webhookendpoint.created,io.datarecs.resource.webhookendpoint.deleted,io.datarecs.resource.webhookendpoint.status_updated,io.datarecs.resource.webhookendpoint.updated,io.datarecs.webhook.delivery.replay_requested,io.datarecs.webhook.delivery.resend_requested,io.datarecs.webhook.endpoint.test_requested}'::text[]));
+DROP POLICY types_resources ON datarecs.outbox;
+CREATE POLICY types_resources ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_resources WITH CHECK (type = ANY ('{io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.deleted,io.datarecs.resource.connection.finalize_failed,io.datarecs.resource.connection.finalized,io.datarecs.resource.connection.reconcile_failed,io.datarecs.resource.connection.reconciled,io.datarecs.resource.connection.status_updated,io.datarecs.resource.connection.updated,io.datarecs.resource.reconciliationjob.reconcile_failed,io.datarecs.resource.reconciliationjob.reconciled,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.retentionpolicy.status_updated}'::text[]));
+REVOKE ALL ON datarecs.capture_work FROM datarecs_resources;
+DROP POLICY tenant_resources ON datarecs.capture_work;
 DELETE FROM datarecs.schema_compat WHERE revision = '0025';

@@ -1,9 +1,6 @@
--- Removes the events of declared captures, and the right to start them.
-
-DROP POLICY types_api ON datarecs.outbox;
-CREATE POLICY types_api ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_api WITH CHECK (type = ANY ('{io.datarecs.capture.job.cancelled,io.datarecs.capture.job.failed,io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.created,io.datarecs.resource.connection.deleted,io.datarecs.resource.connection.status_updated,io.datarecs.resource.connection.updated,io.datarecs.resource.notificationrule.created,io.datarecs.resource.notificationrule.deleted,io.datarecs.resource.notificationrule.status_updated,io.datarecs.resource.notificationrule.updated,io.datarecs.resource.reconciliationjob.created,io.datarecs.resource.reconciliationjob.deleted,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.reconciliationjob.updated,io.datarecs.resource.retentionpolicy.created,io.datarecs.resource.retentionpolicy.deleted,io.datarecs.resource.retentionpolicy.status_updated,io.datarecs.resource.retentionpolicy.updated,io.datarecs.resource.schedule.created,io.datarecs.resource.schedule.deleted,io.datarecs.resource.schedule.status_updated,io.datarecs.resource.schedule.updated,io.datarecs.resource.webhookendpoint.created,io.datarecs.resource.webhookendpoint.deleted,io.datarecs.resource.webhookendpoint.status_updated,io.datarecs.resource.webhookendpoint.updated,io.datarecs.webhook.delivery.replay_requested,io.datarecs.webhook.delivery.resend_requested,io.datarecs.webhook.endpoint.test_requested}'::text[]));
-DROP POLICY types_resources ON datarecs.outbox;
-CREATE POLICY types_resources ON datarecs.outbox AS RESTRICTIVE FOR INSERT TO datarecs_resources WITH CHECK (type = ANY ('{io.datarecs.reconciliation.run.cancel_requested,io.datarecs.reconciliation.run.triggered,io.datarecs.resource.connection.deleted,io.datarecs.resource.connection.finalize_failed,io.datarecs.resource.connection.finalized,io.datarecs.resource.connection.reconcile_failed,io.datarecs.resource.connection.reconciled,io.datarecs.resource.connection.status_updated,io.datarecs.resource.connection.updated,io.datarecs.resource.reconciliationjob.reconcile_failed,io.datarecs.resource.reconciliationjob.reconciled,io.datarecs.resource.reconciliationjob.status_updated,io.datarecs.resource.retentionpolicy.status_updated}'::text[]));
-REVOKE ALL ON datarecs.capture_work FROM datarecs_resources;
-DROP POLICY tenant_resources ON datarecs.capture_work;
+-- Takes the rights of runs on pointers away.
+REVOKE ALL ON datarecs.pointer FROM datarecs_worker_run;
+DROP POLICY pins_moved ON datarecs.pointer;
+DROP POLICY pins_added ON datarecs.pointer;
+DROP POLICY tenant_worker_run ON datarecs.pointer;
 DELETE FROM datarecs.schema_compat WHERE revision = '0026';

@@ -3,13 +3,13 @@
 
 from datarecs_postgres.migrate import run_sql_file
 
-revision = "0026"
-down_revision = "0025"
+revision = "0025"
+down_revision = "0024"
 
 
 def upgrade() -> None:
-    run_sql_file("0026_access.sql")
+    run_sql_file("0025_access.sql")
 
 
 def downgrade() -> None:
-    run_sql_file("0026_down.sql")
+    run_sql_file("0025_down.sql")

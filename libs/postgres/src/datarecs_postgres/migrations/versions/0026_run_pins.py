@@ -3,13 +3,13 @@
 
 from datarecs_postgres.migrate import run_sql_file
 
-revision = "0027"
-down_revision = "0026"
+revision = "0026"
+down_revision = "0025"
 
 
 def upgrade() -> None:
-    run_sql_file("0027_access.sql")
+    run_sql_file("0026_access.sql")
 
 
 def downgrade() -> None:
-    run_sql_file("0027_down.sql")
+    run_sql_file("0026_down.sql")

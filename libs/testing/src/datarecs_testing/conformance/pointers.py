@@ -345,10 +345,14 @@ class PointersConformance:
         token = captures.take(root)
         before = len(stores.unsent())
 
-        with pytest.raises(KeyError), stores.capture.unit.begin(A_TENANT) as tx:
-            tx.pointers.batch([Bump(key=KEY)])
-            queue.end_stopped(tx, token, outcome_sha256="0" * 64)
-            raise KeyError
+        def write() -> None:
+            with stores.capture.unit.begin(A_TENANT) as tx:
+                tx.pointers.batch([Bump(key=KEY)])
+                queue.end_stopped(tx, token, outcome_sha256="0" * 64)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            write()
         with stores.capture.unit.begin(A_TENANT) as tx:
             assert tx.pointers.get(KEY) is None
         assert captures.item(root).state is WorkState.RUNNING

@@ -379,7 +379,7 @@ def test_an_entry_with_a_name_that_is_not_utf8_is_left_out_alone(
     assert captured.rows == 1
 
 
-def test_a_file_with_a_name_that_is_not_utf8_fails_its_own_table(folder: Folder) -> None:
+def test_a_file_with_a_name_that_is_not_utf8_fails_only_its_table(folder: Folder) -> None:
     write(folder.root / "good/a.parquet", n=[1])
     write(folder.root / "poor/a.parquet", n=[1])
     write(folder.root / f"poor/{NOT_UTF8}.parquet", n=[1])
@@ -426,15 +426,22 @@ def test_letters_with_a_meaning_in_paths_are_ordinary_in_listed_names(
     assert [len(folder.capture(table)) for table in folder.tables()] == [1, 1, 1]
 
 
-def test_times_are_counted_in_the_microseconds_of_comparisons(folder: Folder) -> None:
-    times = pa.array([1_000, 1_001, 2_000], pa.timestamp("ns"))
+@pytest.mark.parametrize(
+    ("is_int96", "ndv", "bounds"),
+    [
+        (True, "2", ("1970-01-01T00:00:00.000001Z", "1970-01-01T00:00:00.000002Z")),
+        (False, "3", ("1970-01-01T00:00:00.000001000Z", "1970-01-01T00:00:00.000002000Z")),
+    ],
+)
+def test_times_of_int96_count_by_the_microseconds_of_comparisons(
+    folder: Folder, *, is_int96: bool, ndv: str, bounds: tuple[str, str]
+) -> None:
+    times = pa.array([1_000, 1_001, 2_000], pa.timestamp("ns", tz="UTC"))
     pq.write_table(
-        pa.table({"t": times}), folder.root / "t.parquet", use_deprecated_int96_timestamps=True
+        pa.table({"t": times}),
+        folder.root / "t.parquet",
+        use_deprecated_int96_timestamps=is_int96,
     )
     (captured,) = folder.capture("t")
     (column,) = captured.columns
-    assert (column.ndv, column.min, column.max) == (
-        "2",
-        "1970-01-01T00:00:00.000001",
-        "1970-01-01T00:00:00.000002",
-    )
+    assert (column.ndv, (column.min, column.max)) == (ndv, bounds)

@@ -43,7 +43,12 @@ from datarecs_core.captures.request import (
 )
 from datarecs_core.captures.rules import PER_COLUMN
 from datarecs_core.captures.selecting import selected, snapshot_id_of
-from datarecs_core.captures.source_facts import Completion, SourceSnapshot, SourceTable
+from datarecs_core.captures.source_facts import (
+    Completion,
+    SourceObjects,
+    SourceSnapshot,
+    SourceTable,
+)
 from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import (
@@ -108,11 +113,7 @@ class Planning:
             *(_child(item, WorkKind.PLAN_TABLE, name) for name in objects.tables),
             *(_child(item, WorkKind.PLAN_VIEW, name) for name in objects.views),
         ]
-        tables, views = len(objects.tables), len(objects.views)
-        return Applied(
-            children=children,
-            message=f"{_counted(tables, 'table')}, {_counted(views, 'view')}",
-        )
+        return Applied(children=children, message=_objects_text(objects))
 
     def view(self, item: WorkItem, outcome: ViewPlanned) -> Applied:
         _require_object(item, outcome.view.name)
@@ -480,6 +481,13 @@ def _missing_text(names: Sequence[ObjectName]) -> str:
 
 def _text(name: ObjectName) -> str:
     return ".".join((*name.namespace, name.name))
+
+
+def _objects_text(objects: SourceObjects) -> str:
+    text = f"{_counted(len(objects.tables), 'table')}, {_counted(len(objects.views), 'view')}"
+    if not objects.ignored:
+        return text
+    return f"{text}, {objects.ignored} {'entry' if objects.ignored == 1 else 'entries'} left out"
 
 
 def _counted(number: int, word: str) -> str:

@@ -169,6 +169,15 @@ class CapturedFolderConformance:
         assert orders.failure(root.id) == "TABLE_MISSING"
         assert "default.order" in root.message
 
+    def test_the_plan_says_how_many_entries_are_left_out(self, orders: CaptureHouse) -> None:
+        root = orders.start(**METADATA)
+        token = orders.claim()
+        assert token is not None
+        assert orders.control.begin(token) is not None
+        objects = SourceObjects(tables=(ORDERS,), views=(), ignored=5)
+        orders.control.end(token, ConnectorPlanned(objects=objects))
+        assert orders.item(root).message == "1 table, 0 views, 5 entries left out"
+
     @pytest.mark.case("Q56")
     def test_a_view_with_the_name_of_a_table_fails_the_capture(self, orders: CaptureHouse) -> None:
         orders.capture(**METADATA)

@@ -131,11 +131,11 @@ class CatalogueReads:
         except (StoreUnavailableError, StoreBusyError):
             raise
         except DatarecsError as error:
-            if _asks(source):
+            if _names_a_time(source):
                 raise SourceNotPinnedError(index) from error
             # A run does not need the catalogue: it only says less about what it reads.
             log.warning("catalogue_not_read", code=error.code.name)
-        if _asks(source):
+        if _names_a_time(source):
             raise SourceNotPinnedError(index) from _not_captured(source)
         return None
 
@@ -238,7 +238,7 @@ def _known(account: CatalogueAccount, source: Source, table: Table) -> Catalogue
         name=table.name,
         snapshots={str(one.snapshot_id): one.committed_at for one in entries},
     )
-    return _as_of(account, source, known) if _asks(source) else known
+    return _as_of(account, source, known) if _names_a_time(source) else known
 
 
 def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) -> CataloguedTable:
@@ -271,7 +271,7 @@ def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) ->
     )
 
 
-def _asks(source: Source) -> bool:
+def _names_a_time(source: Source) -> bool:
     """Whether the catalogue decides which files are read; tables of a lake know their past."""
     return source.kind in _FILE_KINDS and source.snapshot.as_of is not None
 

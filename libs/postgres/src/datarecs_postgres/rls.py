@@ -8,7 +8,7 @@ grants and functions). The functions are in `function_rights`.
 import sys
 
 from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service, subscriptions_of
-from datarecs_postgres.capture_rows import MUTABLE as CAPTURE_WORK_CHANGES
+from datarecs_postgres.catalogue_rights import CATALOGUE_TABLES
 from datarecs_postgres.function_rights import FUNCTIONS
 from datarecs_postgres.policies import (
     Policy,
@@ -93,8 +93,6 @@ _MAIL_RETENTION = ("tenant_id", "delivery_id", "run_id", "job_id", "state", "cre
 """Columns by which retention decides about mails."""
 _CHECK_REQUEST = ("subject", "due_at")
 _CHECK_END = ("lease_until", "due_at", "checked_at", "checked_generation", "result")
-_PIN_KEYS = "key ~ '^/accounts/[^/]+/tables/[^/]+/(pins/[^/]+|root/current)$'::text"
-"""What a run writes in the catalogue: its pin, and the next version of the root that it pins."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -421,66 +419,7 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("UPDATE", WORKER_RUN, columns=_CHECK_END),
         ),
     ),
-    TableAccess(
-        table="pointer",
-        grants=(
-            *granted("SELECT", API, READ),
-            *granted_fully(CAPTURE),
-            *granted("SELECT", WORKER_RUN),
-            *granted("INSERT", WORKER_RUN),
-            *granted("UPDATE", WORKER_RUN),
-        ),
-        extra_policies=(
-            Policy(
-                name="pins_added",
-                role=WORKER_RUN,
-                command="INSERT",
-                check=_PIN_KEYS,
-                restrictive=True,
-            ),
-            Policy(
-                name="pins_moved",
-                role=WORKER_RUN,
-                command="UPDATE",
-                using=_PIN_KEYS,
-                check=_PIN_KEYS,
-                restrictive=True,
-            ),
-        ),
-    ),
-    TableAccess(
-        table="capture_sequence",
-        grants=(
-            *granted("SELECT", API, CAPTURE, READ),
-            *granted("INSERT", API, CAPTURE),
-            *granted("UPDATE", API, CAPTURE, columns=("last_sequence",)),
-        ),
-    ),
-    TableAccess(
-        table="capture_work",
-        grants=(
-            *granted("SELECT", API, CAPTURE, RESOURCES, READ),
-            *granted("INSERT", API, CAPTURE, RESOURCES),
-            *granted("UPDATE", API, CAPTURE, columns=CAPTURE_WORK_CHANGES),
-            *granted("DELETE", CAPTURE),
-        ),
-    ),
-    TableAccess(
-        table="capture_claim",
-        grants=(
-            *granted("SELECT", API, CAPTURE, READ),
-            *granted("DELETE", API, CAPTURE),
-        ),
-    ),
-    TableAccess(
-        table="capture_cancel",
-        grants=(
-            *granted("SELECT", API, CAPTURE, READ),
-            *granted("INSERT", API, CAPTURE),
-            *granted("DELETE", CAPTURE),
-        ),
-    ),
-    TableAccess(table="capture_turn"),
+    *CATALOGUE_TABLES,
     TableAccess(
         table="notification_rule_state",
         grants=(

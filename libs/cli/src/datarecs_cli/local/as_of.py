@@ -56,7 +56,7 @@ def as_of_faults(job: ReconciliationJob) -> Iterator[Fault]:
             yield Fault(
                 code=SpecCode.FIELD_OF_ANOTHER_KIND,
                 path=("spec", "sources", index),
-                message=f"--as-of: {_KEEPS_NOTHING[source.kind is SourceKind.POSTGRES]}",
+                message=f"--as-of: {_WITHOUT_PAST[source.kind is SourceKind.POSTGRES]}",
                 hint="compare a copy from that time, or leave out the flag and declare "
                 f"`snapshot: {{as_of: …}}` for the Iceberg sources alone; {_CAPTURED}",
             )
@@ -69,12 +69,12 @@ def stored_elsewhere_faults(job: ReconciliationJob) -> Iterator[Fault]:
             yield Fault(
                 code=SpecCode.WITHOUT_EFFECT,
                 path=("spec", "sources", index, "snapshot", "as_of"),
-                message=_KEEPS_NOTHING[False],
+                message=_WITHOUT_PAST[False],
                 hint=f"leave it out, or apply the job and run it; {_CAPTURED}",
             )
 
 
-_KEEPS_NOTHING = {
+_WITHOUT_PAST = {
     True: "a PostgreSQL database does not keep its rows of an earlier time",
     False: "files do not keep the state of an earlier time",
 }

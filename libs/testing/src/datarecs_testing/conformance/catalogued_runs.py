@@ -111,16 +111,19 @@ class CapturedFolder:
         source = FileCaptureSource(
             tree=CountedTree(tree), uri=f"file://{self.folder}", now=self.clock.now
         )
-        (found,) = source.table(NAME, known=()).snapshots
-        number, account = snapshot_id_of(found.native_id), self.account(self.stores.capture.unit)
+        (described,) = source.table(NAME, known=()).snapshots
+        number, account = (
+            snapshot_id_of(described.native_id),
+            self.account(self.stores.capture.unit),
+        )
         Snapshots(account).ingest(
             Snapshot(
                 table_id=self.table.id,
                 snapshot_id=number,
-                native_id=found.native_id,
-                committed_at=found.committed_at,
+                native_id=described.native_id,
+                committed_at=described.committed_at,
                 ingested_at=self.clock.now(),
-                columns=found.columns,
+                columns=described.columns,
                 summary={},
             ),
             is_current=True,
@@ -133,7 +136,7 @@ class CapturedFolder:
             file_stats(
                 self.table, number, one.path, size_bytes=one.size_bytes, etag=one.etag, format="csv"
             )
-            for one in source.files(NAME, found.native_id)
+            for one in source.files(NAME, described.native_id)
         ]
         Statistics(account).put_files(records, generation=generation)
         Generations(account).publish(

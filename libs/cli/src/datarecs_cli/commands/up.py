@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -211,9 +212,27 @@ def _banner(platform: Platform) -> str:
     lines += [
         f"data       {layout.root}",
         f"logs       {layout.logs}",
+        *_how_to_use(layout),
         "stop with Ctrl-C or `datarecs down`",
     ]
     return "\n".join(lines)
+
+
+def _how_to_use(layout: Layout) -> list[str]:
+    """How commands in this folder reach the platform, unless they find its credentials here."""
+    from datarecs_cli.config import API_KEY, credential_files
+    from datarecs_cli.stack.credentials import read_credentials
+
+    found, _ = credential_files(Path.cwd(), Path.home())
+    credentials = read_credentials(layout.credentials_file)
+    if credentials is None or found.resolve() == layout.credentials_file.resolve():
+        return []
+    file = shlex.quote(str(layout.credentials_file))
+    key = f"sed -n 's/^api_key = \"\\(.*\\)\"$/\\1/p' {file}"
+    return [
+        f'use        export {API_KEY}="$({key})"',
+        f"           datarecs get jobs --server {credentials.server}",
+    ]
 
 
 def _detached(options: Options) -> ExitCode:
@@ -229,9 +248,17 @@ def _detached(options: Options) -> ExitCode:
         arguments += ["--ready-timeout", f"{options.ready_timeout_s:g}"]
     if options.only is not None:
         arguments += ["--only", ",".join(sorted(options.only))]
-    code = start_in_background(
-        arguments, layout, environment=options.environment, say=current().say
-    )
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        current().say(line)
+
+    code = start_in_background(arguments, layout, environment=options.environment, say=say)
+    if code == ExitCode.DONE:
+        for line in _how_to_use(layout):
+            if line not in said:  # the start may be followed to its last line or not
+                current().say(line)
     return ExitCode(code)
 
 

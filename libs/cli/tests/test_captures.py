@@ -281,7 +281,7 @@ class TestReading:
 
     @pytest.mark.parametrize("verb", ["start", "now"])
     def test_a_usage_error_names_the_help_of_the_sub_command(
-        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str], verb: str
+        self, capsys: pytest.CaptureFixture[str], verb: str
     ) -> None:
         for arguments in (["lake"], ["lake", "--wrong"], []):
             assert run(["capture", verb, *arguments]) == 2

@@ -312,8 +312,8 @@ def test_pointers_and_records_are_read_by_key(lake: Lake, client: TestClient) ->
     blob = answer(client, f"{ROOT}/record", key=pointer["blob_key"])
     assert blob["pointer"] is None
     assert blob["record"] == entry["record"]
-    assert answer(client, f"{ROOT}/record", key="catalogs/by-name/lake")["record"] == (
-        entry["record"]
+    assert (
+        answer(client, f"{ROOT}/record", key="catalogs/by-name/lake")["record"] == (entry["record"])
     )
 
 

@@ -212,13 +212,13 @@ def _banner(platform: Platform) -> str:
     lines += [
         f"data       {layout.root}",
         f"logs       {layout.logs}",
-        *_how_to_use(layout),
+        *how_to_use(layout),
         "stop with Ctrl-C or `datarecs down`",
     ]
     return "\n".join(lines)
 
 
-def _how_to_use(layout: Layout) -> list[str]:
+def how_to_use(layout: Layout) -> list[str]:
     """How commands in this folder reach the platform, unless they find its credentials here."""
     from datarecs_cli.config import API_KEY, credential_files
     from datarecs_cli.stack.credentials import read_credentials
@@ -238,16 +238,7 @@ def _how_to_use(layout: Layout) -> list[str]:
 def _detached(options: Options) -> ExitCode:
     layout = options.layout
     prepare_folders(layout)
-    flag = {setting: flag for flag, setting in LOG_FORMATS.items()}[options.log_format]
-    arguments = ["up", "--data-dir", str(layout.root), "--log-format", flag]
-    if options.port is not None:
-        arguments += ["--port", str(options.port)]
-    if options.jars_from is not None:
-        arguments += ["--jars-from", str(options.jars_from.absolute())]
-    if options.ready_timeout_s is not None:
-        arguments += ["--ready-timeout", f"{options.ready_timeout_s:g}"]
-    if options.only is not None:
-        arguments += ["--only", ",".join(sorted(options.only))]
+    arguments = _arguments_of(options)
     said: list[str] = []
 
     def say(line: str) -> None:
@@ -256,10 +247,25 @@ def _detached(options: Options) -> ExitCode:
 
     code = start_in_background(arguments, layout, environment=options.environment, say=say)
     if code == ExitCode.DONE:
-        for line in _how_to_use(layout):
+        for line in how_to_use(layout):
             if line not in said:  # the start may be followed to its last line or not
                 current().say(line)
     return ExitCode(code)
+
+
+def _arguments_of(options: Options) -> list[str]:
+    """The same command for the process in the background."""
+    flag = {setting: flag for flag, setting in LOG_FORMATS.items()}[options.log_format]
+    arguments = ["up", "--data-dir", str(options.layout.root), "--log-format", flag]
+    if options.port is not None:
+        arguments += ["--port", str(options.port)]
+    if options.jars_from is not None:
+        arguments += ["--jars-from", str(options.jars_from.absolute())]
+    if options.ready_timeout_s is not None:
+        arguments += ["--ready-timeout", f"{options.ready_timeout_s:g}"]
+    if options.only is not None:
+        arguments += ["--only", ",".join(sorted(options.only))]
+    return arguments
 
 
 def _confirm(layout: Layout) -> None:

@@ -3,10 +3,9 @@
 import json
 import re
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from datarecs_cli.capture_screens import tree_lines
-from datarecs_cli.client import Json
 from datarecs_cli.output import UNICODE
 from datarecs_core.captures.items import CaptureJobId, WorkItem
 from datarecs_core.captures.request import CapturePolicy, Output
@@ -20,6 +19,9 @@ from datarecs_testing.builders import A_TENANT
 from datarecs_testing.capture_house import CaptureHouse
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.stores import Actor, Stores
+
+if TYPE_CHECKING:
+    from datarecs_cli.client import Json
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/capture.md").read_text(encoding="utf-8")
 STATS = (Output.TABLE_STATS, Output.COLUMN_STATS, Output.FILE_STATS)

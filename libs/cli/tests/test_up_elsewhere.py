@@ -40,7 +40,7 @@ def started(
 
 
 @pytest.mark.parametrize("says", [False, True])
-def test_the_lines_for_another_data_dir_give_the_key_and_the_server_once(
+def test_the_lines_for_another_data_dir_name_the_key_and_the_server_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

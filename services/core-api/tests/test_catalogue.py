@@ -324,11 +324,11 @@ def test_every_name_is_followed_to_its_object(lake: Lake, client: TestClient) ->
     kinds = set()
     for key in keys:
         entry = answer(client, f"{ROOT}/record", key=key)
-        pointer, found = entry["pointer"], entry["record"]
+        pointer, content = entry["pointer"], entry["record"]
         assert isinstance(pointer, dict)
-        assert isinstance(found, dict), key
+        assert isinstance(content, dict), key
         assert pointer["key"] == key
-        assert pointer["resource_id"] in found.values(), key
+        assert pointer["resource_id"] in content.values(), key
         kinds.add(entry["kind"])
     assert kinds == {"Catalog", "Namespace", "Table", "View", "Connector"}
     marker = layout.catalog_children(A_TENANT, lake.catalog.id)

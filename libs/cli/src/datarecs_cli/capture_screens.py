@@ -82,9 +82,9 @@ def _sums(items: Sequence[Json], depths: Sequence[int]) -> Sequence[Mapping[str,
     path: list[Counter[str]] = []
     for item, depth in zip(items, depths, strict=True):
         del path[depth:]
-        own = Counter[str]()
-        path.append(own)
-        sums.append(own)
+        here = Counter[str]()
+        path.append(here)
+        sums.append(here)
         counted = _counted(item)
         for one in path:
             one.update(counted)
@@ -94,11 +94,11 @@ def _sums(items: Sequence[Json], depths: Sequence[int]) -> Sequence[Mapping[str,
 def _counted(item: Json) -> Mapping[str, int]:
     """The counters of the item alone; a group that has ended counts above as one."""
     counters = item["counters"]
-    own = dict(counters) if isinstance(counters, Mapping) else {}
+    counted = dict(counters) if isinstance(counters, Mapping) else {}
     if item["kind"] == "EXEC_FILE_GROUP" and state_of(item) in ENDED:
         is_done = state_of(item) is WorkState.SUCCEEDED
-        own["file_groups_completed" if is_done else "file_groups_failed"] = 1
-    return own
+        counted["file_groups_completed" if is_done else "file_groups_failed"] = 1
+    return counted
 
 
 def _has_sibling(depths: Sequence[int], index: int) -> bool:

@@ -223,9 +223,9 @@ def how_to_use(layout: Layout) -> list[str]:
     from datarecs_cli.config import API_KEY, credential_files
     from datarecs_cli.stack.credentials import read_credentials
 
-    found, _ = credential_files(Path.cwd(), Path.home())
+    here, _ = credential_files(Path.cwd(), Path.home())
     credentials = read_credentials(layout.credentials_file)
-    if credentials is None or found.resolve() == layout.credentials_file.resolve():
+    if credentials is None or here.resolve() == layout.credentials_file.resolve():
         return []
     file = shlex.quote(str(layout.credentials_file))
     key = f"sed -n 's/^api_key = \"\\(.*\\)\"$/\\1/p' {file}"

@@ -88,7 +88,7 @@ class SnapshotsConformance:
         assert snapshots.as_of(table.id, moment) == late
 
     @pytest.mark.case("S33")
-    def test_commits_before_1970_are_listed_and_found_like_others(
+    def test_commits_before_1970_are_listed_and_read_like_others(
         self, catalogue: CatalogueStores
     ) -> None:
         table = catalogue.table()
@@ -102,9 +102,9 @@ class SnapshotsConformance:
         listed = [one.committed_at.year for one in snapshots.newest_first(table.id)]
         assert listed == sorted(years, reverse=True)
         for year in years:
-            found = snapshots.as_of(table.id, at[year] + timedelta(days=1))
-            assert found is not None
-            assert found.committed_at == at[year]
+            newest = snapshots.as_of(table.id, at[year] + timedelta(days=1))
+            assert newest is not None
+            assert newest.committed_at == at[year]
         assert snapshots.as_of(table.id, datetime.min.replace(tzinfo=timezone(BEHIND))) is None
         assert snapshots.remove(table.id, numbers[1])
 

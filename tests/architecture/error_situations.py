@@ -483,6 +483,10 @@ SHOWN: dict[str, ShownBy] = {
         "::test_a_position_no_client_can_parse_is_passed_and_counted",
         "offset",
     ),
+    "DR5866": ShownBy(
+        f"{FOLDERS}::test_a_column_that_does_not_exist_fails_and_leaves_the_published_statistics",
+        "column",
+    ),
     "DR5851": ShownBy(
         f"{FOLDERS}::test_a_deleted_connection_ends_the_capture",
         "connection",

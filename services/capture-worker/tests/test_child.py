@@ -1,5 +1,6 @@
 """The child as a process: what it leaves, what it never gets, and that it blocks nothing."""
 
+import os
 import sys
 import threading
 from collections.abc import Collection, Mapping
@@ -187,3 +188,17 @@ def test_renewals_pass_while_the_work_holds_its_interpreter(
 def test_each_toggle_removes_its_kinds(toggle: str, kinds: set[WorkKind]) -> None:
     executor = Executor.model_validate({toggle: Enabled(enabled=False)})
     assert set(WorkKind) - set(enabled_kinds(executor)) == kinds
+
+
+def test_a_name_that_is_not_utf8_leaves_other_tables(
+    tmp_path: Path, renewals: WorkRenewals
+) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("orders.parquet", os.fsdecode(b"bad\xff.parquet")):
+        with (tmp_path / "data" / name).open("wb") as stream:
+            pq.write_table(pa.table({"id": [1]}), stream)
+    renewals.hold(TOKEN, confirmed_at=SystemClock().monotonic())
+    outcome = work(tmp_path).outcome(assignment(), watch(renewals))
+    assert isinstance(outcome, ConnectorPlanned)
+    assert [one.name for one in outcome.objects.tables] == ["orders"]
+    assert outcome.objects.ignored == 1

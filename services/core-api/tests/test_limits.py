@@ -117,7 +117,15 @@ class TestObjects:
     @pytest.mark.parametrize("kind", Kind)
     @pytest.mark.parametrize("by_apply", [True, False])
     def test_of_each_kind_are_limited(self, kind: Kind, *, by_apply: bool) -> None:
-        quotas = ("jobs", "connections", "schedules", "endpoints", "rules", "retention_policies")
+        quotas = (
+            "jobs",
+            "connections",
+            "schedules",
+            "endpoints",
+            "rules",
+            "retention_policies",
+            "captures",
+        )
         house = limited(**{f"{name}_per_tenant": 1 for name in quotas})
         ana = house.caller()
         first = declare(ana, kind)

@@ -549,3 +549,23 @@ def test_the_first_of_two_slots_takes_no_groups_of_files() -> None:
     assert kinds_of_slots((), slots=2) == []
     only = frozenset({WorkKind.EXEC_FILE_GROUP})
     assert kinds_of_slots(only, slots=2) == [only, only]
+
+
+NOT_UTF8 = "a name \udcff"
+
+
+def test_a_text_that_cannot_be_written_is_not_tried_again(worker: Worker) -> None:
+    with pytest.raises(UnicodeEncodeError) as raised:
+        NOT_UTF8.encode()
+    worker.script = failing(raised.value)
+    failure = worker.failure()
+    assert (failure.code, failure.retry) == ("WORK_CRASHED", RetryClass.TERMINAL)
+    assert "UnicodeEncodeError" in failure.message
+    assert "surrogates not allowed" in failure.message
+
+
+def test_a_failure_can_quote_a_name_that_is_not_utf8() -> None:
+    error = SecretUnavailableError(reference=NOT_UTF8, cause="it is not set")
+    frame = failure_frame(error)
+    assert r"\udcff" in str(frame["message"])
+    canonical_json(frame)  # type: ignore[arg-type]  # a frame is JSON

@@ -33,7 +33,8 @@ ROWS_ONLY = CapturePolicy(outputs=(Output.TABLE_STATS, Output.FILE_STATS))
 
 def write(path: Path, **columns: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
+    with path.open("wb") as stream:
+        pq.write_table(pa.table(columns), stream)
     return path
 
 
@@ -359,3 +360,88 @@ def test_an_unreadable_file_is_an_error_that_names_it(
         folder.table("t")
     with pytest.raises(PermissionDeniedError, match=r"a\.parquet"):
         folder.capture("t", files=planned, table=table)
+
+
+NOT_UTF8 = os.fsdecode(b"bad\xff")
+
+
+@pytest.mark.parametrize(
+    "entry", [f"{NOT_UTF8}.parquet", f"{NOT_UTF8}/a.parquet"], ids=["file", "folder"]
+)
+def test_an_entry_with_a_name_that_is_not_utf8_is_left_out_alone(
+    folder: Folder, entry: str
+) -> None:
+    write(folder.root / "good.parquet", n=[1])
+    write(folder.root / entry, n=[1])
+    objects = folder.open().objects(CaptureScope())
+    assert ([table.name for table in objects.tables], objects.ignored) == (["good"], 1)
+    (captured,) = folder.capture("good")
+    assert captured.rows == 1
+
+
+def test_a_file_with_a_name_that_is_not_utf8_fails_only_its_table(folder: Folder) -> None:
+    write(folder.root / "good/a.parquet", n=[1])
+    write(folder.root / "poor/a.parquet", n=[1])
+    write(folder.root / f"poor/{NOT_UTF8}.parquet", n=[1])
+    assert folder.tables() == ["good", "poor"]
+    with pytest.raises(SourceUnsupportedError, match=r"bad\\xff\.parquet' is not UTF-8") as failed:
+        folder.table("poor")
+    str(failed.value).encode()
+    assert [captured.rows for captured in folder.capture("good")] == [1]
+
+
+def test_entries_that_are_no_table_are_counted(folder: Folder) -> None:
+    write(folder.root / "orders.parquet", n=[1])
+    write(folder.root / "parts/a.parquet", n=[1])
+    (folder.root / "parts/notes.txt").write_text("x")
+    (folder.root / "README.md").write_text("text")
+    (folder.root / "texts").mkdir()
+    (folder.root / "texts/a.txt").write_text("text")
+    objects = folder.open().objects(CaptureScope())
+    assert ([table.name for table in objects.tables], objects.ignored) == (["orders", "parts"], 2)
+    chosen = CaptureScope(tables=tuple(_names("orders")))
+    assert folder.open().objects(chosen).ignored == 0
+
+
+def test_files_that_begin_with_a_dot_are_tables_and_folders_are_not(folder: Folder) -> None:
+    for entry in (".orders.parquet", "_parts.parquet", ".orders/a.parquet", "...parquet"):
+        write(folder.root / entry, n=[1])
+    assert folder.tables() == [".orders", "_parts"]
+    for name in folder.tables():
+        (captured,) = folder.capture(name)
+        assert captured.path == f"{name}.parquet"
+    for name in (".", "..", ""):
+        with pytest.raises(NoFilesError):
+            folder.table(name)
+
+
+@pytest.mark.parametrize("name", ["pct%2Fx", "a:b", "c[1]", "what?", "all*"])
+def test_letters_with_a_meaning_in_paths_are_ordinary_in_listed_names(
+    folder: Folder, name: str
+) -> None:
+    write(folder.root / f"{name}.parquet", n=[1])
+    (folder.root / f"{name} text.csv").write_text("n\n1\n")
+    write(folder.root / f"{name} folder/a.parquet", n=[1])
+    assert folder.tables() == [name, f"{name} folder", f"{name} text"]
+    assert [len(folder.capture(table)) for table in folder.tables()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("is_int96", "ndv", "bounds"),
+    [
+        (True, "2", ("1970-01-01T00:00:00.000001Z", "1970-01-01T00:00:00.000002Z")),
+        (False, "3", ("1970-01-01T00:00:00.000001000Z", "1970-01-01T00:00:00.000002000Z")),
+    ],
+)
+def test_times_of_int96_count_by_the_microseconds_of_comparisons(
+    folder: Folder, *, is_int96: bool, ndv: str, bounds: tuple[str, str]
+) -> None:
+    times = pa.array([1_000, 1_001, 2_000], pa.timestamp("ns", tz="UTC"))
+    pq.write_table(
+        pa.table({"t": times}),
+        folder.root / "t.parquet",
+        use_deprecated_int96_timestamps=is_int96,
+    )
+    (captured,) = folder.capture("t")
+    (column,) = captured.columns
+    assert (column.ndv, (column.min, column.max)) == (ndv, bounds)

@@ -24,6 +24,7 @@ from datarecs_core.captures.aggregates import merged_columns
 from datarecs_core.captures.request import CapturePolicy, ColumnChoice, Output
 from datarecs_core.captures.sketches import SKETCH_HASHES
 from datarecs_core.catalog.records import Completeness, FileStats, Producer, ScalarStats
+from datarecs_core.jobs import types
 
 Folder = Any
 POLICY = CapturePolicy(outputs=(Output.COLUMN_STATS,), column_choice=ColumnChoice.ALL)
@@ -326,3 +327,15 @@ def test_uuids_and_json_are_compared_by_value() -> None:
     texts = pa.array(['{"a": 1, "b": 2}', '{"b":2,"a":1}', "[1]"], pa.string())
     result = figures(pa.table({"j": pa.ExtensionArray.from_storage(pa.json_(), texts)})).columns[0]
     assert (result.ndv, result.min) == ("2", None)
+
+
+@pytest.mark.parametrize("count", range(2_500, 6_000, 500))
+def test_an_estimate_is_never_above_the_range_of_whole_numbers(count: int) -> None:
+    """Every number twice: an estimate is limited by the bounds, and not only by the rows."""
+    values = pa.array([*range(count), *range(count)], pa.int64())
+    kind = types.INT
+    with statistics_engine() as engine:
+        stored = stored_column(values, kind)
+        (column,) = engine.of_file([("n", kind)], [(len(values), [stored])]).columns
+    assert column.ndv_method != "exact"
+    assert 0.8 * count < int(column.ndv or 0) <= count

@@ -114,3 +114,25 @@ def test_nans_are_added_and_the_largest_value() -> None:
     ]
     merged = merged_scalars(parts)
     assert (merged.nans, merged.min, merged.max) == (1, "-5.0", "NaN")
+
+
+def _estimated(hashes: range, low: int, high: int, rows: int) -> ScalarStats:
+    """Of small hashes, which look like those of very many values."""
+    sketch = Sketch(function="test", hashes=hashes, is_exact=False)
+    return replace(
+        of_values([low, high]),
+        rows=rows,
+        ndv="2048",
+        ndv_method=sketch.method,
+        sketch=sketch.to_bytes(),
+    )
+
+
+def test_an_estimate_is_cut_to_what_is_possible() -> None:
+    parts = [_estimated(range(2048), 1, 2500, 9000), _estimated(range(2048), 2000, 3000, 9000)]
+    merged = merged_scalars(parts)
+    assert (merged.ndv, merged.ndv_method) == ("3000", "kmv-2048 test")
+    texts = [replace(part, type="text") for part in parts]
+    assert merged_scalars(texts).ndv == "18000"
+    nulls = [replace(part, nulls=8000) for part in parts]
+    assert merged_scalars(nulls).ndv == "2000"

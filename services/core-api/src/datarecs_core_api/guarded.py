@@ -3,6 +3,7 @@
 Checked when the route is registered, so that a process with an open route does not start.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +16,8 @@ from datarecs_core_api.signed import SignedBody
 from datarecs_core_api.strict_query import refuse_other_parameters
 from datarecs_core_api.worker_door import NeedsWorker
 
+_CONVERTOR = re.compile(r":\w+\}")
+"""What a published path does not have: `{job_id:not_now}`."""
 PREFIX = "/api/v1"
 ANY_PRINCIPAL = "any principal"
 
@@ -118,7 +121,7 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
     """
     table = {}
     for route in iter_route_contexts(app.routes):
-        path = route.path or ""
+        path = _CONVERTOR.sub("}", route.path or "")
         if not path.startswith(PREFIX):
             continue
         original = route.original_route

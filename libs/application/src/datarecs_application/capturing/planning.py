@@ -43,7 +43,12 @@ from datarecs_core.captures.request import (
 )
 from datarecs_core.captures.rules import PER_COLUMN
 from datarecs_core.captures.selecting import selected, snapshot_id_of
-from datarecs_core.captures.source_facts import Completion, SourceSnapshot, SourceTable
+from datarecs_core.captures.source_facts import (
+    Completion,
+    SourceObjects,
+    SourceSnapshot,
+    SourceTable,
+)
 from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import (
@@ -102,16 +107,13 @@ class Planning:
             return self._known_tables(item, objects.tables, len(missing))
         if missing:
             raise CaptureFailedError(CaptureCode.TABLE_MISSING, _missing_text(missing))
+        _require_namespaces(request, (*objects.tables, *objects.views))
         self.destinations.catalog()
         children = [
             *(_child(item, WorkKind.PLAN_TABLE, name) for name in objects.tables),
             *(_child(item, WorkKind.PLAN_VIEW, name) for name in objects.views),
         ]
-        tables, views = len(objects.tables), len(objects.views)
-        return Applied(
-            children=children,
-            message=f"{_counted(tables, 'table')}, {_counted(views, 'view')}",
-        )
+        return Applied(children=children, message=_objects_text(objects))
 
     def view(self, item: WorkItem, outcome: ViewPlanned) -> Applied:
         _require_object(item, outcome.view.name)
@@ -132,16 +134,17 @@ class Planning:
             counters = {"tables_scanned": 1, "tables_changed": int(changed)}
         else:
             table, counters = stored.record, {"tables_scanned": 1}
-        if request.captures and source.completion is Completion.DIRECT_STATS:
+        is_captured = request.captures and _has_columns(request, table)
+        if is_captured and source.completion is Completion.DIRECT_STATS:
             _refuse_history(request)
             return Applied(children=[_direct(item, table)], counters=counters)
         chosen = self._chosen(request, table, source)
         if request.writes_metadata:
-            self._ingest_chosen(table, source, chosen, is_current=not request.captures)
+            self._ingest_chosen(table, source, chosen, is_current=not is_captured)
         children = [
             _snapshot_child(item, table, number, one.native_id)
             for number, one in chosen
-            if request.captures and self._is_to_be_captured(request, table, number)
+            if is_captured and self._is_to_be_captured(request, table, number)
         ]
         message = f"{_counted(len(chosen), 'snapshot')}, {len(children)} to be captured"
         return Applied(children=children, counters=counters, message=message)
@@ -440,6 +443,36 @@ def common_fields(item: WorkItem) -> CommonFields:
     }
 
 
+def _require_namespaces(request: CaptureRequest, objects: Sequence[ObjectName]) -> None:
+    """Raises CaptureFailedError for a namespace in the scope without anything to capture."""
+    present = {name.namespace for name in objects}
+    empty = [".".join(one) for one in request.scope.namespaces if one not in present]
+    if empty:
+        listed = ", ".join(empty[:MOST_MISSING])
+        raise CaptureFailedError(
+            CaptureCode.TABLE_MISSING,
+            f"the source shows no table and no view in the namespace {listed}",
+        )
+
+
+def _has_columns(request: CaptureRequest, table: Table) -> bool:
+    """Whether the table has one of the columns that the request names.
+
+    Of a capture without names of tables one list of columns serves many tables.
+
+    Raises:
+        CaptureFailedError: the request names the table, and a column that it does not have.
+    """
+    names = {column.name for column in table.columns}
+    missing = [name for name in request.policy.columns if name not in names]
+    if missing and request.scope.tables:
+        listed = ", ".join(missing[:MOST_MISSING])
+        raise CaptureFailedError(
+            CaptureCode.COLUMN_MISSING, f"table {table.name} has no column {listed}"
+        )
+    return not missing or len(missing) < len(request.policy.columns)
+
+
 def _missing_text(names: Sequence[ObjectName]) -> str:
     listed = ", ".join(map(_text, names[:MOST_MISSING]))
     more = f" and {len(names) - MOST_MISSING} more" if len(names) > MOST_MISSING else ""
@@ -448,6 +481,13 @@ def _missing_text(names: Sequence[ObjectName]) -> str:
 
 def _text(name: ObjectName) -> str:
     return ".".join((*name.namespace, name.name))
+
+
+def _objects_text(objects: SourceObjects) -> str:
+    text = f"{_counted(len(objects.tables), 'table')}, {_counted(len(objects.views), 'view')}"
+    if not objects.ignored:
+        return text
+    return f"{text}, {objects.ignored} {'entry' if objects.ignored == 1 else 'entries'} left out"
 
 
 def _counted(number: int, word: str) -> str:

@@ -116,25 +116,37 @@ def failure_frame(error: Exception) -> Mapping[str, object]:
         code, message = error.code.name, str(error)
     elif isinstance(error, MemoryError):
         code, message = RunDetail.OUT_OF_MEMORY.name, "Python ran out of memory"
+    elif isinstance(error, UnicodeError):
+        message = f"unexpected {type(error).__name__}: {_text_fault(error)}"
     elif isinstance(error, OSError) and error.errno is not None:
         message = f"unexpected {type(error).__name__}: {os.strerror(error.errno)}"
     delay = getattr(error, "retry_after", None)
     return {
         "type": FAILED,
         "code": code,
-        "message": message[:_MOST_TEXT],
+        "message": message.encode(errors="backslashreplace").decode()[:_MOST_TEXT],
         "retry": retry_class(error).value,
         "retry_after": delay.total_seconds() if isinstance(delay, timedelta) else None,
     }
+
+
+def _text_fault(error: UnicodeError) -> str:
+    """The cause, without the text itself: it may be a value of the source."""
+    reason = getattr(error, "reason", None) or "no valid text"
+    return (
+        f"a name or a value of the source cannot be written as text ({reason}); rename what has "
+        "such a name"
+    )
 
 
 def retry_class(error: Exception) -> RetryClass:
     """Whether another attempt may succeed.
 
     A refused login stays refused until somebody changes it, although a lost connection does not. A
-    lost snapshot does not come back: the next capture reads the present one.
+    lost snapshot does not come back: the next capture reads the present one. A text that cannot be
+    written is the same in the next attempt.
     """
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | UnicodeError):
         return RetryClass.TERMINAL
     if not isinstance(error, DatarecsError):
         return RetryClass.TRANSIENT

@@ -69,7 +69,7 @@ def table_targets(
                 snapshot_id=produced.snapshot_id,
                 target_id=column_target(field_ids[one.name]),
                 producer=produced.producer,
-                completeness=produced.completeness,
+                completeness=_completeness(one, produced.completeness),
                 captured_at=produced.captured_at,
                 rows=figures.rows,
                 scalar=one,
@@ -79,3 +79,10 @@ def table_targets(
             if one.name in field_ids
         ]
     return targets
+
+
+def _completeness(column: ScalarStats, of_all: Completeness) -> Completeness:
+    """Of one column: where some figure of the snapshot is missing, it may be another column's."""
+    figures = (column.nulls, column.min, column.max, column.ndv, column.average_width)
+    is_whole = None not in figures or column.nulls == column.rows
+    return Completeness.COMPLETE if is_whole else of_all

@@ -20,7 +20,7 @@ from datarecs_connectors.capturing.layout import (
     TableFiles,
     files_of,
     kind_of,
-    table_names,
+    root_tables,
 )
 from datarecs_connectors.capturing.lists import native_id_of
 from datarecs_connectors.capturing.parquet_capture import ParquetCapture, ParquetColumns, pinned
@@ -66,12 +66,13 @@ class FileCaptureSource:
         if scope.view is not None or (scope.namespaces and NAMESPACE not in scope.namespaces):
             return SourceObjects(tables=(), views=())
         try:
-            names = table_names(self.tree.find("*"))
+            names, ignored = root_tables(self.tree.find("*"))
         except NoFilesError:
-            names = []
+            names, ignored = [], 0
         tables = [ObjectName(namespace=NAMESPACE, name=name) for name in names]
         chosen = [table for table in tables if not scope.tables or table in scope.tables]
-        return SourceObjects(tables=tuple(chosen), views=())
+        left_out = 0 if scope.tables else ignored
+        return SourceObjects(tables=tuple(chosen), views=(), ignored=left_out)
 
     def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:
         """The table with its current snapshot.

@@ -1,11 +1,12 @@
 """Which files of a folder or bucket are which table.
 
 An entry of the root is a table: `orders.parquet` is the table orders, and so are all files below
-the folder `orders/`. Hidden entries and those that begin with `_` are no tables, and writers' marks
-such as `_SUCCESS` are no data, as for comparisons. A separate module because names decide alone: no
-file is opened.
+the folder `orders/`. Folders that begin with `.` or `_` are no tables, and writers' marks such as
+`_SUCCESS` are no data, as for comparisons. A separate module because names decide alone: no file is
+opened.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ SUFFIXES = {
 PACKED = (".gz", ".zst", ".zstd")
 """Endings of compressed text; the ending before is that of the text."""
 _HIDDEN = (".", "_")
-_WILD = re.compile(r"[*?\[]")
+_SPECIAL = re.compile(r"[*?\[%:]")
+"""Letters with a meaning in a path that somebody writes; a listed name has them as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +50,34 @@ def kind_of(path: str) -> SourceKind | None:
     return SUFFIXES.get(_split(path)[1])
 
 
-def table_names(paths: Iterable[str]) -> list[str]:
-    """The tables of the files of a root, sorted. The ending of a file in it is in lower case."""
-    names = set[str]()
+def root_tables(paths: Iterable[str]) -> tuple[list[str], int]:
+    """The tables of the files of a root, sorted, and the number of entries that are none."""
+    tables, entries = dict[str, str](), set[str]()
     for path in paths:
-        entry, is_folder, _ = path.partition("/")
-        if entry.startswith(_HIDDEN) or kind_of(path) is None:
-            continue
-        name = entry if is_folder else _split(entry)[0]
-        if is_folder or entry in _file_names(name):
-            names.add(name)
-    return sorted(names)
+        entry = path.partition("/")[0]
+        entries.add(entry)
+        name = _table_name(path)
+        if name is not None:
+            tables[entry] = name
+    return sorted(set(tables.values())), len(entries) - len(tables)
+
+
+def _table_name(path: str) -> str | None:
+    """The table that a file belongs to. The ending of a file in the root is in lower case."""
+    entry, is_folder, _ = path.partition("/")
+    name = entry if is_folder else _split(entry)[0]
+    if kind_of(path) is None or not name.strip(".") or not _is_utf8(entry):
+        return None
+    return name if is_folder or entry in _file_names(name) else None
+
+
+def _is_utf8(name: str) -> bool:
+    """False for a name of a disk that no document can hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def files_of(tree: SourceTree, name: str) -> TableFiles:
@@ -66,12 +85,14 @@ def files_of(tree: SourceTree, name: str) -> TableFiles:
 
     Raises:
         NoFilesError: there is no such table.
-        SourceUnsupportedError: two entries have its name, or its folder has two formats.
+        SourceUnsupportedError: two entries have its name, its folder has two formats, or the name
+            of a file is not UTF-8.
     """
-    if not name or "/" in name or name.startswith(_HIDDEN):
+    if not name.strip(".") or "/" in name:
         raise NoFilesError(tree.source, name)
     entries = {}
-    for entry in (name, *_file_names(name)):
+    folders = [] if name.startswith(_HIDDEN) else [name]
+    for entry in (*folders, *_file_names(name)):
         files = _listing(tree, entry, is_folder=entry == name)
         if any(kind_of(file.path) for file in files):
             entries[f"{name}/" if entry == name else entry] = files
@@ -98,7 +119,7 @@ def _file_names(name: str) -> list[str]:
 
 def _listing(tree: SourceTree, entry: str, *, is_folder: bool) -> list[ListedFile]:
     """The files below a folder, or one file."""
-    path = _WILD.sub(r"[\g<0>]", entry)
+    path = _SPECIAL.sub(r"[\g<0>]", entry)
     try:
         files = tree.listing(path)
     except NoFilesError:
@@ -108,6 +129,13 @@ def _listing(tree: SourceTree, entry: str, *, is_folder: bool) -> list[ListedFil
 
 def _table(source: str, name: str, entry: str, files: list[ListedFile]) -> TableFiles:
     data = sorted((file for file in files if kind_of(file.path)), key=lambda file: file.path)
+    unreadable = next((file.path for file in data if not _is_utf8(file.path)), None)
+    if unreadable is not None:
+        raise SourceUnsupportedError(
+            source,
+            f"table {name!r}: the name of the file {os.fsencode(unreadable)!r} is not UTF-8; "
+            "rename it",
+        )
     kinds = {kind: file.path for file in data if (kind := kind_of(file.path)) is not None}
     if len(kinds) > 1:
         examples = " and ".join(f"{path} is {kind}" for kind, path in sorted(kinds.items()))

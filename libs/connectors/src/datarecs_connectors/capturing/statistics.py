@@ -26,7 +26,7 @@ from datarecs_connectors.arrow_types import plain_column
 from datarecs_connectors.capturing.sketches import Hasher, Hashes, SmallestHashes
 from datarecs_connectors.nested_columns import encoded_column
 from datarecs_connectors.typed_text import TypedColumn
-from datarecs_core.captures.aggregates import width_text
+from datarecs_core.captures.aggregates import most_different, ndv_text, width_text
 from datarecs_core.captures.bounds import ORDERED, bound_text
 from datarecs_core.catalog.records import ScalarStats
 from datarecs_core.comparison.values.canonical import canonical_text
@@ -190,7 +190,7 @@ class _Counter:
             rows=rows,
             nulls=self.nulls,
             nans=self.nans if self.kind.is_float else None,
-            ndv=str(min(sketch.distinct, self.values)),
+            ndv=ndv_text(sketch, self.values, most_different(str(self.kind), low, high)),
             ndv_method=sketch.method,
             min=low,
             max=high,

@@ -46,7 +46,9 @@ def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:
         return _rows_only(parts[0], rows)
     kind = next(iter(kinds), _NO_TYPE)
     filled = [part for part in parts if part.nulls != part.rows]
-    ndv = _merged_ndv(filled, parts)
+    low = _bound([part.min for part in filled], kind, min)
+    high = _bound([part.max for part in filled], kind, max)
+    ndv = _merged_ndv(filled, parts, most_different(kind, low, high))
     return ScalarStats(
         name=parts[0].name,
         type=kind,
@@ -55,8 +57,8 @@ def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:
         nans=_total(part.nans for part in parts if part.type == kind),
         ndv=ndv[0],
         ndv_method=ndv[1],
-        min=_bound([part.min for part in filled], kind, min),
-        max=_bound([part.max for part in filled], kind, max),
+        min=low,
+        max=high,
         average_width=_merged_width(filled),
         sketch=ndv[2],
     )
@@ -65,6 +67,18 @@ def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:
 def width_text(total: int, values: int) -> str:
     """The average as text, with so many digits that `total` can be computed from it."""
     return decimal_text(_WIDTH.divide(Decimal(total), Decimal(values)))
+
+
+def most_different(kind: str, low: str | None, high: str | None) -> int | None:
+    """How many different values a column can have by its bounds; None if they do not limit it."""
+    if kind != TypeKind.INT.value or low is None or high is None:
+        return None
+    return int(high) - int(low) + 1
+
+
+def ndv_text(sketch: Sketch, values: int, most: int | None) -> str:
+    """The number of different values, at most `values` and `most`: an estimate may be above."""
+    return str(min(sketch.distinct, values, values if most is None else most))
 
 
 def _rows_only(part: ScalarStats, rows: int) -> ScalarStats:
@@ -100,7 +114,7 @@ def _merged_width(filled: Sequence[ScalarStats]) -> str | None:
 
 
 def _merged_ndv(
-    filled: Sequence[ScalarStats], parts: Sequence[ScalarStats]
+    filled: Sequence[ScalarStats], parts: Sequence[ScalarStats], most: int | None
 ) -> tuple[str | None, str | None, bytes | None]:
     """Number of different values, its method and the sketch."""
     if not filled:
@@ -113,4 +127,4 @@ def _merged_ndv(
     if sketch is None:
         return None, None, None
     values = sum(part.rows - (part.nulls or 0) for part in filled)
-    return str(min(sketch.distinct, values)), sketch.method, sketch.to_bytes()
+    return ndv_text(sketch, values, most), sketch.method, sketch.to_bytes()

@@ -34,6 +34,8 @@ class SourceObjects:
 
     tables: tuple[ObjectName, ...]
     views: tuple[ObjectName, ...]
+    ignored: int = 0
+    """Entries of a folder or bucket that are no table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,12 @@ from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 
 
 class CaptureCode(ErrorCode):
+    COLUMN_MISSING = Entry(
+        docs_id="DR5866",
+        meaning="A table that a capture names does not have a column that it names.",
+        causes="A name with a mistake, or a column that was dropped or renamed.",
+        remedy="Compare the names with the columns of the table in the catalogue.",
+    )
     CONNECTOR_MISSING = Entry(
         docs_id="DR5851",
         meaning="The connection of a capture does not exist any more, or cannot be used.",

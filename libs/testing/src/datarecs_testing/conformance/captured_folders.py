@@ -16,6 +16,7 @@ from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
     CaptureScope,
+    ColumnChoice,
     ObjectName,
     Output,
     SnapshotChoice,
@@ -25,6 +26,7 @@ from datarecs_core.captures.source_facts import CapturedFile, SourceObjects, Sou
 from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import Delete
+from datarecs_core.catalog.records import Completeness
 from datarecs_core.errors.captures import LeaseLostError, OutcomeRefusedError
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.capture_house import CaptureHouse
@@ -167,6 +169,15 @@ class CapturedFolderConformance:
         assert orders.failure(root.id) == "TABLE_MISSING"
         assert "default.order" in root.message
 
+    def test_the_plan_says_how_many_entries_are_left_out(self, orders: CaptureHouse) -> None:
+        root = orders.start(**METADATA)
+        token = orders.claim()
+        assert token is not None
+        assert orders.control.begin(token) is not None
+        objects = SourceObjects(tables=(ORDERS,), views=(), ignored=5)
+        orders.control.end(token, ConnectorPlanned(objects=objects))
+        assert orders.item(root).message == "1 table, 0 views, 5 entries left out"
+
     @pytest.mark.case("Q56")
     def test_a_view_with_the_name_of_a_table_fails_the_capture(self, orders: CaptureHouse) -> None:
         orders.capture(**METADATA)
@@ -186,6 +197,59 @@ class CapturedFolderConformance:
         assert orders.failure(root) == "DESTINATION_CONFLICT"
         assert "orders" in orders.item(root).message
         assert orders.table("orders") == table
+
+    def test_a_column_that_does_not_exist_fails_and_leaves_the_published_statistics(
+        self, orders: CaptureHouse
+    ) -> None:
+        orders.capture()
+        table = orders.table("orders")
+        (snapshot,) = orders.snapshots(table)
+        before = orders.active(table, snapshot)
+        named = CapturePolicy(
+            outputs=(Output.COLUMN_STATS,),
+            column_choice=ColumnChoice.EXPLICIT_ONLY,
+            columns=("id", "nope"),
+        )
+        root = orders.capture(
+            scope=CaptureScope(tables=(ORDERS,)), policy=named, is_full_rescan=True
+        )
+        assert orders.failure(root.id) == "COLUMN_MISSING"
+        assert "nope" in root.message
+        assert orders.active(table, snapshot) == before
+
+    def test_named_columns_of_many_tables_are_captured_where_they_exist(
+        self, orders: CaptureHouse
+    ) -> None:
+        orders.write("names.parquet", name=["a"])
+        named = CapturePolicy(
+            outputs=(Output.COLUMN_STATS,),
+            column_choice=ColumnChoice.EXPLICIT_ONLY,
+            columns=("id",),
+        )
+        root = orders.capture(policy=named)
+        assert root.state is WorkState.SUCCEEDED
+        assert orders.totals(root.id)["snapshots_finalized"] == 2
+        names = orders.table("names")
+        assert orders.active(names, orders.snapshots(names)[0]) is None
+
+    def test_a_namespace_without_anything_fails_the_capture_with_its_name(
+        self, orders: CaptureHouse
+    ) -> None:
+        root = orders.capture(scope=CaptureScope(namespaces=(("nope",),)))
+        assert orders.failure(root.id) == "TABLE_MISSING"
+        assert "nope" in root.message
+
+    def test_a_column_is_complete_beside_one_that_is_not(self, house: CaptureHouse) -> None:
+        house.write("orders.parquet", id=[1, 2], tags=[["a"], ["b"]])
+        house.capture()
+        table = house.table("orders")
+        (snapshot,) = house.snapshots(table)
+        columns = {
+            one.scalar.name: one.completeness
+            for one in house.targets(table, snapshot).values()
+            if one.scalar is not None
+        }
+        assert columns["id"] is Completeness.COMPLETE
 
     def test_a_snapshot_id_that_does_not_exist_is_an_error(self, orders: CaptureHouse) -> None:
         selection = SnapshotSelection(kind=SnapshotChoice.EXPLICIT, snapshot_ids=(5,))

@@ -144,14 +144,14 @@ class IsolationConformance:
 
     def test_a_pointer_of_b_is_neither_read_nor_deleted_by_a(self, stores: Stores) -> None:
         theirs = f"/accounts/{B_TENANT}/catalogs/one"
-        with stores.worker.unit.begin(B_TENANT) as tx:
+        with stores.capture.unit.begin(B_TENANT) as tx:
             tx.pointers.batch([Bump(key=theirs)])
-        with stores.worker.unit.begin(A_TENANT) as tx:
+        with stores.capture.unit.begin(A_TENANT) as tx:
             for use in (tx.pointers.get, lambda key: tx.pointers.batch([Bump(key=key)])):
                 with pytest.raises(PointerRefusedError):
                     use(theirs)
             assert tx.pointers.count(f"/accounts/{A_TENANT}/", cap=1) == 0
-        with stores.worker.unit.begin(B_TENANT) as tx:
+        with stores.capture.unit.begin(B_TENANT) as tx:
             pointer = tx.pointers.get(theirs)
         assert pointer is not None
         assert pointer.version == 1

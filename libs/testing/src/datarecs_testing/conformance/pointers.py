@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import pytest
 
+from datarecs_application.capturing import queue
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
-from datarecs_application.ports.state import Transaction
+from datarecs_core.captures.items import WorkState
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import (
     MAX_BATCH,
@@ -28,8 +29,9 @@ from datarecs_core.catalog.pointers import (
     token_after,
 )
 from datarecs_core.errors.catalogue import PointerRefusedError
-from datarecs_testing.builders import A_TENANT, B_TENANT, a_run, an_id
-from datarecs_testing.conformance.stores import Stores, carry_out, triggered
+from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
+from datarecs_testing.captures import CaptureQueue
+from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.threads import Work, at_once
 
 ROOT = f"/accounts/{A_TENANT}/"
@@ -337,19 +339,24 @@ class PointersConformance:
         assert isinstance(pointers.batch(ops[1999:]), Rejected)
 
     @pytest.mark.case("S52")
-    def test_a_rollback_takes_pointers_and_events_together(self, stores: Stores) -> None:
-        def write(tx: Transaction) -> None:
-            tx.pointers.batch([Bump(key=KEY)])
-            run = a_run()
-            tx.runs.add(run)
-            tx.outbox.append(triggered(run))
-            raise KeyError
+    def test_a_rollback_takes_pointers_items_and_events_together(self, stores: Stores) -> None:
+        captures = CaptureQueue(stores)
+        root = captures.put()
+        token = captures.take(root)
+        before = len(stores.unsent())
+
+        def write() -> None:
+            with stores.capture.unit.begin(A_TENANT) as tx:
+                tx.pointers.batch([Bump(key=KEY)])
+                queue.end_stopped(tx, token, outcome_sha256="0" * 64)
+                raise KeyError
 
         with pytest.raises(KeyError):
-            carry_out(stores.resources.unit, A_TENANT, write)
-        with stores.resources.unit.begin(A_TENANT) as tx:
+            write()
+        with stores.capture.unit.begin(A_TENANT) as tx:
             assert tx.pointers.get(KEY) is None
-        assert stores.unsent() == []
+        assert captures.item(root).state is WorkState.RUNNING
+        assert len(stores.unsent()) == before
 
 
 def _while_busy(call: Callable[[], Answer]) -> Answer:

@@ -12,6 +12,7 @@ from datarecs_cli.capture_screens import tree_lines
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.main import run
 from datarecs_cli.output import ASCII, UNICODE
+from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.errors.security import SecurityCode
 from datarecs_runtime.clock import SystemClock
@@ -278,6 +279,23 @@ class TestReading:
         assert json.loads(capsys.readouterr().out)["object"] == job
         assert run(["capture", "get", JOB, "-o", "csv"]) == 2
 
+    @pytest.mark.parametrize("verb", ["start", "now"])
+    def test_a_usage_error_names_the_help_of_the_sub_command(
+        self, capsys: pytest.CaptureFixture[str], verb: str
+    ) -> None:
+        for arguments in (["lake"], ["lake", "--wrong"], []):
+            assert run(["capture", verb, *arguments]) == 2
+            assert f"help  datarecs capture {verb} --help" in capsys.readouterr().err
+        assert run(["capture", "strat"]) == 2
+        assert "help  datarecs capture --help" in capsys.readouterr().err
+
+    def test_an_unknown_connection_names_the_command_that_lists_them(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.on("POST", "/capture-jobs", refuses(404, ApiCode.NOT_FOUND))
+        assert run(["capture", "start", *SMALLEST]) == 2
+        assert "`datarecs get connections`" in capsys.readouterr().err
+
     def test_an_unknown_job_is_a_usage_error(self, server: ScriptedApi) -> None:
         server.on("GET", f"/capture-jobs/{JOB}", refuses(404, CaptureCode.CAPTURE_NOT_FOUND))
         assert run(["capture", "get", JOB]) == 2
@@ -294,9 +312,9 @@ class TestReading:
         )
         assert run(["capture", "tree", JOB]) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "◌ PLAN_CONNECTOR lake WAITING  tables 2",
-            "├─ ✓ PLAN_TABLE default.a SUCCEEDED  snapshots 1",
-            "│  └─ ◌ PLAN_SNAPSHOT default.a snapshot 7 WAITING",
+            "◌ PLAN_CONNECTOR lake WAITING  tables 2, snapshots 1, captured 4, groups 1 of 2",
+            "├─ ✓ PLAN_TABLE default.a SUCCEEDED  tables 2, snapshots 1, captured 4, groups 1 of 2",
+            "│  └─ ◌ PLAN_SNAPSHOT default.a snapshot 7 WAITING  captured 4, groups 1 of 2",
             "│     ├─ ✓ EXEC_FILE_GROUP group 0 SUCCEEDED  captured 4",
             "│     └─ ◌ FINALIZE_SNAPSHOT_CAPTURE default.a snapshot 7 QUEUED",
             "└─ ✖ PLAN_TABLE default.b FAILED  TABLE_MISSING: it was dropped",
@@ -352,10 +370,11 @@ class TestActing:
 def a_tree() -> list[dict[str, object]]:
     at = {"object": "default.a", "snapshot_id": "7"}
     error = {"code": "TABLE_MISSING", "message": "it was dropped"}
+    planned = {"tables_scanned": 2, "snapshots_planned": 1}
     return [
-        a_job("WAITING", depth=0, counters={"tables_scanned": 2}),
-        a_job(depth=1, kind="PLAN_TABLE", object="default.a", counters={"snapshots_planned": 1}),
-        a_job("WAITING", depth=2, kind="PLAN_SNAPSHOT", **at),
+        a_job("WAITING", depth=0, counters={}),
+        a_job(depth=1, kind="PLAN_TABLE", object="default.a", counters=planned),
+        a_job("WAITING", depth=2, kind="PLAN_SNAPSHOT", counters={"file_groups_total": 2}, **at),
         a_job(depth=3, kind="EXEC_FILE_GROUP", group=0, counters={"files_completed": 4}, **at),
         a_job("QUEUED", depth=3, kind="FINALIZE_SNAPSHOT_CAPTURE", **at),
         a_job("FAILED", depth=1, kind="PLAN_TABLE", object="default.b", error=error),

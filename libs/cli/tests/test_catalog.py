@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from datarecs_cli.main import run
-from datarecs_testing.scripted_api import ScriptedApi, says, written_credentials
+from datarecs_core.errors.api import ApiCode
+from datarecs_testing.scripted_api import ScriptedApi, refuses, says, written_credentials
 
 TABLE = "019bc000-0000-7000-8000-0000000eeeee"
 POINTER = f"/accounts/a/tables/by-id/{TABLE}"
@@ -50,6 +51,16 @@ def test_keys_are_listed(server: ScriptedApi, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     assert f"{POINTER}2" not in printed.out
     assert "--limit 10 lists more" in printed.err
+
+
+def test_an_unknown_name_leads_to_the_list_of_the_catalogue(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", "/catalog/resolve", refuses(404, ApiCode.NOT_FOUND))
+    assert run(["catalog", "verify", "lake.sales.orders"]) == 2
+    error = capsys.readouterr().err
+    assert "`datarecs catalog ls`" in error
+    assert "get jobs" not in error
 
 
 def test_a_record_is_printed(server: ScriptedApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -574,7 +574,7 @@ def test_a_policy_that_would_hide_rows_is_refused_and_hides_none(server: Server)
     )
     connector = server.open()
     held = connector.pin(SOURCE)
-    with pytest.raises(PermissionDeniedError, match="a verdict covers every row"):
+    with pytest.raises(PermissionDeniedError, match="a policy would hide rows"):
         connector.describe(replace(SOURCE, relation="public.policed"), held.pin)
     held.close()
 

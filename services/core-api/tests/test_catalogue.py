@@ -196,6 +196,13 @@ def test_snapshots_are_listed_newest_first_and_read_as_of_a_time(
     assert current(as_of=(DAWN + timedelta(hours=1.5)).isoformat()) == "1"
     early = client.get(f"{place}/current", params={"as_of": DAWN.isoformat()})
     assert early.status_code == 404
+    for ancient in (
+        *("1970-01-01T00:00:00Z", "1969-12-31T00:00:00Z", "1900-01-01T00:00:00Z"),
+        *("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1970-01-01T00:00:00+14:00"),
+    ):
+        answered = client.get(f"{place}/current", params={"as_of": ancient})
+        assert answered.status_code == 404, ancient
+    assert current(as_of="9999-12-31T23:59:59-14:00") == "2"
     assert client.get(f"{place}/current", params={"as_of": "yesterday"}).status_code == 422
     for unknown in ("3", "01", "x", "9" * 20):
         assert client.get(f"{place}/{unknown}").status_code == 404
@@ -305,8 +312,27 @@ def test_pointers_and_records_are_read_by_key(lake: Lake, client: TestClient) ->
     blob = answer(client, f"{ROOT}/record", key=pointer["blob_key"])
     assert blob["pointer"] is None
     assert blob["record"] == entry["record"]
-    name = answer(client, f"{ROOT}/record", key="catalogs/by-name/lake")
-    assert name["record"] is None
+    assert (
+        answer(client, f"{ROOT}/record", key="catalogs/by-name/lake")["record"] == (entry["record"])
+    )
+
+
+def test_every_name_is_followed_to_its_object(lake: Lake, client: TestClient) -> None:
+    pointers = listed(client, f"{ROOT}/pointers", limit="200")
+    keys = [str(one["key"]) for one in pointers if "/by-name/" in f"{one['key']}"]
+    keys += [str(one["key"]) for one in pointers if "/by-path/" in f"{one['key']}"]
+    kinds = set()
+    for key in keys:
+        entry = answer(client, f"{ROOT}/record", key=key)
+        pointer, content = entry["pointer"], entry["record"]
+        assert isinstance(pointer, dict)
+        assert isinstance(content, dict), key
+        assert pointer["key"] == key
+        assert pointer["resource_id"] in content.values(), key
+        kinds.add(entry["kind"])
+    assert kinds == {"Catalog", "Namespace", "Table", "View", "Connector"}
+    marker = layout.catalog_children(A_TENANT, lake.catalog.id)
+    assert answer(client, f"{ROOT}/record", key=marker)["record"] is None
 
 
 def test_keys_of_runs_of_others_and_unreadable_ones_are_unknown(

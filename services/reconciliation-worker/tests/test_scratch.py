@@ -91,6 +91,15 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def test_a_new_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        ScratchFolder(tmp_path / "captures").claim()
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "captures").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_folder_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"DATARECS_WORKER__SCRATCH_DIR: .*/file/scratch"):

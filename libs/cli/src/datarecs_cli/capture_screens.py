@@ -1,5 +1,6 @@
 """What `datarecs capture` shows: a tree with states and counters, and the progress of a wait."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
@@ -64,6 +65,7 @@ def tree_lines(items: Sequence[Json], words: Words) -> Iterator[str]:
     is_ascii = words is ASCII
     branch, last, line = ("|- ", "`- ", "|  ") if is_ascii else ("├─ ", "└─ ", "│  ")
     depths = [int(str(item["depth"])) for item in items]
+    sums = _sums(items, depths)
     open_depths: list[bool] = []
     for index, (item, depth) in enumerate(zip(items, depths, strict=True)):
         has_next = _has_sibling(depths, index)
@@ -71,7 +73,32 @@ def tree_lines(items: Sequence[Json], words: Words) -> Iterator[str]:
         stems = "".join(line if is_open else "   " for is_open in open_depths[1:])
         elbow = "" if depth == 0 else branch if has_next else last
         open_depths.append(has_next)
-        yield f"{stems}{elbow}{_job_line(item, words)}"
+        yield f"{stems}{elbow}{_job_line(item, sums[index], words)}"
+
+
+def _sums(items: Sequence[Json], depths: Sequence[int]) -> Sequence[Mapping[str, int]]:
+    """Of each item: its counters and those of everything below it."""
+    sums: list[Counter[str]] = []
+    path: list[Counter[str]] = []
+    for item, depth in zip(items, depths, strict=True):
+        del path[depth:]
+        here = Counter[str]()
+        path.append(here)
+        sums.append(here)
+        counted = _counted(item)
+        for one in path:
+            one.update(counted)
+    return sums
+
+
+def _counted(item: Json) -> Mapping[str, int]:
+    """The counters of the item alone; a group that has ended counts above as one."""
+    counters = item["counters"]
+    counted = dict(counters) if isinstance(counters, Mapping) else {}
+    if item["kind"] == "EXEC_FILE_GROUP" and state_of(item) in ENDED:
+        is_done = state_of(item) is WorkState.SUCCEEDED
+        counted["file_groups_completed" if is_done else "file_groups_failed"] = 1
+    return counted
 
 
 def _has_sibling(depths: Sequence[int], index: int) -> bool:
@@ -81,10 +108,10 @@ def _has_sibling(depths: Sequence[int], index: int) -> bool:
     return False
 
 
-def _job_line(item: Json, words: Words) -> str:
+def _job_line(item: Json, sums: Mapping[str, int], words: Words) -> str:
     state = state_of(item)
     parts = [sign_of(state, words), str(item["kind"]), *_place(item), state.value]
-    counted = counters_text(item["counters"])
+    counted = counters_text(sums)
     error = item.get("error")
     if isinstance(error, Mapping) and state is not WorkState.SUCCEEDED:
         counted = f"{error['code']}: {error['message']}"

@@ -217,7 +217,7 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
             args=list(arguments), prog_name=f"datarecs {command.name}", standalone_mode=False
         )
     except UsageFault as fault:
-        return _usage(str(fault), of=command.name)
+        return _usage(str(fault), of=_path(program, command.name, arguments))
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except SystemExit as ended_by:
@@ -227,7 +227,7 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
         raise
     except typer.TyperException as fault:
         message = fault.format_message().replace("Value error, ", "")
-        return _usage(message, of=command.name)
+        return _usage(message, of=_path(program, command.name, arguments))
     return int(ended or 0)
 
 
@@ -275,6 +275,12 @@ def _traceback_if_wanted(error: BaseException, invocation: Invocation) -> None:
         import traceback
 
         traceback.print_exception(error)
+
+
+def _path(program: "click.core.Command", name: str, arguments: Sequence[str]) -> str:
+    """The command with its sub-command, if one is typed."""
+    inner = getattr(program, "commands", {})
+    return f"{name} {arguments[0]}" if arguments and arguments[0] in inner else name
 
 
 def _usage(message: str, *, of: str | None = None) -> int:

@@ -10,11 +10,14 @@ from datarecs_cli.exit_codes import ExitCode
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.client import ClientCode
+from datarecs_specs.kinds import KINDS
 
 MAX_FAULTS = 100
 _RETRYABLE = frozenset({401, 403, 409, 412, 428, 429})
 """Statuses below 500 about permission or timing, not about the content of the request."""
 _SERVER_FAULT = 500
+_LISTED = frozenset(entry.path for entry in KINDS.values())
+"""What `datarecs get` lists."""
 
 
 class ServerUnreachableError(DatarecsError):
@@ -60,6 +63,8 @@ class RefusedError(DatarecsError):
         self.status = status
         self.reason = str(problem.get("reason", ""))
         self.exit_code = _exit_code(status, self.code)
+        if self.code is ApiCode.NOT_FOUND:
+            self.fix = _fix_of_missing(where)
         detail = problem.get("detail") or problem.get("title") or "refused without a reason"
         lines = [f"{detail} ({where} answered {status})"]
         if known is None:
@@ -68,6 +73,19 @@ class RefusedError(DatarecsError):
         if status >= _SERVER_FAULT and problem.get("trace_id"):
             lines.append(f"trace id {problem['trace_id']}")
         super().__init__("\n".join(lines))
+
+
+def _fix_of_missing(where: str) -> str:
+    """Names the command that lists what the request looked for; "" if there is none."""
+    method, _, path = where.partition(" ")
+    first = path.removeprefix("/api/v1/").partition("?")[0].split("/")[0]
+    if first == "catalog":
+        return "List what the catalogue has with `datarecs catalog ls`."
+    if (method, first) == ("POST", "capture-jobs"):
+        first = "connections"
+    if first in _LISTED:
+        return f"List the existing ones with `datarecs get {first}`."
+    return ""
 
 
 def _exit_code(status: int, code: ErrorCode) -> ExitCode:

@@ -467,8 +467,9 @@ class PostgresConnector:
             if "row-level security" in message:
                 return PermissionDeniedError(
                     self.source,
-                    f"{message}; a policy would hide rows, and a verdict covers every row: read "
-                    "a view that selects the rows on purpose, or use a role with BYPASSRLS",
+                    f"{message}; a policy would hide rows, and a result of a part would look like "
+                    "one of the table: read a view that selects the rows on purpose, or use a role "
+                    "with BYPASSRLS",
                 )
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
         if (cause.sqlstate or "").startswith(_ABOUT_OBJECTS):

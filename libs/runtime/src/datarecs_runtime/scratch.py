@@ -59,7 +59,7 @@ class ScratchFolder:
 
     def _open_lock(self) -> int:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             return os.open(self.root / LOCK, flags, mode=0o600)
         except OSError as cause:

@@ -94,7 +94,7 @@ class CatalogueEntryOut(Out):
     payload: JsonObject | None
     kind: Word | None
     record: JsonObject | None
-    """Null for a pointer without a record, such as a name."""
+    """Of a name: the object that has it. Null for a pointer without a record."""
 
 
 class CatalogueFaultOut(Out):

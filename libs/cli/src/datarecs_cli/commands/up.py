@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -211,16 +212,51 @@ def _banner(platform: Platform) -> str:
     lines += [
         f"data       {layout.root}",
         f"logs       {layout.logs}",
+        *how_to_use(layout),
         "stop with Ctrl-C or `datarecs down`",
     ]
     return "\n".join(lines)
 
 
+def how_to_use(layout: Layout) -> list[str]:
+    """How commands in this folder reach the platform, unless they find its credentials here."""
+    from datarecs_cli.config import API_KEY, credential_files
+    from datarecs_cli.stack.credentials import read_credentials
+
+    here, _ = credential_files(Path.cwd(), Path.home())
+    credentials = read_credentials(layout.credentials_file)
+    if credentials is None or here.resolve() == layout.credentials_file.resolve():
+        return []
+    file = shlex.quote(str(layout.credentials_file))
+    key = f"sed -n 's/^api_key = \"\\(.*\\)\"$/\\1/p' {file}"
+    return [
+        f'use        export {API_KEY}="$({key})"',
+        f"           datarecs get jobs --server {credentials.server}",
+    ]
+
+
 def _detached(options: Options) -> ExitCode:
     layout = options.layout
     prepare_folders(layout)
+    arguments = _arguments_of(options)
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        current().say(line)
+
+    code = start_in_background(arguments, layout, environment=options.environment, say=say)
+    if code == ExitCode.DONE:
+        for line in how_to_use(layout):
+            if line not in said:  # the start may be followed to its last line or not
+                current().say(line)
+    return ExitCode(code)
+
+
+def _arguments_of(options: Options) -> list[str]:
+    """The same command for the process in the background."""
     flag = {setting: flag for flag, setting in LOG_FORMATS.items()}[options.log_format]
-    arguments = ["up", "--data-dir", str(layout.root), "--log-format", flag]
+    arguments = ["up", "--data-dir", str(options.layout.root), "--log-format", flag]
     if options.port is not None:
         arguments += ["--port", str(options.port)]
     if options.jars_from is not None:
@@ -229,10 +265,7 @@ def _detached(options: Options) -> ExitCode:
         arguments += ["--ready-timeout", f"{options.ready_timeout_s:g}"]
     if options.only is not None:
         arguments += ["--only", ",".join(sorted(options.only))]
-    code = start_in_background(
-        arguments, layout, environment=options.environment, say=current().say
-    )
-    return ExitCode(code)
+    return arguments
 
 
 def _confirm(layout: Layout) -> None:

@@ -296,8 +296,9 @@ def snapshots_by_time(account: TenantId, table: UUID) -> str:
 
 
 def snapshot_by_time(account: TenantId, table: UUID, at: datetime, snapshot: int) -> str:
+    # Any time has 19 digits: before 1970 the first number is above MAX_NUMBER and below 10**19.
     millis = (at - _EPOCH) // timedelta(milliseconds=1)
-    newest_first = f"{number(MAX_NUMBER - millis)}-{number(MAX_NUMBER - snapshot)}"
+    newest_first = f"{MAX_NUMBER - millis:019d}-{number(MAX_NUMBER - snapshot)}"
     return f"{snapshots_by_time(account, table)}{newest_first}"
 
 

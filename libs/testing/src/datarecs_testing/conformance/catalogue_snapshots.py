@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from datarecs_testing.catalogue import (
 from datarecs_testing.threads import at_once
 
 COUNTER = f"/accounts/{A_TENANT}/catalogs/counter"
+BEHIND = timedelta(hours=14)
 REQUEST = Request(operation="capture", key="k1", sha256="a" * 64)
 
 
@@ -85,6 +86,27 @@ class SnapshotsConformance:
         snapshots.ingest(late, is_current=True)
         assert snapshots.as_of(table.id, moment - timedelta(microseconds=1)) == early
         assert snapshots.as_of(table.id, moment) == late
+
+    @pytest.mark.case("S33")
+    def test_commits_before_1970_are_listed_and_read_like_others(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        table = catalogue.table()
+        snapshots = Snapshots(catalogue.account())
+        years = (1, 1900, 1969, 1970, 2026)
+        at = {year: datetime(year, 1, 1, tzinfo=UTC) for year in years}
+        numbers = {1: 5, 1900: 2, 1969: 4, 1970: 1, 2026: 3}
+        for year in (1969, 2026, 1, 1970, 1900):
+            snapshot = replace(a_snapshot(table, numbers[year]), committed_at=at[year])
+            assert snapshots.ingest(snapshot, is_current=True)
+        listed = [one.committed_at.year for one in snapshots.newest_first(table.id)]
+        assert listed == sorted(years, reverse=True)
+        for year in years:
+            newest = snapshots.as_of(table.id, at[year] + timedelta(days=1))
+            assert newest is not None
+            assert newest.committed_at == at[year]
+        assert snapshots.as_of(table.id, datetime.min.replace(tzinfo=timezone(BEHIND))) is None
+        assert snapshots.remove(table.id, numbers[1])
 
     @pytest.mark.case("S33")
     def test_a_snapshot_that_is_captured_becomes_current_at_its_end(

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.verifying import Verification
 from datarecs_core.catalog import layout
+from datarecs_core.catalog.placement import BY_ID
 from datarecs_core.catalog.pointers import Pointer
 from datarecs_core.catalog.records import decode_any
 from datarecs_core.errors.catalogue import PointerRefusedError
@@ -77,13 +78,16 @@ def pointers(
 
 @router.get("/record", operation_id="get_catalogue_record", responses={404: {}})
 def record(key: Key, caller: Reader, request: Request, use: Using) -> CatalogueEntryOut:
-    """A pointer with the record that it names, or the record of a blob."""
+    """A pointer with the record that it names, or the record of a blob.
+
+    A name is followed to its object.
+    """
     account = account_of(use, caller)
     pointer = None
     blob_key: str | None = key
     if not key.startswith("accounts/"):
         pointer = _pointer(account, _full(account, key))
-        blob_key = pointer.blob_key
+        blob_key = _blob_key(account, pointer)
     entry = None if pointer is None else _pointer_out(pointer)
     payload = None if pointer is None or pointer.payload is None else json.loads(pointer.payload)
     if blob_key is None:
@@ -150,6 +154,15 @@ def _pointer(account: CatalogueAccount, key: str) -> Pointer:
     if pointer is None:
         raise not_found("key of the catalogue")
     return pointer
+
+
+def _blob_key(account: CatalogueAccount, pointer: Pointer) -> str | None:
+    """Of the pointer, or of the object that it is a name of; None: it has no record."""
+    if pointer.blob_key or pointer.payload or pointer.resource_id is None:
+        return pointer.blob_key
+    keys = [by_id(account.tenant, pointer.resource_id) for by_id in BY_ID.values()]
+    objects = account.pointers.get_many(keys).values()
+    return next((one.blob_key for one in objects if one.resource_id == pointer.resource_id), None)
 
 
 def _blob(account: CatalogueAccount, key: str) -> bytes:

@@ -8,6 +8,7 @@ from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 from datarecs_testing.conformance.catalogued_runs import CataloguedRunsConformance
 from datarecs_testing.database import PreparedDatabase
 
+ROOT = "root"
 pytestmark = pytest.mark.integration
 ADD = "INSERT INTO datarecs.pointer (tenant_id, key, version) VALUES (%s, %s, 1)"
 TENANT = "SELECT set_config('app.tenant_id', %s, false)"
@@ -23,7 +24,7 @@ class TestRights:
         [
             f"tables/by-id/{an_id()}",
             f"tables/{an_id()}/snapshots/current",
-            f"tables/{an_id()}/root/current/more",
+            f"tables/{an_id()}/{ROOT}/current/more",
             f"catalogs/{an_id()}/tables/1/pins/2",
         ],
     )

@@ -134,9 +134,10 @@ def test_secrets_stand_in_the_processes_that_use_them_alone(
             assert secret.encode() not in words, f"{label} in the arguments of {name}"
             if secret.encode() in environment:
                 seen.setdefault(label, set()).add(name)
-    worker, supervisor = "datarecs_reconciliation_worker", "datarecs_cli.stack.background"
+    workers = {"datarecs_reconciliation_worker", "datarecs_capture_worker"}
+    supervisor = "datarecs_cli.stack.background"
     assert seen == {
-        "DATARECS_CONN_DEFAULT_CANARY": {supervisor, worker},
+        "DATARECS_CONN_DEFAULT_CANARY": {supervisor, *workers},
         "DATARECS_CONN_DEFAULT_HEADER": {supervisor, "datarecs_webhook_service"},
         "CANARY_OF_THE_SHELL": {supervisor},
     }

@@ -383,6 +383,16 @@ def test_known_snapshots_are_left_out(lake: Lake) -> None:
     assert snapshots(lake, known=(oldest.native_id, newest.native_id)) == ()
 
 
+def test_every_snapshot_is_described_or_reported_as_known(lake: Lake) -> None:
+    lake.table("entries", ENTRIES, ONE, TWO)
+    newest, oldest = (one.native_id for one in snapshots(lake))
+    for known in ((), (oldest,), (newest,), (oldest, newest), ("17", oldest)):
+        table = opened(lake).table(NAME, known=known)
+        assert set(table.known_snapshots) == {oldest, newest} & set(known)
+        described = {one.native_id for one in table.snapshots}
+        assert described == {oldest, newest} - set(known)
+
+
 @pytest.mark.parametrize(
     ("limit", "value", "listed"),
     [("MAX_SNAPSHOTS", 1, 1), ("MAX_SNAPSHOT_COLUMNS", 4, 2), ("MAX_SNAPSHOT_COLUMNS", 1, 1)],

@@ -7,9 +7,11 @@ which groups. Everything happens in the transaction that ends the item.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypedDict, TypeVar
+from typing import TypeVar
+from uuid import UUID
 
 from datarecs_application.capturing.destinations import Destinations
+from datarecs_application.capturing.event_fields import common_fields
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.generations import Generations
@@ -18,7 +20,7 @@ from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
 from datarecs_core.captures.events import CaptureEvent, CaptureSnapshotPlanned
-from datarecs_core.captures.items import CaptureJobId, NewWork, WorkItem, WorkKind
+from datarecs_core.captures.items import NewWork, WorkItem, WorkKind
 from datarecs_core.captures.outcomes import (
     ConnectorPlanned,
     SnapshotCaptured,
@@ -34,7 +36,6 @@ from datarecs_core.captures.plan import (
     reusable,
 )
 from datarecs_core.captures.request import (
-    CaptureMode,
     CapturePolicy,
     CaptureRequest,
     ObjectName,
@@ -59,23 +60,14 @@ from datarecs_core.catalog.records import (
     Snapshot,
     SnapshotConstraints,
     Table,
+    TableColumn,
 )
 from datarecs_core.errors.captures import CaptureCode, CaptureFailedError, OutcomeRefusedError
 from datarecs_core.hashing import sha256_hex
-from datarecs_core.values import ResourceUid, TenantId
 
 T = TypeVar("T")
 MOST_MISSING = 10
 """Names in the message about missing objects."""
-
-
-class CommonFields(TypedDict):
-    tenant_id: TenantId
-    root_job_id: CaptureJobId
-    job_id: CaptureJobId
-    kind: WorkKind
-    connection_uid: ResourceUid
-    mode: CaptureMode
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +136,7 @@ class Planning:
         children = [
             _snapshot_child(item, table, number, one.native_id)
             for number, one in chosen
-            if is_captured and self._is_to_be_captured(request, table, number)
+            if is_captured and self._is_to_be_captured(request, table.id, number, one.columns)
         ]
         message = f"{_counted(len(chosen), 'snapshot')}, {len(children)} to be captured"
         return Applied(children=children, counters=counters, message=message)
@@ -153,7 +145,8 @@ class Planning:
         """Freeze the plan; a child for each group of files, and the finaliser."""
         table, snapshot_id = self._table(item), required(item.task.snapshot_id)
         request, files = item.task.request, outcome.files
-        columns = captured_columns(request.policy, [column.name for column in table.columns])
+        snapshot = Snapshots(self.account).get(table.id, snapshot_id)
+        columns = captured_columns(request.policy, () if snapshot is None else snapshot.columns)
         known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
         figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
         plan = SnapshotPlan(
@@ -292,16 +285,25 @@ class Planning:
         )
         Snapshots(self.account).ingest(record, is_current=is_current)
 
-    def _is_to_be_captured(self, request: CaptureRequest, table: Table, snapshot_id: int) -> bool:
-        """Whether an output of the request is missing; with a full rescan always."""
+    def _is_to_be_captured(
+        self,
+        request: CaptureRequest,
+        table_id: UUID,
+        snapshot_id: int,
+        columns: Sequence[TableColumn],
+    ) -> bool:
+        """Whether an output of the request is missing; with a full rescan always.
+
+        The columns are those of the snapshot: a later change of the table makes no difference.
+        """
         if request.is_full_rescan:
             return True
-        active = Generations(self.account).active(table.id, snapshot_id)
+        active = Generations(self.account).active(table_id, snapshot_id)
         if active is None:
             return True
-        columns = captured_columns(request.policy, [column.name for column in table.columns])
         captured = Generations(self.account).manifest(active).captured
-        return not captured.covers(captured_by(request.policy, columns))
+        wanted = captured_by(request.policy, captured_columns(request.policy, columns))
+        return not captured.covers(wanted)
 
     def _known_files(self, table: Table, snapshot_id: int) -> Mapping[str, FileStats]:
         """Statistics of files by path, of this snapshot or else the newest captured one."""
@@ -424,23 +426,11 @@ def required(value: T | None) -> T:
     return value
 
 
-def captured_columns(policy: CapturePolicy, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns with figures; none if no output is about columns."""
+def captured_columns(policy: CapturePolicy, columns: Sequence[TableColumn]) -> tuple[str, ...]:
+    """Names of the columns that outputs are about; none if no output is about columns."""
     if not PER_COLUMN.intersection(policy.outputs):
         return ()
-    return chosen_columns(policy, names)
-
-
-def common_fields(item: WorkItem) -> CommonFields:
-    """What every event of a capture has."""
-    return {
-        "tenant_id": item.tenant_id,
-        "root_job_id": item.root_id,
-        "job_id": item.id,
-        "kind": item.kind,
-        "connection_uid": item.task.request.connection_uid,
-        "mode": item.task.request.mode,
-    }
+    return tuple(column.name for column in chosen_columns(policy, columns))
 
 
 def _require_namespaces(request: CaptureRequest, objects: Sequence[ObjectName]) -> None:

@@ -8,7 +8,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from datarecs_application.capturing.planning import Applied, common_fields, required
+from datarecs_application.capturing.event_fields import common_fields
+from datarecs_application.capturing.planning import Applied, required
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.generations import Generations, Publication

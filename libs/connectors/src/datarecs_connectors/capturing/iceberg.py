@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pyiceberg.types import NestedField
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, counts_columns
 from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
 from datarecs_connectors.errors import (
@@ -26,6 +26,7 @@ from datarecs_connectors.iceberg.deletes import DeadRows
 from datarecs_connectors.iceberg.files import TableFiles
 from datarecs_connectors.iceberg.history import (
     at_snapshot,
+    known_of,
     partition_keys,
     partition_of,
     snapshots_of,
@@ -36,6 +37,7 @@ from datarecs_connectors.iceberg.planning import PlannedFile, planned
 from datarecs_connectors.iceberg.reading import TableReader
 from datarecs_connectors.iceberg.snapshots import FrozenTable, canonical_type
 from datarecs_connectors.iceberg.views import view_of
+from datarecs_core.captures.plan import chosen_columns
 from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName, Output
 from datarecs_core.captures.source_facts import (
     CapturedFile,
@@ -93,6 +95,7 @@ class IcebergCaptureSource:
             partition_keys=partition_keys(metadata),
             constraints=(),
             snapshots=snapshots_of(self.catalog.source, current, known),
+            known_snapshots=known_of(metadata, known),
             comment=metadata.properties.get("comment"),
             properties=dict(metadata.properties),
         )
@@ -205,7 +208,7 @@ class _Columns:
 
     @classmethod
     def of(cls, table: FrozenTable, request: FileRequest) -> "_Columns":
-        chosen = captured_columns(request.columns, request.policy)
+        chosen = chosen_columns(request.policy, request.columns)
         known = {each.field_id for each in table.schema.fields}
         for column in chosen:
             if column.field_id not in known:

@@ -15,7 +15,6 @@ from datarecs_connectors.arrow_types import canonical_type
 from datarecs_connectors.capturing.columns import (
     FIELD_ID,
     PATH_ORDINAL,
-    captured_columns,
     counts_columns,
     type_of,
 )
@@ -38,6 +37,7 @@ from datarecs_connectors.parquet_schemas import (
 from datarecs_connectors.source_trees import SourceTree
 from datarecs_connectors.typed_columns import stored_column
 from datarecs_connectors.typed_text import TypedColumn
+from datarecs_core.captures.plan import chosen_columns
 from datarecs_core.captures.request import CapturePolicy, Output
 from datarecs_core.captures.source_facts import CapturedFile, SourceFile
 from datarecs_core.catalog.records import TableColumn
@@ -116,7 +116,7 @@ class ParquetCapture:
         opened = self._open(pinned(file))
         schema, folders = file_schema(opened, file.path), hive_values(file.path)
         self._check(schema, [column for column in columns if column.name not in folders])
-        chosen = captured_columns(columns, policy)
+        chosen = chosen_columns(policy, columns)
         figures = FileFigures(rows=opened.metadata.num_rows, columns=(), is_complete=True)
         if counts_columns(policy):
             kinds = _kinds(chosen, schema, folders)

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.columns import FIELD_ID, captured_columns, counts_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, counts_columns
 from datarecs_connectors.capturing.postgres_catalog import (
     KINDS,
     MATERIALIZED,
@@ -45,6 +45,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_connectors.postgres_privileges import refuse_privileged_role
 from datarecs_connectors.postgres_sessions import Session
+from datarecs_core.captures.plan import chosen_columns
 from datarecs_core.captures.request import CapturePolicy, CaptureScope, ObjectName
 from datarecs_core.captures.source_facts import (
     CapturedFile,
@@ -290,7 +291,7 @@ def _plain(columns: Sequence[ServerColumn]) -> tuple[TableColumn, ...]:
 def _chosen(columns: Sequence[ServerColumn], policy: CapturePolicy) -> Sequence[ServerColumn]:
     if not counts_columns(policy):
         return ()
-    names = {each.name for each in captured_columns(_plain(columns), policy)}
+    names = {each.name for each in chosen_columns(policy, _plain(columns))}
     return [each for each in columns if each.column.name in names]
 
 

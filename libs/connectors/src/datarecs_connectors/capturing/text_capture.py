@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from datarecs_connectors.capturing.columns import captured_columns, counts_columns, type_of
+from datarecs_connectors.capturing.columns import counts_columns, type_of
 from datarecs_connectors.capturing.statistics import (
     FileFigures,
     RowBatch,
@@ -23,6 +23,7 @@ from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 from datarecs_connectors.parquet_schemas import repeated_names
 from datarecs_connectors.source_trees import SourceTree
 from datarecs_connectors.typed_text import INVALID, TypedColumn
+from datarecs_core.captures.plan import chosen_columns
 from datarecs_core.captures.request import CapturePolicy
 from datarecs_core.captures.source_facts import CapturedFile
 from datarecs_core.catalog.records import TableColumn
@@ -75,7 +76,7 @@ class TextCapture:
         """
         path = file.files[0].path
         self._check_header(file, [column.name for column in columns])
-        chosen = captured_columns(columns, policy) if counts_columns(policy) else ()
+        chosen = chosen_columns(policy, columns) if counts_columns(policy) else ()
         figures = self._figures(file, columns, chosen, engine)
         return CapturedFile(
             path=path,

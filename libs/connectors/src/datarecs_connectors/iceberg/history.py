@@ -67,6 +67,15 @@ def snapshots_of(
     return tuple(made)
 
 
+def known_of(metadata: TableMetadata, known: Collection[str]) -> tuple[str, ...]:
+    """The known snapshots that the main branch still has, the last commit first."""
+    return tuple(
+        str(each.snapshot_id)
+        for each in sorted(_lineage(metadata), key=_commit_order, reverse=True)
+        if str(each.snapshot_id) in known
+    )
+
+
 def _lineage(metadata: TableMetadata) -> Iterator[TableVersion]:
     """The current snapshot and its ancestors; damaged metadata may name one of them twice."""
     by_id = {version.snapshot_id: version for version in metadata.snapshots}

@@ -12,7 +12,7 @@ from uuid import UUID
 from datarecs_core.captures.request import CapturePolicy, ColumnChoice, ObjectName
 from datarecs_core.captures.source_facts import Completion, SourceFile
 from datarecs_core.catalog.publication import Captured
-from datarecs_core.catalog.records import FileStats
+from datarecs_core.catalog.records import FileStats, TableColumn
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import canonical_json, sha256_hex
 
@@ -67,15 +67,20 @@ def captured_by(policy: CapturePolicy, columns: Sequence[str]) -> Captured:
     )
 
 
-def chosen_columns(policy: CapturePolicy, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a table that a policy captures, in the order of the table."""
+def chosen_columns(
+    policy: CapturePolicy, columns: Sequence[TableColumn]
+) -> tuple[TableColumn, ...]:
+    """The columns of a table that a policy chooses, in the order of the table.
+
+    A name that the table does not have is ignored, because a policy serves many tables.
+    """
     match policy.column_choice:
         case ColumnChoice.FIRST_N:
-            return tuple(names[: policy.first_columns])
+            return tuple(columns[: policy.first_columns])
         case ColumnChoice.EXPLICIT_ONLY:
-            return tuple(name for name in names if name in policy.columns)
+            return tuple(column for column in columns if column.name in policy.columns)
         case ColumnChoice.ALL:
-            return tuple(names)
+            return tuple(columns)
 
 
 def reusable(

@@ -1,17 +1,17 @@
 """Captures of folders end to end: what the catalogue has afterwards, and what was opened for it."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from datarecs_application.capturing import queue
-from datarecs_application.capturing.control import LocalControl
-from datarecs_application.ports.capturing import CaptureControl
-from datarecs_application.ports.outside import BlobStores
 from datarecs_core.captures.items import LEASE, RECLAIM_GRACE, WorkKind, WorkState, WorkToken
-from datarecs_core.captures.outcomes import ConnectorPlanned, GroupCaptured, Outcome, ViewPlanned
+from datarecs_core.captures.outcomes import (
+    ConnectorPlanned,
+    GroupCaptured,
+    Outcome,
+    ViewPlanned,
+)
 from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
@@ -22,7 +22,11 @@ from datarecs_core.captures.request import (
     SnapshotChoice,
     SnapshotSelection,
 )
-from datarecs_core.captures.source_facts import CapturedFile, SourceObjects, SourceView
+from datarecs_core.captures.source_facts import (
+    CapturedFile,
+    SourceObjects,
+    SourceView,
+)
 from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import Delete
@@ -30,51 +34,15 @@ from datarecs_core.catalog.records import Completeness
 from datarecs_core.errors.captures import LeaseLostError, OutcomeRefusedError
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.capture_house import CaptureHouse
-from datarecs_testing.conformance.stores import Stores
-
-ORDERS = ObjectName(namespace=("default",), name="orders")
-METADATA = {"mode": CaptureMode.METADATA_ONLY, "policy": CapturePolicy()}
-INDEXED = CapturePolicy(
-    outputs=(
-        Output.TABLE_STATS,
-        Output.COLUMN_STATS,
-        Output.FILE_STATS,
-        Output.PARQUET_PAGE_INDEX,
-    )
-)
+from datarecs_testing.conformance.captured_again import INDEXED, METADATA, ORDERS, CapturedAgain
 
 
 class DiedError(Exception):
     """The process of the worker ended here."""
 
 
-class CapturedFolderConformance:
+class CapturedFolderConformance(CapturedAgain):
     """Subclass with fixtures `stores` and `blobs`; `over` may be another control of workers."""
-
-    @pytest.fixture
-    def over(self) -> Callable[[LocalControl], CaptureControl]:
-        return lambda local: local
-
-    @pytest.fixture
-    def house(
-        self,
-        stores: Stores,
-        blobs: BlobStores,
-        tmp_path: Path,
-        over: Callable[[LocalControl], CaptureControl],
-    ) -> CaptureHouse:
-        root, reports = tmp_path / "data" / "exports", tmp_path / "reports"
-        root.mkdir(parents=True)
-        reports.mkdir()
-        return CaptureHouse(stores=stores, blobs=blobs, root=root, reports=reports, over=over)
-
-    @pytest.fixture
-    def orders(self, house: CaptureHouse) -> CaptureHouse:
-        """A table of three files, and one of a single file."""
-        for number in range(3):
-            house.write(f"orders/part-{number}.parquet", id=[number, number + 10, None])
-        house.write("customers.parquet", id=[1, 2], name=["a", "b"])
-        return house
 
     def test_a_folder_is_captured_from_its_request_to_its_statistics(
         self, orders: CaptureHouse
@@ -96,43 +64,6 @@ class CapturedFolderConformance:
         assert (totals["tables_scanned"], totals["snapshots_finalized"]) == (2, 2)
         assert (totals["files_total"], totals["files_completed"]) == (4, 4)
         assert totals["indexes_written"] == 4
-
-    def test_a_second_capture_of_the_same_folder_opens_no_file(self, orders: CaptureHouse) -> None:
-        orders.capture()
-        orders.opened.clear()
-        again = orders.capture()
-        assert again.state is WorkState.SUCCEEDED
-        assert orders.opened == []
-        assert "snapshots_planned" not in orders.totals(again.id)
-
-    def test_after_the_change_of_one_file_only_this_one_is_captured(
-        self, orders: CaptureHouse
-    ) -> None:
-        for number in range(3, 100):
-            orders.write(f"orders/part-{number}.parquet", id=[number])
-        orders.capture(policy=INDEXED)
-        orders.write("orders/part-7.parquet", id=[700, 701])
-        table = orders.table("orders")
-        again = orders.capture(policy=INDEXED)
-        totals = orders.totals(again.id)
-        assert (totals["files_total"], totals["files_reused"]) == (100, 99)
-        assert totals["files_completed"] == 1
-        snapshot = orders.current(table)
-        assert snapshot is not None
-        assert orders.targets(table, snapshot)["table"].rows == 9 + 96 + 2
-        assert len(orders.snapshots(table)) == 2
-
-    @pytest.mark.case("Q44")
-    def test_more_outputs_of_a_known_snapshot_are_captured(self, orders: CaptureHouse) -> None:
-        orders.capture(policy=CapturePolicy(outputs=(Output.TABLE_STATS,)))
-        table = orders.table("orders")
-        (snapshot,) = orders.snapshots(table)
-        assert list(orders.targets(table, snapshot)) == ["table"]
-        orders.capture(policy=INDEXED)
-        active = orders.active(table, snapshot)
-        assert active is not None
-        assert active.number == 2
-        assert len(orders.targets(table, snapshot)) == 2
 
     def test_metadata_alone_opens_no_more_than_a_footer_and_finalizes_nothing(
         self, orders: CaptureHouse

@@ -1,0 +1,165 @@
+"""Captures of a folder that was captured before: what they open, record and leave alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from datarecs_application.capturing import queue
+from datarecs_application.capturing.control import LocalControl
+from datarecs_application.ports.capturing import CaptureControl
+from datarecs_application.ports.outside import BlobStores
+from datarecs_core.captures.items import WorkKind, WorkState
+from datarecs_core.captures.outcomes import (
+    TablePlanned,
+)
+from datarecs_core.captures.request import (
+    CaptureMode,
+    CapturePolicy,
+    CaptureScope,
+    ObjectName,
+    Output,
+    SnapshotChoice,
+    SnapshotSelection,
+)
+from datarecs_core.captures.source_facts import (
+    Completion,
+    SourceSnapshot,
+    SourceTable,
+)
+from datarecs_core.catalog.records import Snapshot, TableColumn
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.capture_house import CaptureHouse
+from datarecs_testing.conformance.stores import Stores
+
+ORDERS = ObjectName(namespace=("default",), name="orders")
+METADATA = {"mode": CaptureMode.METADATA_ONLY, "policy": CapturePolicy()}
+INDEXED = CapturePolicy(
+    outputs=(
+        Output.TABLE_STATS,
+        Output.COLUMN_STATS,
+        Output.FILE_STATS,
+        Output.PARQUET_PAGE_INDEX,
+    )
+)
+
+
+class CapturedAgain:
+    """The house of the suites of captured folders, and what a later capture does."""
+
+    @pytest.fixture
+    def over(self) -> Callable[[LocalControl], CaptureControl]:
+        return lambda local: local
+
+    @pytest.fixture
+    def house(
+        self,
+        stores: Stores,
+        blobs: BlobStores,
+        tmp_path: Path,
+        over: Callable[[LocalControl], CaptureControl],
+    ) -> CaptureHouse:
+        root, reports = tmp_path / "data" / "exports", tmp_path / "reports"
+        root.mkdir(parents=True)
+        reports.mkdir()
+        return CaptureHouse(stores=stores, blobs=blobs, root=root, reports=reports, over=over)
+
+    @pytest.fixture
+    def orders(self, house: CaptureHouse) -> CaptureHouse:
+        """A table of three files, and one of a single file."""
+        for number in range(3):
+            house.write(f"orders/part-{number}.parquet", id=[number, number + 10, None])
+        house.write("customers.parquet", id=[1, 2], name=["a", "b"])
+        return house
+
+    def test_a_second_capture_of_the_same_folder_opens_no_file(self, orders: CaptureHouse) -> None:
+        orders.capture()
+        orders.opened.clear()
+        again = orders.capture()
+        assert again.state is WorkState.SUCCEEDED
+        assert orders.opened == []
+        assert "snapshots_planned" not in orders.totals(again.id)
+
+    def test_after_the_change_of_one_file_only_this_one_is_captured(
+        self, orders: CaptureHouse
+    ) -> None:
+        for number in range(3, 100):
+            orders.write(f"orders/part-{number}.parquet", id=[number])
+        orders.capture(policy=INDEXED)
+        orders.write("orders/part-7.parquet", id=[700, 701])
+        table = orders.table("orders")
+        again = orders.capture(policy=INDEXED)
+        totals = orders.totals(again.id)
+        assert (totals["files_total"], totals["files_reused"]) == (100, 99)
+        assert totals["files_completed"] == 1
+        snapshot = orders.current(table)
+        assert snapshot is not None
+        assert orders.targets(table, snapshot)["table"].rows == 9 + 96 + 2
+        assert len(orders.snapshots(table)) == 2
+
+    @pytest.mark.case("Q44")
+    def test_more_outputs_of_a_known_snapshot_are_captured(self, orders: CaptureHouse) -> None:
+        orders.capture(policy=CapturePolicy(outputs=(Output.TABLE_STATS,)))
+        table = orders.table("orders")
+        (snapshot,) = orders.snapshots(table)
+        assert list(orders.targets(table, snapshot)) == ["table"]
+        orders.capture(policy=INDEXED)
+        active = orders.active(table, snapshot)
+        assert active is not None
+        assert active.number == 2
+        assert len(orders.targets(table, snapshot)) == 2
+
+    def test_a_snapshot_that_is_known_from_metadata_is_captured(self, orders: CaptureHouse) -> None:
+        orders.capture(**METADATA)
+        root = orders.capture()
+        assert orders.totals(root.id)["snapshots_finalized"] == 2
+
+    def test_a_capture_after_a_cancelled_one_captures_what_that_one_left(
+        self, orders: CaptureHouse
+    ) -> None:
+        root = orders.start()
+        orders.work(kinds=(WorkKind.PLAN_CONNECTOR, WorkKind.PLAN_TABLE, WorkKind.PLAN_SNAPSHOT))
+        with orders.stores.api.unit.begin(A_TENANT) as tx:
+            queue.cancel(tx, root, by="u-2", reason=None)
+        orders.follow()
+        assert orders.totals(orders.capture().id)["snapshots_finalized"] == 2
+
+    def test_a_later_change_of_the_columns_leaves_captured_snapshots_alone(
+        self, orders: CaptureHouse
+    ) -> None:
+        only = CaptureScope(tables=(ORDERS,))
+        orders.capture(scope=only)
+        (old,) = orders.snapshots(orders.table("orders"))
+        orders.start(scope=only, selection=SnapshotSelection(kind=SnapshotChoice.ALL))
+        orders.work(kinds=(WorkKind.PLAN_CONNECTOR,))
+        token = orders.claim(kinds=(WorkKind.PLAN_TABLE,))
+        assert token is not None
+        assert orders.control.begin(token) is not None
+        orders.control.end(token, TablePlanned(table=_with_history(old)))
+        planned = [one.task.native_id for one in orders.below(token.item_id)]
+        assert planned == ["99"]
+
+
+def _with_history(old: Snapshot) -> SourceTable:
+    """The table with one more column in its newest snapshot."""
+    added = TableColumn(field_id=2, name="added", type="int", nullable=True)
+    newest = SourceSnapshot(
+        native_id="99",
+        committed_at=old.committed_at,
+        sequence_number=9,
+        columns=(*old.columns, added),
+        summary={},
+    )
+    return SourceTable(
+        name=ORDERS,
+        uri="lake/orders",
+        format="iceberg",
+        completion=Completion.FILE_GROUPS,
+        columns=newest.columns,
+        column_ids="FIELD_ID",
+        partition_keys=(),
+        constraints=(),
+        snapshots=(newest,),
+        known_snapshots=(old.native_id,),
+        properties={},
+    )

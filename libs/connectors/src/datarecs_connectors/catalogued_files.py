@@ -6,7 +6,6 @@ reads exactly the files of that one. Readers of formats see an ordinary tree.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import BinaryIO
 
 from datarecs_connectors.capturing.layout import files_of
 from datarecs_connectors.capturing.lists import native_id_of
@@ -17,9 +16,9 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.object_stores.listing import Pattern
-from datarecs_connectors.source_trees import HeldFiles, ListedFile, SourceTree
+from datarecs_connectors.source_trees import HeldFiles, TreeOver
 from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
-from datarecs_core.comparison.planning.scan import CataloguedSnapshot, FileList, PinnedFile
+from datarecs_core.comparison.planning.scan import CataloguedSnapshot, FileList
 from datarecs_core.values import instant_text
 
 
@@ -45,34 +44,10 @@ class CataloguedPin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CataloguedTree:
-    """Port SourceTree over another one."""
+class CataloguedTree(TreeOver):
+    """Pins the files of the snapshot that a source requests."""
 
-    tree: SourceTree
     table: CataloguedTable
-
-    @property
-    def source(self) -> str:
-        return self.tree.source
-
-    @property
-    def is_remote(self) -> bool:
-        return self.tree.is_remote
-
-    def find(self, path: str) -> list[str]:
-        return self.tree.find(path)
-
-    def listing(self, path: str) -> list[ListedFile]:
-        return self.tree.listing(path)
-
-    def listed(self, name: str) -> ListedFile:
-        return self.tree.listed(name)
-
-    def open(self, name: str) -> BinaryIO:
-        return self.tree.open(name)
-
-    def open_pinned(self, file: PinnedFile) -> BinaryIO:
-        return self.tree.open_pinned(file)
 
     def pin(self, path: str, only: Collection[str] | None = None) -> CataloguedPin:
         """The files of the requested snapshot; without one, the current files.
@@ -100,12 +75,6 @@ class CataloguedTree:
             raise
         is_whole = len(wanted) == len(self.table.files)
         return CataloguedPin(held=held, catalogued=self.table.as_of if is_whole else None)
-
-    def check_root(self) -> str:
-        return self.tree.check_root()
-
-    def close(self) -> None:
-        self.tree.close()
 
     def _equal(self, held: HeldFiles) -> CataloguedSnapshot | None:
         """The snapshot of the current files, if exactly these are pinned."""

@@ -82,3 +82,42 @@ class SourceTree(Protocol):
         """Check that the root can be listed; returns a text for people."""
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOver:
+    """Port SourceTree over another one; a subclass changes what it is there for."""
+
+    tree: SourceTree
+
+    @property
+    def source(self) -> str:
+        return self.tree.source
+
+    @property
+    def is_remote(self) -> bool:
+        return self.tree.is_remote
+
+    def find(self, path: str) -> list[str]:
+        return self.tree.find(path)
+
+    def listing(self, path: str) -> list[ListedFile]:
+        return self.tree.listing(path)
+
+    def listed(self, name: str) -> ListedFile:
+        return self.tree.listed(name)
+
+    def open(self, name: str) -> BinaryIO:
+        return self.tree.open(name)
+
+    def open_pinned(self, file: PinnedFile) -> BinaryIO:
+        return self.tree.open_pinned(file)
+
+    def pin(self, path: str, only: Collection[str] | None = None) -> HeldFiles:
+        return self.tree.pin(path, only)
+
+    def check_root(self) -> str:
+        return self.tree.check_root()
+
+    def close(self) -> None:
+        self.tree.close()

@@ -32,6 +32,7 @@ from datarecs_core.resources.connection import Connection
 from datarecs_core.values import ResourceUid
 
 E = TypeVar("E", bound=Entity)
+V = TypeVar("V", Table, View, Connector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +120,7 @@ class Destinations:
             properties=source.properties,
         )
         key = layout.table_by_name(self.account.tenant, catalog.id, namespace.id, fresh.name)
-        tables = Tables(self.account)
-        stored = self._ensure(tables, key, fresh)
-        known = stored.record
-        if known.id == fresh.id:
-            return known, True
-        wanted = replace(
-            fresh, id=known.id, created_at=known.created_at, updated_at=known.updated_at
-        )
-        if wanted == known:
-            return known, False
-        changed = replace(wanted, updated_at=self.now)
-        return tables.update(changed, expected_version=stored.version).record, True
+        return self._put(Tables(self.account), key, fresh)
 
     def view(self, source: SourceView) -> bool:
         """Create or replace the view in place; whether something about it changed."""
@@ -151,18 +141,8 @@ class Destinations:
             properties={},
         )
         key = layout.view_by_name(self.account.tenant, catalog.id, namespace.id, fresh.name)
-        views = Entities(self.account, View)
-        stored = self._ensure(views, key, fresh)
-        known = stored.record
-        if known.id == fresh.id:
-            return True
-        wanted = replace(
-            fresh, id=known.id, created_at=known.created_at, updated_at=known.updated_at
-        )
-        if wanted == known:
-            return False
-        views.update(replace(wanted, updated_at=self.now), expected_version=stored.version)
-        return True
+        _, is_changed = self._put(Entities(self.account, View), key, fresh)
+        return is_changed
 
     def _refuse_foreign(self, catalog: Catalog) -> None:
         """Raise CaptureFailedError if the catalog belongs to another connection that exists."""
@@ -197,12 +177,7 @@ class Destinations:
             created_at=self.now,
             updated_at=self.now,
         )
-        stored = self._ensure(connectors, by_name, fresh)
-        known = stored.record
-        wanted = replace(fresh, created_at=known.created_at, updated_at=known.updated_at)
-        if wanted != known:
-            changed = replace(wanted, updated_at=self.now)
-            connectors.update(changed, expected_version=stored.version)
+        self._put(connectors, by_name, fresh)
 
     def _namespace(self, catalog: Catalog, path: tuple[str, ...]) -> Namespace:
         """The namespace of a path, with its parents."""
@@ -223,6 +198,18 @@ class Destinations:
         if stored is None:
             raise ValueError("a namespace has at least one part")
         return stored.record
+
+    def _put(self, entities: Entities[V], name_key: str, fresh: V) -> tuple[V, bool]:
+        """Create or replace the object of a name, which keeps its id; whether it changed."""
+        stored = self._ensure(entities, name_key, fresh)
+        known = stored.record
+        wanted = replace(
+            fresh, id=known.id, created_at=known.created_at, updated_at=known.updated_at
+        )
+        if wanted == known:
+            return known, known == fresh
+        changed = replace(wanted, updated_at=self.now)
+        return entities.update(changed, expected_version=stored.version).record, True
 
     def _ensure(self, entities: Entities[E], name_key: str, fresh: E) -> Stored[E]:
         """The object of a name; created if there is none, whoever is first."""

@@ -43,7 +43,7 @@ def open_capture_source(
             root = Source(name=name, kind=SourceKind.PARQUET, path="")
             tree = connected_tree(root, connection, secrets, surroundings)
             return FileCaptureSource(
-                tree=CountedTree(tree),
+                tree=CountedTree(tree=tree),
                 uri=config.root if isinstance(config, FilesConfig) else config.url,
                 now=surroundings.now,
             )

@@ -109,7 +109,7 @@ class CapturedFolder:
         """Capture the current files as the workers of captures do; the id of the snapshot."""
         tree = FileTree(source="capture", root=self.folder, now=self.clock.now)
         source = FileCaptureSource(
-            tree=CountedTree(tree), uri=f"file://{self.folder}", now=self.clock.now
+            tree=CountedTree(tree=tree), uri=f"file://{self.folder}", now=self.clock.now
         )
         (described,) = source.table(NAME, known=()).snapshots
         number, account = (

@@ -63,6 +63,8 @@ class CaptureHouse:
     """Of the connection."""
     reports: Path
     """Where children leave indexes."""
+    spec: Mapping[str, object] | None = None
+    """Of the connection; None: of type files, with the root."""
     opened: list[str] = field(default_factory=list)
     """Data files that sources have opened, in order."""
     before_end: Callable[[WorkToken, Outcome], None] = lambda _token, _outcome: None
@@ -89,7 +91,7 @@ class CaptureHouse:
 
     def declare(self, *, namespace: str = "default") -> ResourceUid:
         """A connection of the name, new each time."""
-        spec = {"type": "files", "config": {"root": str(self.root)}}
+        spec = self.spec or {"type": "files", "config": {"root": str(self.root)}}
         with self.stores.api.unit.begin(A_TENANT, feed=1) as tx:
             stored = a_resource(
                 kind=Kind.CONNECTION,

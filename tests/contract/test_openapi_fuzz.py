@@ -62,8 +62,13 @@ load_all_checks()
 ACCEPTANCE = CHECKS.get_one("positive_data_acceptance")
 
 
-GRAMMAR = {"/grace_period", "/secret", "/address", "/reason", "/query/label_selector"}
-"""Texts that no schema describes: durations, base64, addresses, printable characters, selectors."""
+GRAMMAR = {
+    *("/grace_period", "/secret", "/address", "/reason", "/query/label_selector"),
+    *("/query/name", "/query/prefix"),
+}
+"""Texts that no schema describes: durations, base64, addresses, printable characters, selectors,
+names and prefixes of the catalogue.
+"""
 
 
 def is_beyond_a_schema(response: Any) -> bool:  # noqa: ANN401  the tool's answer

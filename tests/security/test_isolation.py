@@ -35,6 +35,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import routes
+from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE
 from datarecs_core_api.guarded import ANY_PRINCIPAL, guarded_routes
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_specs.kinds import KINDS
@@ -78,6 +79,7 @@ class Ids:
     address: str
     delivery_id: str = ""
     action_id: str = ""
+    job_id: str = NOBODYS_OBJECT
     catalogue_id: str = NOBODYS_OBJECT
     """Of every object of the catalogue: a catalog, a namespace, a table, a view, a connector."""
 
@@ -90,6 +92,7 @@ class Ids:
             key_id=self.key_id,
             delivery_id=self.delivery_id,
             action_id=self.action_id,
+            job_id=self.job_id,
             mail_id=self.mail_id,
             address=self.address,
             stage="balance-check",
@@ -169,8 +172,10 @@ def neighbours() -> Neighbours:
     action_id = bob.post(f"{hook}/test").json()["action_id"]
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     house.following.end()  # streams say how they begin, and no more
+    capture = {**CAPTURE_EXAMPLE, "connection": names[Kind.CONNECTION]}
+    job_id = bob.post("/api/v1/capture-jobs", json=capture).json()["job_id"]
     catalogue_id = store_catalogue(house, B_TENANT)
-    others = (str(delivery.delivery_id), action_id, catalogue_id)
+    others = (str(delivery.delivery_id), action_id, job_id, catalogue_id)
     return Neighbours(
         house,
         Ids(uids, run_id, key_id, mail_id, address, *others),
@@ -226,7 +231,7 @@ def send(  # noqa: PLR0913  a request in full
 WITHOUT_BODY = (
     *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test", "/actions/preview"),
-    *("/actions/reconcile", "/actions/pause", "/actions/resume"),
+    *("/actions/reconcile", "/actions/pause", "/actions/resume", "_id}/release"),
 )
 
 
@@ -235,15 +240,16 @@ def body_for(
 ) -> Mapping[str, object] | None:
     if method not in {"POST", "PUT"} or template.endswith(WITHOUT_BODY):
         return None
-    if template.endswith(("/preview", "/test")):
-        run = {"run_id": str(UUID(run_id))}
-        return run if template.endswith("/preview") else {**run, "address": "finops@example.com"}
-    if template.endswith("/keys"):
-        return {"name": "k", "scopes": ["read"]}
-    if template.endswith(("/recover", "/replay")):
-        return {"since": (NOON - timedelta(hours=1)).isoformat()}
-    if template.endswith("/webhook-resends"):
-        return {"ids": [NOBODYS.delivery_id]}
+    for tails, body in (
+        (("/keys",), {"name": "k", "scopes": ["read"]}),
+        (("/recover", "/replay"), {"since": (NOON - timedelta(hours=1)).isoformat()}),
+        (("/webhook-resends",), {"ids": [NOBODYS.delivery_id]}),
+        (("/capture-jobs", "/capture-jobs/now"), CAPTURE_EXAMPLE),
+        (("/preview",), {"run_id": str(UUID(run_id))}),
+        (("/test",), {"run_id": str(UUID(run_id)), "address": "finops@example.com"}),
+    ):
+        if template.endswith(tails):
+            return body
     kind = PATHS[template.split("/")[3]]
     example = EXAMPLES[kind]
     name = path.rpartition("/")[2] if method == "PUT" else f"new-{kind.lower()}"
@@ -253,7 +259,7 @@ def body_for(
 def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     """The content of an answer, without requested ids and those of the request."""
     text = answer.text
-    others = (ids.run_id, ids.key_id, ids.delivery_id, ids.action_id, ids.catalogue_id)
+    others = (ids.run_id, ids.key_id, ids.delivery_id, ids.action_id, ids.job_id, ids.catalogue_id)
     for one in (*ids.names.values(), *others):
         text = text.replace(one, "ID")
     body = json.loads(text) if text else {}
@@ -300,7 +306,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
     expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
-    for segment in ("connections", "jobs"):
+    expected["POST", "/api/v1/capture-jobs/{job_id}/release"] = 409  # it is cancelled by now
+    for segment in ("connections", "jobs", "captures"):
         expected["POST", f"/api/v1/{segment}/{{name}}/actions/reconcile"] = 202
     expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
@@ -441,10 +448,17 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/schedules/{name}/actions/preview": "read",
     **{
         f"POST /api/v1/{kind}/{{name}}/actions/{action}": "resource.write"
-        for kind in ("connections", "jobs")
+        for kind in ("connections", "jobs", "captures")
         for action in ("reconcile", "pause", "resume")
     },
     "GET /api/v1/schedules/{name}/history": "read",
+    "POST /api/v1/capture-jobs": "capture.trigger",
+    "POST /api/v1/capture-jobs/now": "capture.trigger",
+    "GET /api/v1/capture-jobs": "read",
+    "GET /api/v1/capture-jobs/{job_id}": "read",
+    "GET /api/v1/capture-jobs/{job_id}/tree": "read",
+    "POST /api/v1/capture-jobs/{job_id}/cancel": "capture.cancel",
+    "POST /api/v1/capture-jobs/{job_id}/release": "queue.drain",
     **{f"GET /api/v1/catalog/{path}": "read" for path in CATALOGUE_READS},
     f"GET /api/v1/catalog/{SNAPSHOT}/index-artifacts/{{target_id}}/content": "sample.read",
     "GET /api/v1/kinds": "read",

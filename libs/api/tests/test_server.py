@@ -135,7 +135,7 @@ def test_a_refusal_has_the_code_of_the_server(server: ScriptedApi, client: datar
     with pytest.raises(datarecs.DatarecsError, match="no job orders") as refused:
         client.trigger("orders")
     assert refused.value.code is ApiCode.NOT_FOUND
-    assert refused.value.fix == ApiCode.NOT_FOUND.entry.remedy
+    assert refused.value.fix == "List the existing ones with `datarecs get jobs`."
 
 
 def test_a_key_is_sent_only_over_https() -> None:

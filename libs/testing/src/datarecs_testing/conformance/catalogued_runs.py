@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from datarecs_application.assignments import Pins, SourceNotPinnedError
+from datarecs_application.captured_tables import SnapshotNotCapturedError
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities
 from datarecs_application.catalogue.generations import Generations, Publication
@@ -15,11 +16,7 @@ from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
-from datarecs_application.catalogued_sources import (
-    Catalogued,
-    CatalogueReads,
-    SnapshotNotCapturedError,
-)
+from datarecs_application.catalogued_sources import Catalogued, CatalogueReads
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork

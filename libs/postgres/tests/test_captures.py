@@ -1,14 +1,18 @@
 """The queue of captures of PostgreSQL, under the suite of every queue, and what it alone has."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import LiteralString
 
 import pytest
 
-from datarecs_core.captures.items import Gate, WorkState
+from datarecs_core.captures.events import CaptureJobSucceeded
+from datarecs_core.captures.items import LONGEST_BACKOFF, Gate, WorkState, WorkToken
+from datarecs_core.errors.captures import LeaseLostError
 from datarecs_postgres.roles import CAPTURE
 from datarecs_testing.captures import CONNECTION, CaptureQueue, a_request, a_table
 from datarecs_testing.conformance.capture_queue import (
+    LOST,
     CaptureFinderConformance,
     WorkItemsConformance,
 )
@@ -96,6 +100,39 @@ class TestPostgres:
         assert "no field 'depth'" in item.message
         assert queue.events[-1].connection_uid == CONNECTION
 
+    @pytest.mark.case("Q51")
+    def test_workers_that_die_lose_no_item_and_double_none(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        """Four workers: a third of the items is forgotten, a third dies before its commit."""
+        queue = CaptureQueue(stores)
+        items = [queue.put() for _ in range(60)]
+        lost: list[WorkToken] = []
+
+        def work(worker: int) -> None:
+            for _ in range(5):
+                for token in queue.claim(f"worker-{worker}", limit=4).values():
+                    _work_or_die(queue, token, lost)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+        died = list(lost)
+        assert died
+        for _ in range(4):  # each item is taken from a worker that has died at most twice
+            stores.pass_time(LOST)
+            queue.reclaim()
+            stores.pass_time(LONGEST_BACKOFF)
+            work(0)
+        assert queue.states(items) == {"SUCCEEDED"}
+        for token in died:
+            with pytest.raises(LeaseLostError):
+                queue.succeed(token)
+        ends = Counter(one.job_id for one in queue.events if isinstance(one, CaptureJobSucceeded))
+        assert ends == dict.fromkeys(items, 1)
+        sent = "SELECT count(*) FROM datarecs.outbox WHERE type LIKE '%%.job.succeeded'"
+        assert database.query(sent) == [(len(items),)]
+
+    @pytest.mark.case("Q51")
     def test_parked_and_ended_items_cost_a_claim_nothing(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
@@ -110,6 +147,18 @@ class TestPostgres:
         after = _claim_pages(database)
         assert after < 1.5 * before + 100
         assert len(queue.held) == 0
+
+
+def _work_or_die(queue: CaptureQueue, token: WorkToken, lost: list[WorkToken]) -> None:
+    """A third of the items forgets its first two workers, a third kills them before the commit."""
+    fate = token.item_id.int % 3
+    if fate == 0 or token.epoch > 2:
+        queue.succeed(token)
+        return
+    lost.append(token)
+    if fate == 1:
+        with pytest.raises(ZeroDivisionError):
+            queue.succeed_and_die(token)
 
 
 def _claim_pages(database: PreparedDatabase) -> int:

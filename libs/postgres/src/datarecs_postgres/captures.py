@@ -11,7 +11,6 @@ from sqlalchemy import (
     any_,
     bindparam,
     cast,
-    delete,
     func,
     select,
     text,
@@ -26,14 +25,13 @@ from datarecs_core.captures.items import (
     LEASE,
     RECLAIM_GRACE,
     CaptureJobId,
-    Gate,
     WorkItem,
     WorkState,
     WorkToken,
 )
 from datarecs_postgres.capture_rows import MUTABLE, changes_of, item_of, row_of
 from datarecs_postgres.session import Session, Woken
-from datarecs_postgres.tables.captures import CAPTURE_CANCEL, CAPTURE_CLAIM, CAPTURE_WORK
+from datarecs_postgres.tables.captures import CAPTURE_CANCEL, CAPTURE_WORK
 
 _WORK = CAPTURE_WORK.c
 _MINE = _WORK.tenant_id == bindparam("of_tenant")
@@ -56,30 +54,12 @@ _IS_CANCELLED = select(CAPTURE_CANCEL.c.item_id).where(
     CAPTURE_CANCEL.c.tenant_id == bindparam("of_tenant"),
     CAPTURE_CANCEL.c.item_id == any_(cast(bindparam("above", type_=ARRAY(Uuid)), ARRAY(Uuid))),
 )
-_DROP_CLAIM = delete(CAPTURE_CLAIM).where(
-    CAPTURE_CLAIM.c.tenant_id == bindparam("of_tenant"),
-    CAPTURE_CLAIM.c.claim_key == bindparam("of_key"),
-    CAPTURE_CLAIM.c.item_id == bindparam("of_id"),
-)
-_HEADS = text(
-    "SELECT DISTINCT ON (w.kind, w.lane, w.execution_class, w.pinned_executor) w.id"
-    " FROM datarecs.capture_work w"
-    " WHERE w.tenant_id = :of_tenant AND w.claim_key = :of_key"
-    " AND w.state = 'QUEUED' AND w.gate = 'LANE'"
-    " AND NOT EXISTS (SELECT FROM datarecs.capture_claim c"
-    " WHERE c.tenant_id = w.tenant_id AND c.claim_key = w.claim_key)"
-    " ORDER BY w.kind, w.lane, w.execution_class, w.pinned_executor, w.due_at, w.id"
-).bindparams(bindparam("of_tenant", type_=Uuid), bindparam("of_key", type_=Text))
-"""The earliest item of each slice that is parked behind a key that nobody has."""
-_OPEN = (
-    update(CAPTURE_WORK)
-    .where(
-        _MINE,
-        _WORK.id == bindparam("of_id"),
-        _WORK.state == WorkState.QUEUED.value,
-        _WORK.gate == Gate.LANE.value,
+_FREE_KEY = select(
+    func.datarecs.capture_free_key(
+        bindparam("of_tenant", type_=Uuid),
+        bindparam("of_id", type_=Uuid),
+        bindparam("of_key", type_=Text),
     )
-    .values(gate=Gate.OPEN.value)
 )
 _TOKENS = (
     func.unnest(
@@ -229,14 +209,7 @@ class PostgresWorkItems:
         return None if row is None else item_of(tuple(row))
 
     def free_key(self, item: WorkItem) -> None:
-        key = self._of(of_key=item.claim_key)
-        self._session.later(_DROP_CLAIM, key | {"of_id": item.id})
-        # A statement of its own: it sees what claims have parked that had the key FOR SHARE.
-        while heads := [head for (head,) in self._session.answer(_HEADS, key)]:
-            opened = [self._session.answer(_OPEN, self._of(of_id=head)).rowcount for head in heads]
-            # A head that was cancelled meanwhile does not open: the next one of its slice does.
-            if all(opened):
-                return
+        self._session.later(_FREE_KEY, self._of(of_id=item.id, of_key=item.claim_key))
 
     def mark_cancelled(self, item_id: CaptureJobId) -> None:
         row = {"tenant_id": self._session.tenant_id, "item_id": item_id}

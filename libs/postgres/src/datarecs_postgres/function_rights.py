@@ -56,6 +56,9 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     ),
     FunctionAccess(name="capture_take_key", arguments="uuid, uuid, text", roles=(), definer=False),
     FunctionAccess(name="capture_note_turn", arguments="uuid, text", roles=(), definer=False),
+    FunctionAccess(
+        name="capture_free_key", arguments="uuid, uuid, text", roles=(API, CAPTURE), definer=False
+    ),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),

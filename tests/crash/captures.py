@@ -4,7 +4,9 @@
 """
 
 import argparse
+import shutil
 import sys
+from pathlib import Path
 
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.crashes.capture_storm import CaptureStorm, StormPlan, shown, write_line
@@ -17,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.captures", description=__doc__)
     parser.add_argument("--groups", type=int, default=2000, help="at least 100")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--logs", type=Path, help="folder to which logs are copied")
     options = parser.parse_args()
     plan = StormPlan(
         tables=options.groups // GROUPS_BY_TABLE,
@@ -30,7 +33,13 @@ def main() -> int:
             raise RuntimeError("the server was not started by this program")
         house = folder / "captures"
         house.mkdir()
-        report = CaptureStorm(house, database, server.process, plan, write_line).run()
+        try:
+            report = CaptureStorm(house, database, server.process, plan, write_line).run()
+        finally:
+            if options.logs is not None:
+                options.logs.mkdir(parents=True, exist_ok=True)
+                for log in house.glob("*.log"):
+                    shutil.copy(log, options.logs)
     sys.stdout.write(shown(report))
     return 0 if report.is_clean else 1
 

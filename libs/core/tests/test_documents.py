@@ -11,6 +11,7 @@ import pytest
 from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile
 from datarecs_core.document_types import strict_document
 from datarecs_core.documents import PACKED, decimal_text, from_document, length_text, to_document
+from datarecs_core.hashing import JsonValue
 from datarecs_core.values import RunId
 
 
@@ -88,8 +89,8 @@ def test_another_document_is_refused(document: Any) -> None:  # noqa: ANN401 - J
 
 
 @pytest.mark.parametrize("text", ["ff", "//5=", "//4", "?", "//4=\n", 7])
-def test_packed_bytes_have_one_written_form(text: object) -> None:
-    with pytest.raises(ValueError, match=r"base64|Incorrect padding|strict|Outer"):
+def test_packed_bytes_have_one_written_form(text: JsonValue) -> None:
+    with pytest.raises(ValueError, match=r"base64|padding|Outer"):
         strict_document(Outer, {"run": str(RUN), "packed": text})
 
 

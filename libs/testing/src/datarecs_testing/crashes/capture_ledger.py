@@ -20,6 +20,10 @@ from datarecs_testing.database import PreparedDatabase
 _ITEMS: LiteralString = """
 SELECT kind, state, count(*) FROM datarecs.capture_work GROUP BY 1, 2
 """
+_ERRORS: LiteralString = """
+SELECT concat_ws(' ', kind, state, error_code, 'attempt', attempt, error_message), count(*)
+FROM datarecs.capture_work WHERE state <> 'SUCCEEDED' GROUP BY 1 ORDER BY 2 DESC LIMIT 20
+"""
 _PLANS: LiteralString = """
 SELECT DISTINCT task ->> 'plan_key' FROM datarecs.capture_work WHERE kind = 'EXEC_FILE_GROUP'
 """
@@ -136,6 +140,7 @@ def balanced(
         faults.append(f"numbers of publications: {sorted(numbers)}")
     if set(planned) != set(rows_by_file):
         faults.append("the planned files are not those of the source")
+    faults += [f"{count} items: {error}" for error, count in database.query(_ERRORS)]
     return CaptureLedger(counts=counts, faults=faults)
 
 

@@ -3,10 +3,10 @@
 Groups of 128 files would need 256,000 files for the 2,000 groups of a storm.
 """
 
+import importlib
 import sys
 from pathlib import Path
 
-from datarecs_capture_worker.__main__ import main
 from datarecs_core import crashing
 from datarecs_core.captures import plan
 from datarecs_testing.crashes import killing
@@ -18,4 +18,4 @@ PROCESS = "capture_worker"
 if __name__ == "__main__":
     plan.GROUP_FILES = GROUP_FILES
     crashing.hook = killing.Killer(Path.cwd() / killing.FOLDER, PROCESS)
-    sys.exit(main())
+    sys.exit(importlib.import_module("datarecs_capture_worker.__main__").main())

@@ -116,8 +116,9 @@ test: check ## all of it: check, then real Postgres, Kafka and Spark
 differential: setup ## ask engine and oracle the same questions: make differential SHAPES=200
 	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_alone_agrees.py ways_agree.py) libs/testing/tests/test_row_matrix.py
 
-crash: setup ## kill at every named place, twice, then the ledger
+crash: setup ## kill at every named place, twice, then random kills over a capture of 2,000 groups; the ledgers
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash
+	@$(BIN)/python -m tests.crash.captures --seed $(SEED)
 
 kubeapi: setup ## the chart, and runs as workflows, against a real Kubernetes API server and Argo; builds both once, with Go
 	@$(PYTEST) -s -m kubeapi tests/kubeapi

@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile
-from datarecs_core.documents import decimal_text, from_document, length_text, to_document
+from datarecs_core.document_types import strict_document
+from datarecs_core.documents import PACKED, decimal_text, from_document, length_text, to_document
+from datarecs_core.hashing import JsonValue
 from datarecs_core.values import RunId
 
 
@@ -36,6 +38,7 @@ class Outer:
     pin: Pin | None = None
     except_: tuple[str, ...] = field(default=(), metadata={"yaml": "except"})
     any_number: int | str = 0
+    packed: bytes | None = field(default=None, metadata=PACKED)
 
 
 RUN = RunId(UUID(int=1))
@@ -56,6 +59,7 @@ FULL = Outer(
     pin=PIN,
     except_=("x",),
     any_number="all",
+    packed=b"\xff\xfe",
 )
 
 
@@ -71,6 +75,7 @@ def test_defaults_are_left_out_and_everything_exact_is_text() -> None:
     assert document["inners"] == [{}, {"amount": "0.0000001"}]
     assert document["limits"] == {"red": "2"}
     assert document["except"] == ["x"]
+    assert (document["raw"], document["packed"]) == ("ff", "//4=")
     assert document["pin"]["$type"] == "FileList"
 
 
@@ -81,6 +86,12 @@ def test_defaults_are_left_out_and_everything_exact_is_text() -> None:
 def test_another_document_is_refused(document: Any) -> None:  # noqa: ANN401 - JSON
     with pytest.raises(ValueError, match=r"Outer|Inner|UUID|hexadecimal|badly"):
         from_document(Outer, document)
+
+
+@pytest.mark.parametrize("text", ["ff", "//5=", "//4", "?", "//4=\n", 7])
+def test_packed_bytes_have_one_written_form(text: JsonValue) -> None:
+    with pytest.raises(ValueError, match=r"base64|padding|Outer"):
+        strict_document(Outer, {"run": str(RUN), "packed": text})
 
 
 def test_a_value_without_written_form_is_refused() -> None:

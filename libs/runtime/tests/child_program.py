@@ -1,4 +1,4 @@
-"""The program behind the conformance tests of SpawnedChild: follows the script of its plan."""
+"""The program behind the conformance tests of children: follows the script of its plan."""
 
 import os
 import signal
@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from datarecs_runtime.child_template import become_child
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
 from datarecs_testing.conformance.child_process import follow
+
+TEMPLATE = "template"
+"""The argument with which each run of the script is a fork."""
 
 
 class Side:
@@ -57,4 +61,6 @@ def prepare(plan: Mapping[str, object], channel: SupervisorChannel) -> None:
 
 
 if __name__ == "__main__":
+    if TEMPLATE in sys.argv:
+        become_child(())
     sys.exit(main())

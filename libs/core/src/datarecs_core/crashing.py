@@ -52,6 +52,7 @@ class CrashPoint(StrEnum):
     CAPTURE_AFTER_CLAIM = "capture.after_claim"
     CAPTURE_AFTER_BEGIN = "capture.after_begin"
     CAPTURE_BEFORE_END = "capture.before_end"
+    CAPTURE_IN_TX = "capture.in_tx"
     CAPTURE_AFTER_END = "capture.after_end"
 
 

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import IO, cast
+from time import monotonic
+from typing import IO, Protocol, cast
 
 from datarecs_application.ports.supervising import MAX_CHILD_FRAME_BYTES, ChildEnd
 from datarecs_core.errors.process import ChildStartError
@@ -64,22 +65,38 @@ class _Mailbox:
             return frame
 
 
-class SpawnedChild:
-    """ChildProcess for a real program, in a separate session.
+class Program(Protocol):
+    """A process that was started with three pipes; `subprocess.Popen` is one."""
 
-    It ends with this process on Linux, and its environment has only the given variables. Its
-    output becomes records of this process's log. The program is named by its absolute path.
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    @property
+    def returncode(self) -> int | None: ...
+
+    def wait(self) -> int:
+        """Block until its end; negative: the signal."""
+
+
+class PipedChild:
+    """ChildProcess for a real process, which leads a session of its own.
+
+    Its output becomes records of this process's log. `launch` raises OSError; the process ends with
+    the thread that calls it.
     """
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, cwd: str | None = None
-    ) -> None:
-        self._command, self._environment, self._cwd = tuple(command), dict(environment), cwd
+    def __init__(self, name: str, launch: Callable[[], Program]) -> None:
+        self._name, self._launch = name, launch
         self._incoming = _Mailbox()
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self._begun = threading.Event()
         self._start_error: OSError | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Program | None = None
         self._end: ChildEnd | None = None
         self._over = threading.Event()
         self._deaf = False
@@ -87,16 +104,13 @@ class SpawnedChild:
         self._broken: str | None = None
 
     def start(self, plan: bytes) -> None:
-        program = self._command[0]
-        if shutil.which(program) is None:
-            raise ChildStartError(program=program, cause="the program does not exist")
         self._outgoing.put(plan)
         # The kernel ties the child to the thread that starts it, so this thread lives as long.
         threading.Thread(target=self._live, name="child", daemon=True).start()
         self._begun.wait()
         if self._start_error is not None:
             cause = str(self._start_error)
-            raise ChildStartError(program=program, cause=cause) from self._start_error
+            raise ChildStartError(program=self._name, cause=cause) from self._start_error
 
     def send(self, frame: bytes) -> bool:
         if self._deaf or self._over.is_set():
@@ -105,7 +119,11 @@ class SpawnedChild:
         return True
 
     def frames(self, timeout: timedelta) -> Mapping[str, object] | None:
-        return self._incoming.take(timeout.total_seconds())
+        ends = monotonic() + timeout.total_seconds()
+        frame = self._incoming.take(timeout.total_seconds())
+        if frame is None:  # no more will come: wait for the end
+            self._over.wait(max(ends - monotonic(), 0))
+        return frame
 
     def terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -122,7 +140,7 @@ class SpawnedChild:
         process = self._process
         return 0 if process is None or self._over.is_set() else resident_bytes(process.pid)
 
-    def _signal(self, number: int) -> subprocess.Popen[bytes] | None:
+    def _signal(self, number: int) -> Program | None:
         """Send a signal to the group; None if it has ended."""
         process = self._process
         if process is None or self._over.is_set() or process.returncode is not None:
@@ -138,15 +156,7 @@ class SpawnedChild:
         """Run from before the start of the program until all its processes have ended."""
         kills_before = oom_kills()
         try:
-            process = self._process = subprocess.Popen(
-                tied_to_parent(self._command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environment,
-                cwd=self._cwd,
-                start_new_session=True,
-            )
+            process = self._process = self._launch()
         except OSError as error:
             self._start_error = error
             self._begun.set()
@@ -188,6 +198,33 @@ class SpawnedChild:
         self._deaf = True
         with contextlib.suppress(OSError):
             pipe.close()
+
+
+class SpawnedChild(PipedChild):
+    """A program in its own interpreter.
+
+    It ends with this process on Linux, and its environment has only the given variables. The
+    program is named by its absolute path.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, cwd: str | None = None
+    ) -> None:
+        super().__init__(command[0], self._spawn)
+        self._command, self._environment, self._cwd = tuple(command), dict(environment), cwd
+
+    def _spawn(self) -> Program:
+        if shutil.which(self._command[0]) is None:
+            raise OSError("the program does not exist")
+        return subprocess.Popen(
+            tied_to_parent(self._command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            cwd=self._cwd,
+            start_new_session=True,
+        )
 
 
 def _beside(work: Callable[[IO[bytes]], None], pipe: IO[bytes] | None) -> threading.Thread:

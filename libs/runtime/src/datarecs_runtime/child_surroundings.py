@@ -78,6 +78,14 @@ def child_environment(scratch: Path) -> dict[str, str]:
     return environment
 
 
+def template_environment(scratch: Path) -> dict[str, str]:
+    """Variables of a process from which children are forked: imported libraries start no thread."""
+    return child_environment(scratch) | {
+        "OPENBLAS_NUM_THREADS": "1",
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }
+
+
 def _user_has_name() -> bool:
     try:
         pwd.getpwuid(os.getuid())

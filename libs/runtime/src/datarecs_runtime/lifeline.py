@@ -24,11 +24,16 @@ def tied_to_parent(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
-def _become(parent: int, command: Sequence[str]) -> None:
+def die_with_parent(parent: int) -> None:
+    """Get SIGKILL when the process `parent`, which started this one, ends; on Linux alone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before the death signal was set
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _become(parent: int, command: Sequence[str]) -> None:
+    die_with_parent(parent)
     os.execvp(command[0], list(command))  # noqa: S606  no shell: the command is a list
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,6 +81,11 @@ class ScratchFolder:
         return self.root / f"{CHILD}-{slot}"
 
     @property
+    def of_template(self) -> Path:
+        """The home folder of the process from which children are forked."""
+        return self.root / f"{CHILD}-template"
+
+    @property
     def of_check(self) -> Path:
         """The folder of the child that checks sources."""
         return self.root / f"{CHILD}-check"
@@ -96,6 +102,11 @@ class ScratchFolder:
             _remove(entry)
         if left:
             log.info("scratch_emptied", folder=str(self.root), entries=len(left))
+
+
+def use_for_temporary_files(folder: str) -> None:
+    """Let this process, a child, and its libraries write temporary files there."""
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
 
 
 def empty_folder(folder: Path) -> None:

@@ -1,12 +1,14 @@
 """The child of one item: opens the connection, does the work, leaves the outcome and ends.
 
-Started by the worker with only a pipe: no database, no setting of the platform in its environment.
-The secrets of the connection arrive through the pipe.
+It is forked from a template, which has imported what children need and knows nothing else: no
+database, no setting of the platform in its environment. The secrets of the connection arrive
+through the child's own pipe.
 """
 
 import os
 import sys
 from contextlib import closing
+from importlib.util import find_spec
 from uuid import UUID
 
 from datarecs_application.capturing.source_work import (
@@ -20,8 +22,19 @@ from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core.documents import from_document
 from datarecs_core.resources.connection import Connection
 from datarecs_core.values import TenantId
+from datarecs_runtime.child_template import become_child
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import take_over_stdio
+from datarecs_runtime.scratch import use_for_temporary_files
+
+MODULES = (
+    "datarecs_connectors.capturing.files",
+    "datarecs_connectors.capturing.iceberg",
+    "datarecs_connectors.capturing.postgres",
+    # pyarrow imports these with the first NumPy array, where pandas is installed.
+    *(("pandas", "pyarrow.pandas_compat") if find_spec("pandas") else ()),
+)
+"""What captures of every type of connection import; see `open_capture_source`."""
 
 
 def main() -> int:
@@ -42,6 +55,7 @@ def main() -> int:
 def work(frame: Reader) -> None:
     """Leave the outcome in the folder that the frame names."""
     directory = frame.of("directory", str)
+    use_for_temporary_files(directory)
     around = surroundings_of(frame, TenantId(UUID(frame.of("tenant_id", str))), SystemClock().now)
     connection = from_document(Connection, frame.of("connection", dict))
     secrets = {str(name): str(value) for name, value in frame.of("secrets", dict).items()}
@@ -51,6 +65,7 @@ def work(frame: Reader) -> None:
 
 
 if __name__ == "__main__":
+    become_child(MODULES)
     code = main()
     sys.stderr.flush()
     # Skips the interpreter's shutdown, in which native libraries print false reports of leaks.

@@ -5,7 +5,13 @@ from datetime import timedelta
 from datarecs_application.capturing.renewals import WorkRenewals
 from datarecs_application.capturing.wire import REMOTE_KINDS
 from datarecs_capture_worker.settings import Settings
-from datarecs_capture_worker.slots import GRACE, SlotParts, enabled_kinds, work_slots
+from datarecs_capture_worker.slots import (
+    GRACE,
+    SlotParts,
+    child_template,
+    enabled_kinds,
+    work_slots,
+)
 from datarecs_core.errors.process import SettingsError
 from datarecs_events.catalogue import Service
 from datarecs_outbound.issuer import Issuer, MachineToken, plain_client
@@ -41,6 +47,7 @@ def build_remote(settings: Settings) -> Process:
         control=RemoteControl(calls=pulse), clock=clock, metrics=metrics, wake=Latch()
     )
     scratch = ScratchFolder(settings.worker.scratch_dir)
+    template = child_template(scratch)
     slots = work_slots(
         settings,
         kinds,
@@ -49,6 +56,7 @@ def build_remote(settings: Settings) -> Process:
             renewals=renewals,
             scratch=scratch,
             metrics=metrics,
+            template=template,
         ),
     )
     return Process(
@@ -57,7 +65,7 @@ def build_remote(settings: Settings) -> Process:
         ready_when={"control_api": calls.ready},
         start_checks=(scratch.claim,),
         wakes=[*(slot.rhythm.wake for slot in slots), renewals.wake],
-        closing=(calls.close, pulse.close, token.issuer.close, scratch.release),
+        closing=(calls.close, pulse.close, token.issuer.close, template.close, scratch.release),
         grace=GRACE,
         side=settings.side,
         metrics=metrics,

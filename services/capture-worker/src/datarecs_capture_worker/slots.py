@@ -16,9 +16,10 @@ from datarecs_application.ports.capturing import CaptureControl, ClaimRequest
 from datarecs_capture_worker.settings import Settings
 from datarecs_core.captures.items import WorkKind
 from datarecs_runtime.capture_sections import Executor
-from datarecs_runtime.child import SpawnedChild
-from datarecs_runtime.child_surroundings import child_environment, surroundings_frame
+from datarecs_runtime.child import PipedChild
+from datarecs_runtime.child_surroundings import surroundings_frame, template_environment
 from datarecs_runtime.clock import Latch, SystemClock
+from datarecs_runtime.forked_child import ChildTemplate
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.scratch import ReportFolder, ScratchFolder
 from datarecs_runtime.secrets import TenantSecrets
@@ -49,6 +50,12 @@ class SlotParts:
     renewals: WorkRenewals
     scratch: ScratchFolder
     metrics: PrometheusMetrics
+    template: ChildTemplate
+    """Forks the children of all slots."""
+
+
+def child_template(scratch: ScratchFolder) -> ChildTemplate:
+    return ChildTemplate([sys.executable, "-m", CHILD], template_environment(scratch.of_template))
 
 
 def work_slots(
@@ -63,7 +70,7 @@ def work_slots(
     for number, slot_kinds in enumerate(kinds):
         folder = parts.scratch.child(number)
         child = ChildWork(
-            make=partial(SpawnedChild, [sys.executable, "-m", CHILD], child_environment(folder)),
+            make=partial(PipedChild, CHILD, parts.template.fork),
             folder=ReportFolder(folder),
             secrets=secrets,
             surroundings=frame,

@@ -19,7 +19,13 @@ from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork
 from datarecs_capture_worker.remote_wiring import build_remote
 from datarecs_capture_worker.settings import Settings
-from datarecs_capture_worker.slots import GRACE, SlotParts, enabled_kinds, work_slots
+from datarecs_capture_worker.slots import (
+    GRACE,
+    SlotParts,
+    child_template,
+    enabled_kinds,
+    work_slots,
+)
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
@@ -76,6 +82,7 @@ def _build_local(settings: Settings, login: DatabaseSection, blob: Blob) -> Proc
         wake=Latch(),
     )
     scratch = ScratchFolder(settings.worker.scratch_dir)
+    template = child_template(scratch)
     slots = work_slots(
         settings,
         enabled_kinds(settings.executor),
@@ -84,6 +91,7 @@ def _build_local(settings: Settings, login: DatabaseSection, blob: Blob) -> Proc
             renewals=renewals,
             scratch=scratch,
             metrics=metrics,
+            template=template,
         ),
     )
     upkeep = _upkeep(parts)
@@ -98,7 +106,7 @@ def _build_local(settings: Settings, login: DatabaseSection, blob: Blob) -> Proc
             parts.blobs.check_create_only,
         ),
         wakes=[*wakes, renewals.wake],
-        closing=(database.close, pulse.close, tracing.close, scratch.release),
+        closing=(database.close, pulse.close, tracing.close, template.close, scratch.release),
         grace=GRACE,
         side=settings.side,
         metrics=metrics,

@@ -40,6 +40,7 @@ from datarecs_core.captures.outcomes import (
     WorkStopped,
 )
 from datarecs_core.captures.targets import file_target
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import (
@@ -117,6 +118,7 @@ class LocalControl:
         try:
             with self.unit.begin(token.tenant_id) as tx:
                 self._end(tx, token, outcome)
+                crash_point(CrashPoint.CAPTURE_IN_TX)
         except (LeaseLostError, OutcomeRefusedError, CaptureNotFoundError):
             raise
         except DatarecsError as failed:

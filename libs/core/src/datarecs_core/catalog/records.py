@@ -5,7 +5,7 @@ A field is only ever appended, with a default, and raises the version of its rec
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from datarecs_core.catalog.protobuf import Record, decode, kind_of
 from datarecs_core.catalog.publication import Captured
+from datarecs_core.documents import PACKED
 from datarecs_core.errors.catalogue import UnsupportedRecordError
 from datarecs_core.values import ResourceUid, TenantId
 
@@ -255,7 +256,7 @@ class ScalarStats:
     max: str | None = None
     average_width: str | None = None
     """Bytes of a value that is not NULL."""
-    sketch: bytes | None = None
+    sketch: bytes | None = field(default=None, metadata=PACKED)
     """Of `captures.sketches`: what `ndv` of a union needs."""
 
 

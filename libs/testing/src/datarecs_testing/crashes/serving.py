@@ -34,23 +34,30 @@ class Servers:
 def temporary_servers() -> Iterator[Servers]:
     """Servers for the block; their data is removed at its end."""
     environment = process_environment()
+    with temporary_database() as (folder, server, database):
+        programs = stack.find_broker_programs(folder, environment)
+        broker = stack.start_kafka(folder, environment, programs, stack.SHORT_LIVED)
+        try:
+            yield Servers(
+                folder=folder,
+                postgres=server,
+                database=database,
+                broker=broker,
+                programs=programs,
+            )
+        finally:
+            _ended(broker.jvm)
+
+
+@contextmanager
+def temporary_database() -> Iterator[tuple[Path, stack.PostgresServer, PreparedDatabase]]:
+    """A folder, and in it a server with a migrated database; removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="datarecs-crash-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o711)  # the database account passes through it
-        programs = stack.find_broker_programs(folder, environment)
-        server = stack.start_postgres(folder, environment)
+        server = stack.start_postgres(folder, process_environment())
         try:
-            broker = stack.start_kafka(folder, environment, programs, stack.SHORT_LIVED)
-            try:
-                yield Servers(
-                    folder=folder,
-                    postgres=server,
-                    database=_prepared(server),
-                    broker=broker,
-                    programs=programs,
-                )
-            finally:
-                _ended(broker.jvm)
+            yield folder, server, _prepared(server)
         finally:
             _ended(server.process)
 

@@ -1,0 +1,31 @@
+"""The stores of the suites over one memory twin, which all services use with all rights."""
+
+from datarecs_memory.change_feed import MemoryChangeFeed, MemoryResourceFeed
+from datarecs_memory.event_archive import MemoryEventArchive
+from datarecs_memory.lease_queue import MemoryWorkFinder
+from datarecs_memory.outbox_reader import MemoryOutboxReader
+from datarecs_memory.queries import MemoryQueries
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_testing.clock import ManualClock
+from datarecs_testing.conformance.stores import Actor, Stores
+
+
+def memory_stores(store: MemoryStore, clock: ManualClock) -> Stores:
+    """All actors are one."""
+    everybody = Actor(unit=MemoryUnitOfWork(store), finder=MemoryWorkFinder(store))
+    return Stores(
+        api=everybody,
+        controller=everybody,
+        worker=everybody,
+        webhook=everybody,
+        mail=everybody,
+        resources=everybody,
+        capture=everybody,
+        relay=MemoryOutboxReader(store),
+        archive=MemoryEventArchive(store),
+        queries=MemoryQueries(store),
+        feed=MemoryChangeFeed(store),
+        changes=MemoryResourceFeed(store),
+        pass_time=clock.advance,
+    )

@@ -44,6 +44,12 @@ def example() -> Values:
     return copy.deepcopy(_example())
 
 
+def site() -> Values:
+    """The values of `examples/remote-workers-values.yaml`: a site with capture-workers alone."""
+    text = (EXAMPLES / "remote-workers-values.yaml").read_text(encoding="utf-8")
+    return copy.deepcopy(next(parse(text)))
+
+
 def merge(values: Values, changes: Mapping[str, Any]) -> Values:
     """The values with these changes; mappings are merged, as Helm does."""
     merged = dict(values)
@@ -70,10 +76,14 @@ ALL_ON: Values = {
     },
     "ingress": {"annotations": {"cert-manager.io/cluster-issuer": "internal"}},
     "network": {
-        "to": {"kubernetes": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "192.0.2.9/32"}}]}}
+        "to": {
+            "kubernetes": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "192.0.2.9/32"}}]},
+            "control": {"ports": [9443]},
+        }
     },
     "blob": {"caSecret": "datarecs-blob-ca"},
     "launcher": {"backend": "argo"},
+    "remoteWorkers": {"issuer": "https://login.example.com/realms/platform"},
     "topics": {"mode": "hook"},
     "monitoring": {"podMonitor": True, "rules": True, "labels": {"release": "prometheus"}},
     "defaults": {

@@ -60,7 +60,7 @@ def test_every_object_has_the_form_of_its_kind(case: str, version: str) -> None:
 def test_examples_have_the_form_of_their_kinds(path: Any) -> None:  # noqa: ANN401  a path
     objects = [one for one in parse(path.read_text(encoding="utf-8")) if "kind" in one]
     assert [fault for one in objects for fault in schema_faults(one, "1.31")] == []
-    assert objects != [] or path.name == "values.yaml"
+    assert objects != [] or path.name.endswith("values.yaml")
 
 
 @pytest.mark.case("K30")

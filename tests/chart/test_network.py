@@ -10,7 +10,7 @@ from tests.chart.policy import of_kind
 from tests.chart.rendering import SERVICES, KubeObject, matrix, merge, render, render_case
 
 PARTS = {
-    "core-api": {"database", "blob"},
+    "core-api": {"database", "blob", "control"},
     "run-controller": {"database", "kafka", "kubernetes"},
     "reconciliation-worker": {"database", "blob", "sources"},
     "workflow": {"database", "blob", "sources", "kubernetes"},
@@ -29,6 +29,7 @@ PORTS = {
     (465, 587): "mail",
     (443, 8443): "webhooks",
     (6443,): "kubernetes",
+    (9443,): "control",
     (53, 53): "dns",
 }
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -14,34 +13,9 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
-from datarecs_testing.scripted_api import ScriptedApi, written_credentials
+from datarecs_testing.scripted_api import RealApi, written_credentials
 
 SET = {"set": "books"}
-
-
-class RealApi(ScriptedApi):
-    """Requests of the command line, answered by the application."""
-
-    def __init__(self, client: TestClient) -> None:
-        super().__init__()
-        self.client = client
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        headers = {
-            name: value
-            for name, value in request.headers.items()
-            if name in {"if-match", "content-type", "idempotency-key", "accept"}
-        }
-        answer = self.client.request(
-            request.method,
-            str(request.url.raw_path, "ascii"),
-            content=request.content,
-            headers=headers,
-        )
-        return httpx.Response(
-            answer.status_code, content=answer.content, headers=dict(answer.headers)
-        )
 
 
 @pytest.fixture

@@ -103,6 +103,22 @@ class TestSnapshotsOfObjects(ObjectStore, SnapshotsConformance):
     pass
 
 
+class TestStatisticsOfObjects(ObjectStore, StatisticsConformance):
+    pass
+
+
+class TestGenerationsOfObjects(ObjectStore, GenerationsConformance):
+    pass
+
+
+class TestEndedOfObjects(ObjectStore, EndedConformance):
+    pass
+
+
+class TestRepeatedRequestsOfObjects(ObjectStore, RepeatedRequestsConformance):
+    pass
+
+
 class TestCollectingOfObjects(ObjectStore, CollectingConformance):
     pass
 

@@ -24,6 +24,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- $services := dict }}
 {{- range $name, $service := .Values.services }}
 {{- $service = include "datarecs.withDefaults" (dict "root" $ "service" $service) | fromJson }}
+{{- $service = include "datarecs.withRemoteWorkers" (dict "root" $ "name" $name "service" $service) | fromJson }}
 {{- if $service.enabled }}{{- $_ := set $services $name $service }}{{- end }}
 {{- end }}
 {{- toJson $services }}
@@ -44,6 +45,28 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- $_ := set $service "rules" (append $service.rules $rule) }}
 {{- $_ := set $service "uses" (append $service.uses "kubernetes" | uniq) }}
 {{- end }}
+{{- toJson $service }}
+{{- end }}
+
+{{/* With `remoteWorkers`: core-api has the control API; of a site only capture-worker runs, over it. */}}
+{{- define "datarecs.withRemoteWorkers" -}}
+{{- $service := deepCopy .service }}
+{{- $remote := .root.Values.remoteWorkers }}
+{{- $settings := dict }}
+{{- $secrets := dict }}
+{{- if $remote.clientId }}
+{{- if ne .name "capture-worker" }}{{- $_ := set $service "enabled" false }}{{- end }}
+{{- $settings = dict "WORKER__MODE" "remote" "WORKER__API_URL" .root.Values.baseUrl "WORKER__OIDC__ISSUER" $remote.issuer "WORKER__OIDC__CLIENT_ID" $remote.clientId }}
+{{- $secrets = dict "worker__oidc__client_secret" (dict "from" "remoteWorkers" "key" "client-secret") }}
+{{- $_ := set $service "uses" (append (without $service.uses "database" "blob") "control" | uniq) }}
+{{- range $file, $entry := $service.secrets }}{{- if has $entry.from (list "database" "blob" "keys") }}{{- $_ := unset $service.secrets $file }}{{- end }}{{- end }}
+{{- else if and $remote.issuer (eq .name "core-api") }}
+{{- $settings = dict "WORKER__API__ENABLED" true "WORKER__API__ISSUER" $remote.issuer }}
+{{- $secrets = dict "database__capture__url" (dict "from" "database" "key" "datarecs_capture") }}
+{{- $_ := set $service "uses" (append $service.uses "control" | uniq) }}
+{{- end }}
+{{- $_ := set $service "settings" (merge $service.settings $settings) }}
+{{- $_ := set $service "secrets" (merge $service.secrets $secrets) }}
 {{- toJson $service }}
 {{- end }}
 

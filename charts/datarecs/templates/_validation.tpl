@@ -8,10 +8,24 @@
 {{- if not $values.baseUrl }}
 {{- $faults = append $faults "baseUrl is not set: the public address of the API, such as https://datarecs.example.com" }}
 {{- end }}
-{{- if not $values.database.existingSecret }}
+{{- $remote := $values.remoteWorkers }}
+{{- if and $remote.clientId (not (and $remote.issuer $remote.existingSecret)) }}
+{{- $faults = append $faults "remoteWorkers.clientId needs remoteWorkers.issuer and remoteWorkers.existingSecret, a Secret with `client-secret`" }}
+{{- end }}
+{{- if and $remote.existingSecret (not $remote.clientId) }}
+{{- $faults = append $faults "remoteWorkers.existingSecret has no effect without remoteWorkers.clientId" }}
+{{- end }}
+{{- if and $remote.clientId (not (hasKey $services "capture-worker")) }}
+{{- $faults = append $faults "remoteWorkers.clientId needs services.capture-worker: nothing else runs at a site" }}
+{{- end }}
+{{- if and (not $values.database.existingSecret) (not $remote.clientId) }}
 {{- $faults = append $faults "database.existingSecret is not set: a Secret with the URL of each database role" }}
 {{- end }}
-{{- if eq $values.eventing.mode "knative" }}
+{{- if $remote.clientId }}
+{{- if or (eq $values.launcher.backend "argo") (eq $values.eventing.mode "knative") }}
+{{- $faults = append $faults "launcher.backend and eventing.mode have no effect with remoteWorkers.clientId; leave them out" }}
+{{- end }}
+{{- else if eq $values.eventing.mode "knative" }}
 {{- if not $values.eventing.brokerUrl }}
 {{- $faults = append $faults "eventing.brokerUrl is not set: the ingress of the Broker, its status.address.url" }}
 {{- end }}
@@ -49,7 +63,7 @@
 {{- if and $values.ingress.enabled (not (hasKey $services "core-api")) }}
 {{- $faults = append $faults "ingress.enabled needs services.core-api" }}
 {{- end }}
-{{- if eq $values.launcher.backend "argo" }}
+{{- if and (eq $values.launcher.backend "argo") (not $remote.clientId) }}
 {{- if not (get $values.services "reconciliation-worker") }}
 {{- $faults = append $faults "launcher.backend argo needs the entry services.reconciliation-worker, from which the pods of workflows are made; it may be disabled" }}
 {{- end }}

@@ -345,7 +345,20 @@ class TestReading:
         status = {"state": "FINALIZED", "generation": 2}
         server.on("GET", f"/catalog/tables/{TABLE}/snapshots/7/capture-status", says(status))
         assert run(["capture", "status", TABLE, "7"]) == 0
-        assert capsys.readouterr().out == "state: FINALIZED\ngeneration: 2\n"
+        expected = "snapshot_id: '7'\nstate: FINALIZED\ngeneration: 2\n"
+        assert capsys.readouterr().out == expected
+        server.on("GET", "/catalog/resolve", says({"kind": "table", "id": TABLE}))
+        current = {"record": {"snapshot_id": "7"}}
+        server.on("GET", f"/catalog/tables/{TABLE}/snapshots/current", says(current))
+        assert run(["capture", "status", "lake.default.orders"]) == 0
+        assert capsys.readouterr().out == expected
+
+    def test_names_of_a_list_are_ids(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.on("GET", "/capture-jobs", says({"items": [a_job("RUNNING")], "next": None}))
+        assert run(["capture", "list", "-o", "name"]) == 0
+        assert capsys.readouterr().out == f"{JOB}\n"
 
 
 class TestActing:

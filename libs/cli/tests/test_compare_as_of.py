@@ -100,8 +100,9 @@ def test_files_are_refused_at_their_line(job: Path, capsys: Shown) -> None:
     job.write_text(job.read_text().replace(TAGGED, FILE))
     code, output = compare(job, capsys, "--as-of", "2026-01-31T12:00:00Z")
     assert (code, "lake.recon.yaml:17:7 DR1006" in output) == (2, True)
-    assert "files do not keep the state of an earlier time" in output
-    assert "declare `snapshot: {as_of: …}` for the Iceberg sources alone" in output
+    assert "files without a connection do not keep the state of an earlier time" in output
+    assert "declare `snapshot: {as_of: …}` for the other sources alone" in output
+    assert "declare the `connection` of the captures" in output
 
 
 def test_files_and_databases_of_flags_are_refused(
@@ -114,5 +115,5 @@ def test_files_and_databases_of_flags_are_refused(
     code, output = call(
         capsys, "compare", file, database, "--key", "id", "--as-of", "2026-01-31T12:00:00Z"
     )
-    assert (code, "a.csv: --as-of: files do not keep" in output) == (2, True)
+    assert (code, "a.csv: --as-of: files without a connection do not keep" in output) == (2, True)
     assert "a PostgreSQL database does not keep its rows of an earlier time" in output

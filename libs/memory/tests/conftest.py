@@ -1,4 +1,4 @@
-"""The stores of the suites over one twin."""
+"""The stores of the suites over one twin, which all services use with all rights."""
 
 import pytest
 

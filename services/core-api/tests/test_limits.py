@@ -1,8 +1,10 @@
 """Limits of a principal and a tenant: rates with their headers, and quotas."""
 
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
+from starlette.testclient import TestClient
 
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunStatus
@@ -111,6 +113,30 @@ class TestWaitingRuns:
         first = ana.post(RUNS, headers=header)
         again = ana.post(RUNS, headers=header)
         assert (again.status_code, again.json()) == (202, first.json())
+
+
+class TestOpenCaptures:
+    CAPTURE: ClassVar = {"mode": "METADATA_ONLY", "snapshots": {"select": "CURRENT"}}
+    PATH: ClassVar = "/api/v1/capture-jobs"
+
+    def _started(self, caller: TestClient, connection: str) -> int:
+        body = {**self.CAPTURE, "connection": connection}
+        return caller.post(self.PATH, json=body).status_code
+
+    def test_of_a_tenant_are_limited_until_they_end(self) -> None:
+        house = limited(open_captures_per_tenant=1)
+        ana, ben = house.caller(), house.caller(B_TENANT)
+        for caller, name in ((ana, "lake"), (ana, "pond"), (ben, "lake")):
+            declare(caller, Kind.CONNECTION, name=name)
+        assert [self._started(ana, "lake") for _ in range(2)] == [202, 200]
+        assert self._started(ben, "lake") == 202
+        for path in (self.PATH, f"{self.PATH}/now"):
+            refused = ana.post(path, json={**self.CAPTURE, "connection": "pond"})
+            assert (refused.status_code, refused.json()["code"]) == (429, "DR6029")
+            assert refused.headers["Retry-After"] == "10"
+        (capture,) = ana.get(self.PATH).json()["items"]
+        assert ana.post(f"{self.PATH}/{capture['job_id']}/cancel", json={}).status_code < 300
+        assert self._started(ana, "pond") == 202
 
 
 class TestObjects:

@@ -4,15 +4,21 @@ Separate from the supervision because it decides which table of the catalogue a 
 of its connection, by the name that a capture gave it. Spec catalogue-storage 8 and 14.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from itertools import islice
 
 import structlog
 
 from datarecs_application.assignments import Pins, SourceNotPinnedError, stored_json
+from datarecs_application.captured_tables import (
+    files_not_captured,
+    is_entry,
+    moment_of,
+    names_a_time,
+    not_captured,
+    table_names,
+)
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities
 from datarecs_application.catalogue.generations import Generations
@@ -26,33 +32,16 @@ from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import Catalog, Namespace, Table
 from datarecs_core.comparison.planning.scan import CataloguedSnapshot, ExportedSnapshot
-from datarecs_core.comparison.values.canonical import Tag
-from datarecs_core.comparison.values.forms import read_moment
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.base import DatarecsError
-from datarecs_core.errors.run import RunDetail
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import ReconciliationJob, Source
-from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
 
 log = structlog.get_logger()
 MOST_SNAPSHOTS = 256
 """The newest snapshots of a table that a run knows."""
-_FILE_KINDS = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON})
-_FILES = ("default",)
-"""Namespace of the tables of folders and buckets."""
-
-
-class SnapshotNotCapturedError(DatarecsError):
-    """A source asks for the state of a time that no capture has stored."""
-
-    code = RunDetail.QUERY_ERROR
-
-    def __init__(self, *, source: str, reason: str) -> None:
-        super().__init__(f"source {source}: {reason}")
-        self.source = source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +120,12 @@ class CatalogueReads:
         except (StoreUnavailableError, StoreBusyError):
             raise
         except DatarecsError as error:
-            if _names_a_time(source):
+            if names_a_time(source):
                 raise SourceNotPinnedError(index) from error
             # A run does not need the catalogue: it only says less about what it reads.
             log.warning("catalogue_not_read", code=error.code.name)
-        if _names_a_time(source):
-            raise SourceNotPinnedError(index) from _not_captured(source)
+        if names_a_time(source):
+            raise SourceNotPinnedError(index) from not_captured(source)
         return None
 
     def _account(self, tx: Transaction) -> CatalogueAccount:
@@ -180,9 +169,9 @@ class _Lookup:
         catalog = self._catalog(source.connection)
         if catalog is None:
             return None
-        for namespace, name, entry in _names(source):
+        for namespace, name, entry in table_names(source):
             table = self._named(catalog, namespace, name)
-            if table is not None and (entry is None or _is_entry(table, entry)):
+            if table is not None and (entry is None or _is_at(table, entry)):
                 return table
         return None
 
@@ -208,26 +197,8 @@ class _Lookup:
         return None if stored is None else stored.record
 
 
-def _names(source: Source) -> Iterator[tuple[tuple[str, ...], str, str | None]]:
-    """Namespace, name and entry of the tables that a source may read."""
-    if source.kind is SourceKind.ICEBERG and source.relation is not None:
-        *namespace, name = source.relation.split(".")
-        if namespace and all((*namespace, name)):
-            yield tuple(namespace), name, None
-    if source.kind not in _FILE_KINDS or source.path is None or "://" in source.path:
-        return
-    entry, *below = [part for part in source.path.split("/") if part not in {"", "."}] or [""]
-    if not entry or any(sign in entry for sign in "*?["):
-        return
-    yield _FILES, entry, f"{entry}/"
-    stem = entry
-    while not below and "." in stem.strip("."):
-        stem = stem.rpartition(".")[0]
-        yield _FILES, stem, entry
-
-
-def _is_entry(table: Table, entry: str) -> bool:
-    return table.upstream is not None and table.upstream.uri.endswith(f"/{entry}")
+def _is_at(table: Table, entry: str) -> bool:
+    return table.upstream is not None and is_entry(table.upstream.uri, entry)
 
 
 def _known(account: CatalogueAccount, source: Source, table: Table) -> CataloguedTable:
@@ -238,21 +209,17 @@ def _known(account: CatalogueAccount, source: Source, table: Table) -> Catalogue
         name=table.name,
         snapshots={str(one.snapshot_id): one.committed_at for one in entries},
     )
-    return _as_of(account, source, known) if _names_a_time(source) else known
+    return _as_of(account, source, known) if names_a_time(source) else known
 
 
 def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) -> CataloguedTable:
     """With the files of the newest snapshot that is not after the time of the source."""
-    snapshot = Snapshots(account).as_of(known.table_id, _moment(source))
+    snapshot = Snapshots(account).as_of(known.table_id, moment_of(source))
     if snapshot is None:
-        raise _not_captured(source)
+        raise not_captured(source)
     active = Generations(account).active(known.table_id, snapshot.snapshot_id)
     if active is None:
-        reason = (
-            f"snapshot {snapshot.snapshot_id} is the one at {source.snapshot.as_of}, but its files "
-            "were not captured; capture the connection with --capture stats"
-        )
-        raise SnapshotNotCapturedError(source=source.name, reason=reason)
+        raise files_not_captured(source, snapshot.snapshot_id)
     files = tuple(
         CataloguedFile(path=one.path, size_bytes=one.size_bytes, etag=one.etag)
         for one in Generations(account).files(active)
@@ -269,25 +236,3 @@ def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) ->
         as_of=as_of,
         files=files,
     )
-
-
-def _names_a_time(source: Source) -> bool:
-    """Whether the catalogue decides which files are read; tables of a lake know their past."""
-    return source.kind in _FILE_KINDS and source.snapshot.as_of is not None
-
-
-def _moment(source: Source) -> datetime:
-    moment = read_moment(source.snapshot.as_of or "")
-    if moment is None or moment.tag is not Tag.INSTANT or not isinstance(moment.content, Decimal):
-        reason = "snapshot.as_of is not a time with its offset, such as 2026-01-31T12:00:00Z"
-        raise SnapshotNotCapturedError(source=source.name, reason=reason)
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(moment.content))
-
-
-def _not_captured(source: Source) -> SnapshotNotCapturedError:
-    reason = (
-        f"no capture of connection {source.connection!r} has a snapshot of {source.path!r} at "
-        f"{source.snapshot.as_of}; ask for a later time, or capture the connection more often. "
-        "The path is the folder or file of one table, below the root of its connection"
-    )
-    return SnapshotNotCapturedError(source=source.name, reason=reason)

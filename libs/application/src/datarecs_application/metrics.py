@@ -100,6 +100,24 @@ _CAPTURES = (
         "kind",
         buckets=_LONG,
     ),
+    _counter(
+        "capture_repeats_total",
+        "Requests of capture-workers that were repeated: the database, the store of blobs or a "
+        "pointer of the catalogue was busy or away.",
+        "cause",
+    ),
+    _histogram(
+        "catalog_gc_seconds", "Time of one collection of a tenant's catalogue.", buckets=_LONG
+    ),
+    _counter("catalog_gc_scanned_total", "Blobs of the catalogue that collections examined."),
+    _counter("catalog_gc_deleted_total", "Blobs that nothing named any more, removed."),
+    _counter("catalog_gc_rescued_total", "Blobs that were named again before their removal."),
+    _counter("catalog_gc_generations_total", "Superseded and abandoned statistics, removed."),
+    _counter(
+        "catalog_gc_failed_owners_total",
+        "Tables and other owners that could not be read completely, so nothing of them was "
+        "removed; `datarecs catalog verify` names what is damaged.",
+    ),
 )
 _DELIVERY = (
     _gauge("outbox_unsent", "Outbox rows that are not sent yet, in all shards."),

@@ -8,6 +8,7 @@ import pytest
 
 from datarecs_application.capturing.upkeep import Upkeep, UpkeepLoop
 from datarecs_application.capturing.working import kinds_of_slots
+from datarecs_application.catalogue.collecting import Collected, Collector
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.polling import Rhythm
 from datarecs_core.captures.items import WorkKind, WorkState
@@ -104,6 +105,8 @@ def test_an_ended_capture_is_removed_after_a_day_with_its_plans(house: House) ->
     assert queue.stored(root) is None
     assert queue.stored(live) is not None
     assert house.plans() == 1
+    assert house.metrics.total("catalog_gc_scanned_total") == 2
+    assert house.metrics.total("catalog_gc_deleted_total") == 1
 
 
 def test_a_collection_that_was_interrupted_is_repeated(
@@ -126,6 +129,28 @@ def test_a_collection_that_was_interrupted_is_repeated(
     assert house.plans() == 1
     house.upkeep.remove_old()
     assert house.plans() == 0
+
+
+def test_the_figures_of_a_collection_are_metrics(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = Collected(
+        scanned=9, deleted=4, rescued=2, generations=1, failed_owners=("a", "b", "c")
+    )
+    monkeypatch.setattr(Collector, "collect", lambda _: collected)
+    root = house.queue.put()
+    house.queue.cancel(root)
+    house.clock.advance(timedelta(hours=25))
+    house.upkeep.remove_old()
+    figures = {
+        "catalog_gc_scanned_total": 9,
+        "catalog_gc_deleted_total": 4,
+        "catalog_gc_rescued_total": 2,
+        "catalog_gc_generations_total": 1,
+        "catalog_gc_failed_owners_total": 3,
+    }
+    assert {name: house.metrics.total(name) for name in figures} == figures
+    assert house.metrics.times("catalog_gc_seconds") == 1
 
 
 def test_a_loop_repeats_its_step_until_it_stops() -> None:

@@ -509,6 +509,7 @@ def test_a_report_is_repeated_while_the_store_is_away(worker: Worker) -> None:
     worker.clock = ManualClock(by_itself=True)
     worker.control.failures = [StoreUnavailableError(cause="no route")] * 3
     assert worker.outcome() == PLANNED
+    assert worker.metrics.total("capture_repeats_total", cause="STORE_UNAVAILABLE") == 3
 
 
 def test_a_report_is_repeated_until_the_lease_ends(worker: Worker) -> None:

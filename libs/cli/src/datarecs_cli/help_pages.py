@@ -143,7 +143,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     ),
     "capture status": HelpPage(
         (
-            "0188f0c8-0000-7000-8000-000000000021 4711",
+            "lake.default.orders",
             "0188f0c8-0000-7000-8000-000000000021 4711 -o json",
         ),
         _SERVER,

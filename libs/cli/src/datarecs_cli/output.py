@@ -232,7 +232,8 @@ def print_list(
         case Output.MD:
             _put(as_markdown(columns, items))
         case Output.NAME:
-            _put("\n".join(cell(item.get("name") or item.get("run_id")) for item in items))
+            names = ("name", "run_id", "job_id")
+            _put("\n".join(cell(next(filter(None, map(item.get, names)), None)) for item in items))
         case other:
             raise UsageFault(f"-o {other} is not a format of this command")
 

@@ -101,7 +101,7 @@ class CataloguedTree(TreeOver):
     def _lost(self, file: CataloguedFile, what: str) -> SnapshotLostError:
         return SnapshotLostError(
             self.source,
-            f"{file.path} of {self._snapshot()} {what}; ask for a later time, or restore the file",
+            f"{file.path} of {self._snapshot()} {what}; use a later time, or restore the file",
         )
 
     def _snapshot(self) -> str:

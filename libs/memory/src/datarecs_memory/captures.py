@@ -23,7 +23,7 @@ from datarecs_memory.scope import Scope
 from datarecs_memory.store import MemoryStore
 
 RETENTION = timedelta(hours=24)
-_ABSORBING = {WorkState.QUEUED, WorkState.RUNNING, WorkState.WAITING}
+OPEN = {WorkState.QUEUED, WorkState.RUNNING, WorkState.WAITING}
 """States in which a root has its dedupe key."""
 
 
@@ -137,7 +137,7 @@ class MemoryWorkItems:
 
 
 def _has_key(item: WorkItem) -> bool:
-    return item.parent_id is not None or item.state in _ABSORBING
+    return item.parent_id is not None or item.state in OPEN
 
 
 def _is_current(item: WorkItem, now: datetime) -> bool:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, func, select
+from sqlalchemy import BindParameter, bindparam, func, select, text
 
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunStatus
 from datarecs_core.values import JobId
 from datarecs_postgres.session import Session
+from datarecs_postgres.tables.captures import CAPTURE_WORK, OPEN_ROOT
 from datarecs_postgres.tables.resources import RESOURCE
 from datarecs_postgres.tables.runs import RUN, RUN_TIMER
 
@@ -41,6 +42,15 @@ class PostgresQuotas:
         parameters = {"of_tenant": self._session.tenant_id, "of_job": job_id}
         row = self._session.execute(_WAITING, parameters).one()
         return WaitingRuns(of_job=row.of_job, of_tenant=row.of_tenant)
+
+    def open_captures(self) -> int:
+        self._lock()
+        counted = (
+            select(func.count())
+            .select_from(CAPTURE_WORK)
+            .where(self._session.tenant_rows(CAPTURE_WORK), text(OPEN_ROOT))
+        )
+        return int(self._session.execute(counted).scalar_one())
 
     def resources(self, kind: Kind) -> int:
         self._lock()

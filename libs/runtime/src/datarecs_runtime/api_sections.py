@@ -98,6 +98,10 @@ class Limits(WaitingRunLimits):
     """RetentionPolicies of a tenant; each one examines all runs of the tenant."""
     captures_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
     """Captures of a tenant; each one has at most one running job."""
+    open_captures_per_tenant: int = Field(default=300, ge=1, le=1_000_000)
+    """Captures of a tenant that have not ended, also those that declarations have started; a
+    further start over REST is answered 429. More than `captures_per_tenant`, so that declared ones
+    alone leave room."""
 
 
 class MailReports(Section):

@@ -81,6 +81,7 @@ UNHINDERED = Limits(
     keys_per_hour=1_000_000,
     waiting_runs_per_job=1_000_000,
     waiting_runs_per_tenant=1_000_000,
+    open_captures_per_tenant=1_000_000,
 )
 """Limits above those that tests reach by accident."""
 published = cache(document)

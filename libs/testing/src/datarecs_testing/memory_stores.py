@@ -1,4 +1,4 @@
-"""The stores of the suites over one memory twin, which all services use with all rights."""
+"""The memory twins as the stores of the conformance suites: all actors are one."""
 
 from datarecs_memory.change_feed import MemoryChangeFeed, MemoryResourceFeed
 from datarecs_memory.event_archive import MemoryEventArchive
@@ -12,7 +12,7 @@ from datarecs_testing.conformance.stores import Actor, Stores
 
 
 def memory_stores(store: MemoryStore, clock: ManualClock) -> Stores:
-    """All actors are one."""
+    """Every service over one store."""
     everybody = Actor(unit=MemoryUnitOfWork(store), finder=MemoryWorkFinder(store))
     return Stores(
         api=everybody,

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx
+from starlette.testclient import TestClient
 
 from datarecs_core.errors.base import ErrorCode
 
@@ -65,6 +66,31 @@ class ScriptedApi:
         """Every httpx client created inside the block uses this server."""
         with patch("httpx._client.HTTPTransport", lambda **_: self.transport):
             yield
+
+
+class RealApi(ScriptedApi):
+    """Requests of clients, answered by the application."""
+
+    def __init__(self, client: TestClient) -> None:
+        super().__init__()
+        self.client = client
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name in {"if-match", "content-type", "idempotency-key", "accept"}
+        }
+        answer = self.client.request(
+            request.method,
+            str(request.url.raw_path, "ascii"),
+            content=request.content,
+            headers=headers,
+        )
+        return httpx.Response(
+            answer.status_code, content=answer.content, headers=dict(answer.headers)
+        )
 
 
 @cache

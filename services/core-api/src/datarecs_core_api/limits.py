@@ -128,6 +128,22 @@ def refuse_waiting_runs(tx: Transaction, job_id: JobId, limits: Limits) -> None:
         )
 
 
+def refuse_open_captures(tx: Transaction, limits: Limits) -> None:
+    """Called in the transaction that has added a capture, before it writes anything else.
+
+    Raises:
+        ProblemError: 429, the tenant has more captures that have not ended than it may have.
+    """
+    most = limits.open_captures_per_tenant
+    if tx.quotas.open_captures() > most:
+        raise ProblemError(
+            code=SecurityCode.QUOTA_EXCEEDED,
+            detail=f"the limit of {most} captures of this tenant that have not ended is reached; "
+            "repeat the request when some have ended, or cancel one",
+            headers={"Retry-After": str(WAITING_S)},
+        )
+
+
 def headers_of(readings: Sequence[Reading]) -> dict[str, str]:
     """`RateLimit-Policy` and `RateLimit` of a response; nothing where no request was counted."""
     if not readings:

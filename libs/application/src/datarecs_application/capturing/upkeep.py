@@ -12,7 +12,7 @@ import structlog
 
 from datarecs_application.capturing import maintaining
 from datarecs_application.catalogue.account import CatalogueAccount
-from datarecs_application.catalogue.collecting import Collector
+from datarecs_application.catalogue.collecting import Collected, Collector
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.capturing import WorkFilter
@@ -88,6 +88,7 @@ class Upkeep:
             clock=self.rhythm.clock,
         )
         collector = Collector(account=account, live_jobs=lambda: self._live_jobs(tenant))
+        began = self.rhythm.clock.monotonic()
         try:
             collected = collector.collect()
         except DatarecsError as cause:
@@ -95,6 +96,7 @@ class Upkeep:
                 raise
             log.warning("catalogue_not_collected", tenant_id=str(tenant), code=cause.code.name)
             return
+        self._report(collected, self.rhythm.clock.monotonic() - began)
         log.info(
             "catalogue_collected",
             tenant_id=str(tenant),
@@ -102,6 +104,15 @@ class Upkeep:
             deleted=collected.deleted,
             failed_owners=len(collected.failed_owners),
         )
+
+    def _report(self, collected: Collected, seconds: float) -> None:
+        count = self.metrics.count
+        self.metrics.observe("catalog_gc_seconds", seconds)
+        count("catalog_gc_scanned_total", collected.scanned)
+        count("catalog_gc_deleted_total", collected.deleted)
+        count("catalog_gc_rescued_total", collected.rescued)
+        count("catalog_gc_generations_total", collected.generations)
+        count("catalog_gc_failed_owners_total", len(collected.failed_owners))
 
     def _live_jobs(self, tenant: TenantId) -> Collection[UUID]:
         """Items that may have plans in the store."""

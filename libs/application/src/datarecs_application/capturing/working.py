@@ -35,7 +35,6 @@ from datarecs_core.captures.outcomes import (
     WorkStopped,
 )
 from datarecs_core.crashing import CrashPoint, crash_point
-from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import (
     CaptureCode,
     CaptureNotFoundError,
@@ -200,15 +199,12 @@ class WorkSlot:
             except CaptureNotFoundError as cause:
                 raise LeaseLostError(item_id=cause.item_id, epoch=0) from cause
             except _TRANSIENT as cause:
-                _log_pause(cause)
+                log.warning("capture_control_waits", code=cause.code.name)
+                self.metrics.count("capture_repeats_total", cause=cause.code.name)
                 if standing().is_lost(clock.monotonic() + pause.total_seconds()):
                     raise
             clock.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-
-
-def _log_pause(cause: DatarecsError) -> None:
-    log.warning("capture_control_waits", code=cause.code.name)
 
 
 def _refused(why: Exception) -> WorkFailed:

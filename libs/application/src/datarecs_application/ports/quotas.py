@@ -35,5 +35,8 @@ class Quotas(Protocol):
 
     def waiting_runs(self, job_id: JobId) -> WaitingRuns: ...
 
+    def open_captures(self) -> int:
+        """Captures that have neither ended nor been cancelled, those of this transaction too."""
+
     def resources(self, kind: Kind) -> int:
         """Objects of the kind in all namespaces, those that are being deleted included."""

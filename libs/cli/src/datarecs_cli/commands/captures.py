@@ -1,6 +1,6 @@
 """`datarecs capture`: start captures, follow them, read their trees, cancel them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -255,16 +255,25 @@ def release(job: JobArgument) -> ExitCode:
 
 @app.command("status")
 def status(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="id of a table")],
-    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="id of a snapshot")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="name such as lake.default.orders, or id")
+    ],
+    snapshot: Annotated[
+        str, typer.Argument(metavar="[SNAPSHOT]", help="id of a snapshot; default the current one")
+    ] = "",
 ) -> ExitCode:
     """Show whether the statistics of a snapshot are finalized."""
     from datarecs_cli.client import connect
+    from datarecs_cli.commands.catalog import table_id
     from datarecs_cli.output import as_yaml, print_json
 
     invocation = current()
     with connect(invocation) as api:
-        shown = api.get("catalog", "tables", table, "snapshots", snapshot, "capture-status")
+        place = ("catalog", "tables", table_id(api, table), "snapshots")
+        if not snapshot:
+            record = api.get(*place, "current").get("record")
+            snapshot = str(record["snapshot_id"]) if isinstance(record, Mapping) else ""
+        shown = {"snapshot_id": snapshot, **api.get(*place, snapshot, "capture-status")}
     if invocation.is_json:
         print_json("capture_status", {"object": shown})
     else:

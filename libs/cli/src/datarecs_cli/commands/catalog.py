@@ -86,7 +86,7 @@ def verify(
     invocation = current()
     checked, faults = 0, []
     with connect(invocation) as api:
-        where = {} if table is None else {"table_id": _id_of(api, table)}
+        where = {} if table is None else {"table_id": table_id(api, table)}
         for page in _pages(api, where):
             checked += int(str(page["checked"]))
             items = page["items"]
@@ -102,7 +102,7 @@ def verify(
     return ExitCode.DONE
 
 
-def _id_of(api: "Api", table: str) -> str:
+def table_id(api: "Api", table: str) -> str:
     """The id of a table by its id or its name.
 
     Raises:

@@ -58,8 +58,8 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="read Iceberg tables as they were, such as 2026-01-31T12:00:00Z; sources with a "
-        "`snapshot` keep theirs",
+        help="read Iceberg tables and captured folders as they were, such as "
+        "2026-01-31T12:00:00Z; sources with a `snapshot` keep theirs",
     ),
 ]
 

@@ -1,12 +1,14 @@
-"""Tables of a local comparison as they were at one time: the flag `--as-of`.
+"""Sources of a local comparison as they were at one time: the flag `--as-of`.
 
-The flag means what `snapshot: {as_of: …}` of every Iceberg source means, so the job with the flag
-and the job with the fields have one hash. Other sources keep no earlier state, and are refused.
+The flag means what `snapshot: {as_of: …}` of every source means, so the job with the flag and the
+job with the fields have one hash. Iceberg tables keep their past; of folders and buckets the
+catalogue of a server knows it. Other sources keep no earlier state, and are refused.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from datarecs_application.captured_tables import FILE_KINDS, names_a_time
 from datarecs_cli.invocation import UsageFault
 from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.comparison.values.forms import read_moment
@@ -30,7 +32,7 @@ def check_as_of(text: str) -> str:
 
 
 def job_as_of(job: ReconciliationJob, as_of: str) -> ReconciliationJob:
-    """The job with the time in every Iceberg source that declares no snapshot.
+    """The job with the time in every source that can have one and declares no snapshot.
 
     Raises:
         UsageFault: every source declares its own snapshot, so the flag changes nothing.
@@ -50,42 +52,57 @@ def job_as_of(job: ReconciliationJob, as_of: str) -> ReconciliationJob:
 
 
 def as_of_faults(job: ReconciliationJob) -> Iterator[Fault]:
-    """A fault per source that cannot be read as it was."""
+    """A fault per source that `--as-of` cannot read as it was."""
     for index, source in enumerate(job.sources):
-        if source.kind is not SourceKind.ICEBERG:
+        reason = _without_past(source)
+        if reason:
             yield Fault(
                 code=SpecCode.FIELD_OF_ANOTHER_KIND,
                 path=("spec", "sources", index),
-                message=f"--as-of: {_WITHOUT_PAST[source.kind is SourceKind.POSTGRES]}",
+                message=f"--as-of: {reason}",
                 hint="compare a copy from that time, or leave out the flag and declare "
-                f"`snapshot: {{as_of: …}}` for the Iceberg sources alone; {_CAPTURED}",
+                f"`snapshot: {{as_of: …}}` for the other sources alone{_hint(source)}",
             )
 
 
 def stored_elsewhere_faults(job: ReconciliationJob) -> Iterator[Fault]:
-    """A fault per source of files that asks for an earlier state, which only a server knows."""
+    """A fault per source of files whose earlier state no catalogue knows."""
     for index, source in enumerate(job.sources):
-        if source.kind is not SourceKind.ICEBERG and source.snapshot.as_of is not None:
+        if names_a_time(source) and source.connection is None:
             yield Fault(
                 code=SpecCode.WITHOUT_EFFECT,
                 path=("spec", "sources", index, "snapshot", "as_of"),
-                message=_WITHOUT_PAST[False],
-                hint=f"leave it out, or apply the job and run it; {_CAPTURED}",
+                message=_FILES,
+                hint=f"leave it out{_hint(source)}",
             )
 
 
-_WITHOUT_PAST = {
-    True: "a PostgreSQL database does not keep its rows of an earlier time",
-    False: "files do not keep the state of an earlier time",
-}
-_CAPTURED = "a folder that a server has captured is read by a run of the server"
+_FILES = "files without a connection do not keep the state of an earlier time"
+_JOINED = "a query over further `tables` reads their files as they are now"
+
+
+def _without_past(source: Source) -> str:
+    """Why a source has no earlier state; "" if it has one."""
+    if source.kind is SourceKind.POSTGRES:
+        return "a PostgreSQL database does not keep its rows of an earlier time"
+    if source.kind not in FILE_KINDS:
+        return ""
+    if source.connection is None:
+        return _FILES
+    return _JOINED if source.tables else ""
+
+
+def _hint(source: Source) -> str:
+    if source.kind not in FILE_KINDS or source.connection is not None:
+        return ""
+    return (
+        "; to read a folder or bucket that a server captures, declare the `connection` of the "
+        "captures, and the `path` below its root, in a job"
+    )
 
 
 def _is_open(source: Source) -> bool:
-    """Whether the job leaves the snapshot to the run."""
+    """Whether the job leaves the snapshot to the run, and the source has a past."""
     pin = source.snapshot
-    return source.kind is SourceKind.ICEBERG and (pin.snapshot_id, pin.ref, pin.as_of) == (
-        None,
-        None,
-        None,
-    )
+    is_free = (pin.snapshot_id, pin.ref, pin.as_of) == (None, None, None)
+    return is_free and not _without_past(source)

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from datarecs_application.captured_tables import names_a_time
 from datarecs_application.comparison import Question
 from datarecs_cli.declared_files import (
     STDIN,
@@ -24,11 +25,13 @@ from datarecs_cli.declared_files import (
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.as_of import as_of_faults, job_as_of, stored_elsewhere_faults
+from datarecs_cli.local.captured import ServerCatalogue
 from datarecs_cli.local.column_names import MeasureFlag, name_text
 from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.database_address import DatabaseAddress, connection_names
 from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRefusedError
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, located_together, names_of
+from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, dotted, pointer
 from datarecs_core.errors.spec import SpecCode
@@ -66,7 +69,7 @@ class Flags:
     left_out: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     as_of: str | None = None
-    """A time with its offset: tables are read as they were."""
+    """A time with its offset: sources are read as they were."""
     names: tuple[str, ...] = ()
     """Names of the sources; empty: those of their files and tables."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -133,6 +136,23 @@ class PreparedQuestion:
     """The job file."""
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """By connection of an address: its secrets. Others are resolved from their references."""
+    catalogue: ServerCatalogue | None = None
+    """Of a job file: knows the earlier files of captured connections."""
+    base: Path = field(default_factory=Path.cwd)
+    """The folder that relative paths start from."""
+
+    def captured_table(self, source: Source) -> CataloguedTable | None:
+        """The files of a source that reads an earlier time; None for any other source.
+
+        Raises what `ServerCatalogue.table` raises.
+        """
+        if self.catalogue is None or not names_a_time(source):
+            return None
+        connection = self.connections.get(source.connection or "")
+        if connection is None or not isinstance(connection.config, FilesConfig):
+            return self.catalogue.table(source, None, None)
+        folder = self.base / connection.config.root
+        return self.catalogue.table(source, self.roots.get(source.name), folder)
 
     def refusal(self, faults: Sequence[Fault]) -> DatarecsError:
         """The error of a plan with faults: each at its line of the job file, or at its flag."""
@@ -227,7 +247,8 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQ
     connections = {connection: one for (_, connection), one in known.items()}
     base = Path.cwd() if name == STDIN else Path(name).absolute().parent
     file, job = jobs[0]
-    return replace(_prepare(flags, job, connections, now=now, base=base), file=file)
+    prepared = _prepare(flags, job, connections, now=now, base=base)
+    return replace(prepared, file=file, base=base, catalogue=ServerCatalogue(invocation=invocation))
 
 
 def _from_flags(flags: Flags) -> ReconciliationJob:

@@ -27,7 +27,13 @@ class LocalSources:
         self._opened: dict[str, Connector] = {}
 
     def connect(self, source: Source) -> Connector:
-        """Raises SecretUnavailableError, SourceUnsupportedError, ConnectionFailedError."""
+        """The open source.
+
+        Raises:
+            SecretUnavailableError, SourceUnsupportedError, ConnectionFailedError: it cannot be
+                opened.
+            DatarecsError: its files of an earlier time are not known; see `captured_table`.
+        """
         connection = self._prepared.connections.get(source.connection or "")
         if connection is not None and isinstance(connection.config, FilesConfig):
             connection = None  # its folder is already the root
@@ -37,6 +43,7 @@ class LocalSources:
             now=self._clock.now,
             any_path=True,
             spill_bytes=self._prepared.question.job.execution.spill,
+            catalogued=self._prepared.captured_table(source),
         )
         secrets = self._prepared.secrets.get(source.connection or "")
         if secrets is None:

@@ -73,10 +73,11 @@ class SecurityCode(ErrorCode):
     QUOTA_EXCEEDED = Entry(
         docs_id="DR6029",
         meaning="A limit of the tenant is reached.",
-        causes="Runs of a job or of the tenant that wait for their start, or too many jobs, "
-        "connections, schedules, webhook endpoints or notification rules.",
-        remedy="Wait until runs have started, or delete what is not needed; the operator can raise "
-        "the limit (DATARECS_LIMITS__…).",
+        causes="Runs of a job or of the tenant that wait for their start, captures that have not "
+        "ended, or too many jobs, connections, schedules, webhook endpoints, notification rules or "
+        "captures.",
+        remedy="Wait until runs have started or captures have ended, or delete what is not needed; "
+        "the operator can raise the limit (DATARECS_LIMITS__…).",
         retryable=True,
     )
 

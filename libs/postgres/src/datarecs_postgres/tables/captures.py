@@ -22,6 +22,10 @@ from datarecs_postgres.tables.metadata import (
     tenant_column,
 )
 
+OPEN_ROOT = (
+    "parent_id IS NULL AND state = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text, 'WAITING'::text])"
+)
+"""A capture that has not ended; a query needs this text to use the index."""
 CAPTURE_WORK = Table(
     "capture_work",
     METADATA,
@@ -78,10 +82,7 @@ CAPTURE_WORK = Table(
         "capture_work_root_key",
         *("tenant_id", "dedupe"),
         unique=True,
-        postgresql_where=text(
-            "parent_id IS NULL AND state = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text,"
-            " 'WAITING'::text])"
-        ),
+        postgresql_where=text(OPEN_ROOT),
     ),
     Index(
         "capture_work_child_key",

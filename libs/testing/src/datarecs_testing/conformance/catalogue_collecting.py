@@ -111,6 +111,7 @@ class CollectingConformance:
         assert list(account.pages(layout.table_pointers(A_TENANT, table.id))) == []
 
     @pytest.mark.case("S43")
+    @pytest.mark.case("S46")
     @pytest.mark.parametrize("moment", ["before the fences", "after the fences"])
     def test_a_record_that_is_used_again_during_a_collection_is_there_afterwards(
         self, catalogue: CatalogueStores, moment: str

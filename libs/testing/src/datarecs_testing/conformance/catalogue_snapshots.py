@@ -1,7 +1,8 @@
 """Repository suite of the catalogue: snapshots, statistics, constraints and repeated requests."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from uuid import UUID
@@ -12,7 +13,8 @@ from datarecs_application.catalogue.repeating import MAX_RESULT_BYTES, Request, 
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import ENTRIES, Tables
-from datarecs_application.ports.state import Transaction
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import Bump, Op
 from datarecs_core.catalog.records import ConstraintKind, Snapshot
@@ -22,13 +24,14 @@ from datarecs_core.errors.catalogue import (
     CataloguePreconditionError,
     ContentConflictError,
 )
-from datarecs_core.values import RunId
+from datarecs_core.values import RunId, TenantId
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.catalogue import (
     DAWN,
     CatalogueStores,
     FaultyPointers,
     a_snapshot,
+    a_table,
     constraints,
     file_stats,
     target_stats,
@@ -37,6 +40,7 @@ from datarecs_testing.threads import at_once
 
 COUNTER = f"/accounts/{A_TENANT}/catalogs/counter"
 BEHIND = timedelta(hours=14)
+IDEMPOTENCY = f"/accounts/{A_TENANT}/idempotency/"
 REQUEST = Request(operation="capture", key="k1", sha256="a" * 64)
 
 
@@ -378,23 +382,62 @@ class RepeatedRequestsConformance:
         assert results == [b"1", b"2"]
 
     @pytest.mark.case("S30")
-    def test_a_failed_effect_leaves_its_key_unused(self, catalogue: CatalogueStores) -> None:
+    @pytest.mark.parametrize("error", [KeyError(), StoreBusyError(cause="a deadlock")])
+    def test_a_failed_effect_leaves_its_key_unused(
+        self, catalogue: CatalogueStores, error: Exception
+    ) -> None:
         def fail(tx: Transaction) -> bytes:
             _effect(tx)
-            raise KeyError
+            raise error
 
-        with pytest.raises(KeyError):
+        with pytest.raises(type(error)):
             carry_out_once(catalogue.worker, A_TENANT, REQUEST, fail)
         with pytest.raises(ValueError, match="longer than"):
             carry_out_once(
                 catalogue.worker, A_TENANT, REQUEST, lambda _: b"x" * (MAX_RESULT_BYTES + 1)
             )
+        assert list(catalogue.account().pages(IDEMPOTENCY)) == []
         assert carry_out_once(catalogue.worker, A_TENANT, REQUEST, _effect) == b"1"
+
+    @pytest.mark.case("S51")
+    def test_a_request_with_a_lost_answer_is_sent_again(self, catalogue: CatalogueStores) -> None:
+        lost = LostAnswers(catalogue.worker)
+        with pytest.raises(StoreUnavailableError):
+            carry_out_once(lost, A_TENANT, REQUEST, _effect)
+        assert carry_out_once(catalogue.worker, A_TENANT, REQUEST, _effect) == b"1"
+
+    @pytest.mark.case("S51")
+    def test_a_change_with_a_lost_answer_is_sent_again(self, catalogue: CatalogueStores) -> None:
+        table, account = a_table(catalogue.namespace()), catalogue.account()
+        lost = catalogue.account(LostAnswers(catalogue.worker))
+        with pytest.raises(StoreUnavailableError):
+            Tables(lost).create(table)
+        assert Tables(account).create(table).version == 1
+        changed = replace(table, description="new")
+        with pytest.raises(StoreUnavailableError):
+            Tables(lost).update(changed, expected_version=1)
+        assert Tables(account).update(changed, expected_version=2).version == 2
 
     def test_a_key_is_forgotten_after_a_day(self, catalogue: CatalogueStores) -> None:
         carry_out_once(catalogue.worker, A_TENANT, REQUEST, _effect)
         catalogue.pass_time(timedelta(hours=25))
         assert carry_out_once(catalogue.worker, A_TENANT, REQUEST, _effect) == b"2"
+
+
+@dataclass(frozen=True, slots=True)
+class LostAnswers:
+    """Port UnitOfWork: what it has committed it reports as failed; reads are answered."""
+
+    inner: UnitOfWork
+
+    @contextmanager
+    def begin(
+        self, tenant: TenantId, *, feed: int = 0, read_only: bool = False
+    ) -> Iterator[Transaction]:
+        with self.inner.begin(tenant, feed=feed, read_only=read_only) as tx:
+            yield tx
+        if not read_only:
+            raise StoreUnavailableError(cause="the answer of COMMIT was lost")
 
 
 def _effect(tx: Transaction) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from datarecs_application.assignments import Pins, SourceNotPinnedError
+from datarecs_application.captured_tables import SnapshotNotCapturedError
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities
 from datarecs_application.catalogue.generations import Generations, Publication
@@ -15,11 +16,7 @@ from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
-from datarecs_application.catalogued_sources import (
-    Catalogued,
-    CatalogueReads,
-    SnapshotNotCapturedError,
-)
+from datarecs_application.catalogued_sources import Catalogued, CatalogueReads
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork
@@ -28,6 +25,7 @@ from datarecs_connectors.capturing.files import FileCaptureSource
 from datarecs_connectors.errors import QueryFailedError, SnapshotLostError
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_connectors.source_trees import SourceTree
 from datarecs_core.captures.catalogued import CataloguedTable
 from datarecs_core.captures.request import ObjectName
 from datarecs_core.captures.selecting import snapshot_id_of
@@ -70,8 +68,7 @@ class CapturedFolder:
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
-        spec = {"type": "files", "config": {"root": str(self.folder)}}
-        uid = stored(self.stores, name="exports", spec=spec).uid
+        uid = stored(self.stores, name="exports", spec=self.spec).uid
         account = self.account(self.stores.capture.unit)
         Entities(account, Account).create(an_account())
         catalog = Entities(account, Catalog).create(a_catalog(name="exports", connector_ref=uid))
@@ -79,7 +76,7 @@ class CapturedFolder:
         namespace = Entities(account, Namespace).create(place).record
         upstream = Upstream(
             connector_id=uid,
-            uri=f"file://{self.folder}/orders/",
+            uri=f"{self.uri}/orders/",
             namespace=NAME.namespace,
             name=NAME.name,
             format="csv",
@@ -89,6 +86,19 @@ class CapturedFolder:
         self.table: Table = (
             Tables(account).create(a_table(namespace, name=NAME.name, upstream=upstream)).record
         )
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """Of the connection."""
+        return {"type": "files", "config": {"root": str(self.folder)}}
+
+    @property
+    def uri(self) -> str:
+        return f"file://{self.folder}"
+
+    def tree(self) -> SourceTree:
+        """What a capture reads."""
+        return FileTree(source="capture", root=self.folder, now=self.clock.now)
 
     def account(self, unit: UnitOfWork) -> CatalogueAccount:
         return CatalogueAccount(
@@ -107,9 +117,8 @@ class CapturedFolder:
 
     def capture(self, generation: str = "base", *, with_files: bool = True) -> int:
         """Capture the current files as the workers of captures do; the id of the snapshot."""
-        tree = FileTree(source="capture", root=self.folder, now=self.clock.now)
         source = FileCaptureSource(
-            tree=CountedTree(tree=tree), uri=f"file://{self.folder}", now=self.clock.now
+            tree=CountedTree(tree=self.tree()), uri=self.uri, now=self.clock.now
         )
         (described,) = source.table(NAME, known=()).snapshots
         number, account = (

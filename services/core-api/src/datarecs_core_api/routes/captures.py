@@ -49,6 +49,7 @@ from datarecs_core_api.inputs import (
     Sent,
     canonical_uuid,
 )
+from datarecs_core_api.limits import refuse_open_captures
 from datarecs_core_api.outputs import Page
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
@@ -131,6 +132,8 @@ def _started(
         connection = _connection(tx, body.value, namespace)
         wanted = body.value.request(connection.uid)
         added = queue.enqueue_root(tx, use.ids, wanted, requested_by=caller.subject)
+        if added.is_new:
+            refuse_open_captures(tx, use.limits)
         job = tx.capture_work.get(added.id)
         detail = {
             "connection": connection.name,

@@ -7,6 +7,7 @@ INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
 BENCH := $(BIN)/python -m tests.bench
 FIGURES := --write docs/benchmarks.md
+SCALE := 1
 # Several at once: a test of a server waits more than it works.
 BY_TEST := -n 2 --dist worksteal
 BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
@@ -30,7 +31,7 @@ BASE ?=
 CURRENT = $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
 ALONE := "not integration and not spark and not e2e and not browser and not kubeapi"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash kubeapi soak bench mutants lock lock-jars lock-images dist images compose-secrets containers release workflows
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash kubeapi soak bench tpch mutants lock lock-jars lock-images dist images compose-secrets containers release workflows
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -158,6 +159,10 @@ bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/steady.py --write docs/benchmarks-events.md
 	@$(BENCH).resources --write docs/benchmarks-resources.md
 	@$(BENCH).matrix $(FIGURES)
+
+tpch: setup ## what later captures of the TPC-H tables open; installs their generator
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --group bench
+	@$(BENCH).tpch --scale $(SCALE) --write docs/benchmarks-captures.md
 
 mutants: setup ## change what decides a verdict, one place at a time: make mutants ONLY="tolerance verdict"
 	@nice -n 19 $(BIN)/python -m tests.mutation.run $(ONLY)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from time import perf_counter
 from typing import LiteralString
 
@@ -29,7 +30,7 @@ from datarecs_runtime.clock import UuidV7Ids
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.captures import a_request
 from datarecs_testing.database import PreparedDatabase
-from datarecs_testing.figures import Figure, machine, page
+from datarecs_testing.figures import Figure, machine, page, replace_part
 from datarecs_testing.measured_servers import commits_per_second, servers
 from tests.bench.queues import Peers, measured
 
@@ -151,11 +152,15 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=500, help="of each round, one by one")
     parser.add_argument("--parked", type=int, default=100_000)
     parser.add_argument("--ended", type=int, default=1_000_000)
+    parser.add_argument("--write", type=Path, help="a page of which the part is replaced")
     options = parser.parse_args()
     results, about = figures(
         options.rounds, options.items, parked=options.parked, ended=options.ended
     )
-    sys.stdout.write(page("Queue of captures", results, about))
+    text = page("Queue of captures", results, about)
+    sys.stdout.write(text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 

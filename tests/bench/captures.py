@@ -1,6 +1,7 @@
 """Figures of captures beside the nearest tool in the same run.
 
-`statistics`: a capture of a table of 10 M rows and 12 columns, beside DuckDB's SUMMARIZE.
+`statistics`: a capture of a table of 10 M rows and 12 columns, beside DuckDB's SUMMARIZE and
+Spark's ANALYZE TABLE … FOR ALL COLUMNS.
 `catalogue`: reads, increments and records of files on a durable database; no tool is beside it.
 """
 
@@ -10,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -24,9 +26,12 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from tests.bench.captures_catalogue import catalogue
 from tests.bench.data import PLAIN
+from tests.bench.spark_analyze import spark_table
 
 ROWS, ROUNDS, THREADS = 10_000_000, 3, 2
 FILES = 10_000
+SPARK = "spark"
+"""The folder of Spark's own files."""
 TABLE = ObjectName(namespace=("default",), name="rows")
 POLICY = CapturePolicy(
     outputs=(Output.TABLE_STATS, Output.COLUMN_STATS, Output.FILE_STATS),
@@ -36,15 +41,22 @@ Report = Mapping[str, object]
 
 
 def statistics(rows: int) -> Report:
-    """Seconds of each round: a capture, and SUMMARIZE of the same file in the same process."""
-    with TemporaryDirectory() as folder:
+    """Seconds of each round: a capture, and the others on the same file, in turn."""
+    load = os.getloadavg()[0]
+    with TemporaryDirectory() as folder, spark_table(Path(folder) / SPARK) as analyze:
         path = Path(folder) / f"{TABLE.name}.parquet"
         _write(path, rows)
-        seconds: dict[str, list[float]] = {"capture": [], "summarize": []}
+        contestants: dict[str, Callable[[], None]] = {
+            "capture": lambda: _capture(Path(folder), rows),
+            "summarize": lambda: _summarize(path),
+            "analyze": lambda: analyze(path, tuple(PLAIN)),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(ROUNDS):
-            seconds["capture"].append(_timed(lambda: _capture(Path(folder), rows)))
-            seconds["summarize"].append(_timed(lambda: _summarize(path)))
+            for name, work in contestants.items():
+                seconds[name].append(_timed(work))
         return {
+            "load_before_and_after": [round(load, 1), round(os.getloadavg()[0], 1)],
             "rows": rows,
             "columns": len(PLAIN),
             "megabytes": round(path.stat().st_size / 10**6),
@@ -97,6 +109,7 @@ def main() -> None:
         "part": options.part,
         "cores": os.cpu_count(),
         "duckdb": duckdb.__version__,
+        "pyspark": version("pyspark"),
         **PARTS[options.part](options.rows or DEFAULTS[options.part]),
     }
     sys.stdout.write(json.dumps(report, indent=2) + "\n")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from datarecs_core.catalog import layout
-from datarecs_core.catalog.pointers import Applied, Check, Pointer, Upsert
+from datarecs_core.catalog.pointers import Applied, Check, Op, Pointer, Upsert
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
@@ -58,7 +58,7 @@ class TestPlans:
         new = Pointer(key=f"{_files(17)}new", blob_key="accounts/blob", resource_id=an_id())
         present = f"{_files(17)}1"
         with full.capture.unit.begin(A_TENANT) as tx, _plans() as plans:
-            ops = [Upsert(next=new, expected=0), Check(key=present, expected=1)]
+            ops: list[Op] = [Upsert(next=new, expected=0), Check(key=present, expected=1)]
             assert isinstance(tx.pointers.batch(ops), Applied)
         assert [_indexes(plan) for plan in plans] == [{"pointer_pkey"}]
 

@@ -65,8 +65,8 @@ class CaptureHouse:
     """Where children leave indexes."""
     spec: Mapping[str, object] | None = None
     """Of the connection; None: of type files, with the root."""
-    opened: list[str] = field(default_factory=list)
-    """Data files that sources have opened, in order."""
+    opened: list[WorkKind] = field(default_factory=list)
+    """For each data file that a source has opened, in order, the work that it was for."""
     before_end: Callable[[WorkToken, Outcome], None] = lambda _token, _outcome: None
     over: Callable[[LocalControl], CaptureControl] = lambda local: local
     """The control that a worker uses, above the one beside the stores."""
@@ -149,7 +149,7 @@ class CaptureHouse:
         with closing(self._source(assignment)) as source:
             frame = Reader(assignment.frame)
             outcome: SourceOutcome = source_outcome(frame, source, str(self.reports))
-            self.opened += [""] * source.opened_files
+            self.opened += [assignment.kind] * source.opened_files
         return outcome
 
     def end(self, assignment: Assignment, outcome: Outcome) -> None:

@@ -161,11 +161,29 @@ def test_a_new_file_is_a_new_snapshot_and_the_only_one_that_is_opened(folder: Fo
     table = source.table(_names("t")[0], known=(before.native_id,))
     after = table.snapshots[0]
     assert after.native_id != before.native_id
-    assert after.committed_at == datetime.fromtimestamp(1_000_000, UTC)
     known = {file.identity for file in planned}
     new = [file for file in folder.plan("t") if file.identity not in known]
     (captured,) = folder.capture("t", files=new, table=table, source=source)
     assert (captured.path, captured.rows, source.opened_files) == ("t/b.parquet", 2, 1)
+
+
+def test_each_state_of_a_folder_is_of_the_time_when_it_was_listed(folder: Folder) -> None:
+    """Whatever times its files have: copies keep theirs, and a removal leaves only older ones."""
+    os.utime(write(folder.root / "t/a.parquet", n=[1]), (2_000_000_000, 2_000_000_000))
+    known: list[str] = []
+    for change in (
+        lambda: None,
+        lambda: os.utime(write(folder.root / "t/b.parquet", n=[2]), (1, 1)),
+        (folder.root / "t/b.parquet").unlink,
+        lambda: os.utime(write(folder.root / "t/b.parquet", n=[2]), (1, 1)),
+    ):
+        change()
+        (state,) = folder.open().table(_names("t")[0], known=known).snapshots
+        assert state.committed_at == datetime(2026, 1, 31, 12, tzinfo=UTC)
+        assert len(folder.open().files(_names("t")[0], state.native_id)) in {1, 2}
+        assert folder.open().table(_names("t")[0], known=[state.native_id, *known]).snapshots == ()
+        known.insert(0, state.native_id)
+    assert len(set(known)) == 4
 
 
 def test_a_changed_list_is_a_lost_snapshot(folder: Folder) -> None:

@@ -64,15 +64,15 @@ class CaptureSource(Protocol):
     def objects(self, scope: CaptureScope) -> SourceObjects:
         """The tables and views in the scope; a named one that does not exist is left out."""
 
-    def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:
+    def table(self, name: ObjectName, *, known: Sequence[str]) -> SourceTable:
         """The table and its snapshots.
 
         Args:
             name: of `objects`.
-            known: native ids of snapshots whose details may be left out; those of them that exist
-                are in `known_snapshots`. If all are left out, a source that has no schema apart
-                from its files has no columns either, since no data file is opened: the catalogue's
-                columns stay as they are.
+            known: native ids of snapshots, the newest first, whose details may be left out; those
+                of them that exist are in `known_snapshots`. If all are left out, a source that has
+                no schema apart from its files has no columns either, since no data file is opened:
+                the catalogue's columns stay as they are.
         """
 
     def view(self, name: ObjectName) -> SourceView: ...

@@ -4,7 +4,7 @@ The snapshot of a table is the list of its files: another list is another snapsh
 current one exists. Which files are a table is decided by `layout`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ from datarecs_connectors.capturing.layout import (
     kind_of,
     root_tables,
 )
-from datarecs_connectors.capturing.lists import native_id_of
+from datarecs_connectors.capturing.lists import has_digest, native_id_of, state_of
 from datarecs_connectors.capturing.parquet_capture import ParquetCapture, ParquetColumns, pinned
 from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
@@ -74,22 +74,22 @@ class FileCaptureSource:
         left_out = 0 if scope.tables else ignored
         return SourceObjects(tables=tuple(chosen), views=(), ignored=left_out)
 
-    def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:
+    def table(self, name: ObjectName, *, known: Sequence[str]) -> SourceTable:
         """The table with its current snapshot.
 
         Raises SourceUnsupportedError for a folder with several formats, NoFilesError if it is gone,
         and what reading its columns raises.
         """
         listed = self._table_files(name)
-        native_id = native_id_of(listed.files)
-        is_known = native_id in known
+        native_id, is_known = state_of(native_id_of(listed.files), known)
         described = _NO_COLUMNS
         if not is_known:
             with self._translated(listed.entry):
                 described = self._columns(listed)
         snapshot = SourceSnapshot(
             native_id=native_id,
-            committed_at=max(file.modified_at for file in listed.files),
+            # Not the time of the files: copies keep it, and a deletion leaves only older ones.
+            committed_at=self.now(),
             columns=described.columns,
             summary={},
         )
@@ -116,7 +116,7 @@ class FileCaptureSource:
             listed = self._table_files(name)
         except NoFilesError as gone:
             raise self._lost(name) from gone
-        if native_id_of(listed.files) != native_id:
+        if not has_digest(native_id, native_id_of(listed.files)):
             raise self._lost(name)
         return [
             SourceFile(

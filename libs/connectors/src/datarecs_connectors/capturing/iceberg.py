@@ -4,7 +4,7 @@ Everything is read by the connector's own reader: the same plan, the same delete
 data file is read alone, with the delete files that apply to it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -81,7 +81,7 @@ class IcebergCaptureSource:
             views=tuple(each for each in views if not named or each in named),
         )
 
-    def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:
+    def table(self, name: ObjectName, *, known: Sequence[str]) -> SourceTable:
         """The table with the snapshots of its main branch that are not known."""
         current = self.catalog.current(_table_name(name))
         metadata = current.metadata

@@ -5,7 +5,7 @@ the snapshot. The login, the checked address, TLS and the time limits are those 
 views are described and never read.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -98,7 +98,7 @@ class PostgresCaptureSource:
             self._check_role(session)
             return objects_of(session, scope)
 
-    def table(self, name: ObjectName, *, known: Collection[str]) -> SourceTable:  # noqa: ARG002  a snapshot lives as long as its transaction, so none is known
+    def table(self, name: ObjectName, *, known: Sequence[str]) -> SourceTable:  # noqa: ARG002  a snapshot lives as long as its transaction, so none is known
         """The table as of now; its snapshot is that of this transaction."""
         with self._transaction() as session:
             moment = _moment(session)

@@ -8,7 +8,6 @@ through the child's own pipe.
 import os
 import sys
 from contextlib import closing
-from importlib.util import find_spec
 from uuid import UUID
 
 from datarecs_application.capturing.source_work import (
@@ -31,8 +30,6 @@ MODULES = (
     "datarecs_connectors.capturing.files",
     "datarecs_connectors.capturing.iceberg",
     "datarecs_connectors.capturing.postgres",
-    # pyarrow imports these with the first NumPy array, where pandas is installed.
-    *(("pandas", "pyarrow.pandas_compat") if find_spec("pandas") else ()),
 )
 """What captures of every type of connection import; see `open_capture_source`."""
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_connectors.capturing.files import FileCaptureSource
-from datarecs_connectors.capturing.lists import native_id_of
+from datarecs_connectors.capturing.lists import native_id_of, state_of
 from datarecs_connectors.errors import (
     CorruptSourceError,
     NoFilesError,
@@ -184,6 +184,22 @@ def test_each_state_of_a_folder_is_of_the_time_when_it_was_listed(folder: Folder
         assert folder.open().table(_names("t")[0], known=[state.native_id, *known]).snapshots == ()
         known.insert(0, state.native_id)
     assert len(set(known)) == 4
+
+
+@pytest.mark.parametrize(
+    ("known", "state"),
+    [
+        ([], ("d", False)),
+        (["x"], ("d", False)),
+        (["d", "x"], ("d", True)),
+        (["x", "d"], ("d-1", False)),
+        (["d-1", "x", "d"], ("d-1", True)),
+        (["x", "d-1"], ("d-2", False)),
+    ],
+)
+def test_a_state_is_new_unless_it_is_the_newest(known: list[str], state: tuple[str, bool]) -> None:
+    """The last one: the first snapshot with these files was removed."""
+    assert state_of("d", known) == state
 
 
 def test_a_changed_list_is_a_lost_snapshot(folder: Folder) -> None:

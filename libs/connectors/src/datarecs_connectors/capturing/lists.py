@@ -30,7 +30,8 @@ def state_of(digest: str, known: Sequence[str]) -> tuple[str, bool]:
         return digest, False
     if same[0] == known[0]:
         return known[0], True
-    return f"{digest}-{len(same)}", False
+    number = int(same[0].partition("-")[2] or 0) + 1  # not their count: old ones are removed
+    return f"{digest}-{number}", False
 
 
 def has_digest(native_id: str, digest: str) -> bool:

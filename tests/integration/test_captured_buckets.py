@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,9 @@ class CapturedBucket(CapturedFolder):
         )
         bucket = open_connected("capture", config, {"credentials": ADMIN}, rules)
         return ObjectTree(bucket=bucket, root=ObjectUrl.parse(self.uri), now=self.clock.now)
+
+    def newest_time(self) -> datetime:
+        return self.clock.now()
 
     def put(self, name: str, rows: str) -> None:
         self.server.client(self.place).put(f"orders/{name}", f"id\n{rows}\n".encode())

@@ -56,7 +56,7 @@ def careless_sockets() -> Iterator[None]:
     """kafka-python does not close a socket with a refused or incomplete connection.
 
     Its log records hold it through the traceback, so they are not made; the rest is collected
-    here, before the warning of an unclosed socket is an error again.
+    here, before the warning of an unclosed socket is an error again. See also the hook below.
     """
     library = logging.getLogger("kafka")
     before = library.level
@@ -66,3 +66,9 @@ def careless_sockets() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Sockets of the library may be collected in the middle of a test, not only after it."""
+    if "careless_sockets" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))

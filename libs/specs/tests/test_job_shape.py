@@ -276,6 +276,8 @@ def test_columns_casts_and_partitions_read_in_their_short_forms() -> None:
 def test_every_kind_of_source_that_is_read_can_be_declared(kind: SourceKind) -> None:
     is_table = kind in {SourceKind.ICEBERG, SourceKind.POSTGRES}
     origin = "relation: a.b" if is_table else "path: x"
+    if kind is SourceKind.KAFKA:
+        origin = "topic: orders"
     assert source(f"{{name: a, kind: {kind}, connection: c, {origin}}}").kind is kind
 
 

@@ -35,6 +35,11 @@ SPECS: Mapping[Kind, Mapping[str, object]] = {
     Kind.NOTIFICATION_RULE: {"to": [{"address": "finops@example.com"}]},
     Kind.RETENTION_POLICY: {"targets": {"runs": {"ttl": "P90D"}}},
     Kind.CAPTURE: {"connection": "lake", "mode": "METADATA_ONLY", "snapshots": {"select": "ALL"}},
+    Kind.SINK_TABLE: {
+        "connection": "kafka",
+        "topics": ["orders"],
+        "table": {"catalog": "lake", "namespace": "sales", "name": "orders"},
+    },
 }
 
 
@@ -184,6 +189,9 @@ def test_the_table_names_every_kind() -> None:
         ("ret", Kind.RETENTION_POLICY),
         ("captures", Kind.CAPTURE),
         ("cap", Kind.CAPTURE),
+        ("sink-table", Kind.SINK_TABLE),
+        ("sink-tables", Kind.SINK_TABLE),
+        ("sink", Kind.SINK_TABLE),
     ],
 )
 def test_a_kind_is_known_by_any_of_its_names(word: str, kind: Kind) -> None:

@@ -158,10 +158,10 @@ def test_files_answer_with_the_rows_behind_their_filter(kind: SourceKind) -> Non
 
 def test_a_source_without_queries_is_refused_and_the_plan_names_the_fix() -> None:
     with pytest.raises(PlanRefusedError) as refused:
-        planned(job_of(control(), kind=SourceKind.KAFKA))
+        planned(job_of(control(), kind=SourceKind.DELTA))
     faults = refused.value.faults
     assert [fault.code.docs_id for fault in faults] == ["DR1065", "DR1065"]
-    assert "a query over a source of kind kafka is not part of this release" in str(faults[0])
+    assert "a query over a source of kind delta is not part of this release" in str(faults[0])
     assert "aggregate stage" in faults[0].hint
 
 

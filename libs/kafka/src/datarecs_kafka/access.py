@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
@@ -21,6 +21,17 @@ from datarecs_core.errors.messaging import LogUnavailableError
 logging.getLogger("kafka.net.sasl.scram").setLevel(logging.ERROR)
 BOOTSTRAP_TIMEOUT_MS = 5_000
 """Also the maximum delay of a stop for a loop that is connecting."""
+
+
+class Access(Protocol):
+    """What the clients of a cluster need of it."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, several separated by commas."""
+
+    def settings(self) -> dict[str, object]:
+        """Common settings of consumer, producer and administration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,9 @@ class BrokerAccess:
         }
 
 
+_CAUSES = ("authentication", "certif", "is not dialled")
+
+
 class _LastWords(logging.Handler):
     """Stores the newest log messages of the library: it raises a timeout and logs the reason."""
 
@@ -64,9 +78,7 @@ class _LastWords(logging.Handler):
             self.messages.append(record.getMessage())
 
     def reason(self, otherwise: str) -> str:
-        causes = [
-            m for m in self.messages if "authentication" in m.lower() or "certif" in m.lower()
-        ]
+        causes = [m for m in self.messages if any(sign in m.lower() for sign in _CAUSES)]
         reason = (causes or list(self.messages) or [otherwise])[-1][:300]
         if not causes and any("socket disconnected" in m for m in self.messages):
             # The library discards an answer that it reads together with the end of the socket.
@@ -90,7 +102,7 @@ class _Network:
 
 
 @contextmanager
-def connecting(access: BrokerAccess) -> Iterator[_Network]:
+def connecting(access: Access) -> Iterator[_Network]:
     """Build a client of the library with the yielded `kafka_client`; it connects at once.
 
     A wrong password and an unknown CA both appear as a bootstrap timeout; only the library's log

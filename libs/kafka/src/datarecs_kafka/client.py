@@ -101,7 +101,7 @@ def _ms(duration: timedelta) -> int:
     return max(int(duration.total_seconds() * 1000), 0)
 
 
-class _Assignor(CooperativeStickyAssignor):
+class Assignor(CooperativeStickyAssignor):
     """Claims at a join the current partitions of its member; the library's also claims lost ones.
 
     After a stall two members would claim the same partitions, and at first none would get them.
@@ -129,7 +129,7 @@ class KafkaLogClient:
 
     def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
         """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
-        assignor = _Assignor()
+        assignor = Assignor()
         with connecting(self.access) as network:
             inner = KafkaConsumer(
                 *topics,
@@ -179,7 +179,7 @@ class KafkaLogConsumer:
         except KafkaError as cause:
             raise self._translated(cause) from cause
         return {
-            Partition(*where): [_record(record) for record in batch]
+            Partition(*where): [record_of(record) for record in batch]
             for where, batch in batches.items()
         }
 
@@ -267,7 +267,7 @@ class KafkaLogConsumer:
         return LogUnavailableError(where=self._access.bootstrap, cause=str(cause)[:300])
 
 
-def _record(raw: Any) -> LogRecord:  # noqa: ANN401 - untyped library
+def record_of(raw: Any) -> LogRecord:  # noqa: ANN401 - untyped library
     return LogRecord(
         topic=raw.topic,
         partition=raw.partition,

@@ -32,7 +32,7 @@ def source_parts(job: ReconciliationJob) -> list[PlanPart]:
 
 
 def _source(source: Source) -> Iterator[tuple[str, str]]:
-    place = source.relation or source.path or "a query"
+    place = source.relation or source.path or source.topic or "a query"
     over = f" over connection {visible(source.connection)}" if source.connection else ""
     yield "read", f"{source.kind} {visible(place)}{over}"
     for name, table in source.tables.items():

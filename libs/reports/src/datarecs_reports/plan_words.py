@@ -25,6 +25,7 @@ from datarecs_core.comparison.planning.scan import (
     Scan,
     SourceColumn,
     TableSnapshot,
+    TopicOffsets,
 )
 from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType, Strategy
@@ -45,7 +46,7 @@ NEXT = {
     OnUnmatched.STOP: "if this stage is UNMATCHED, later stages are skipped (STOPPED_BY)",
     OnUnmatched.ESCALATE: "the next stage reads only the groups that differ here",
 }
-_SHOWN_FILES, _SHOWN_COLUMNS = 5, 40
+_SHOWN_FILES, _SHOWN_PARTITIONS, _SHOWN_COLUMNS = 5, 5, 40
 NO_STATEMENTS: Mapping[str, Sequence[tuple[str, str]]] = {}
 Lines = tuple[tuple[str, str], ...]
 """Label and text; a label may repeat."""
@@ -113,7 +114,8 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
 
 def _place(scan: Scan) -> Iterator[tuple[str, str]]:
     """Where the rows are, and the further tables of a query."""
-    place = scan.relation or scan.path or ("a query" if scan.query else "")
+    topic = scan.pin.topic if isinstance(scan.pin, TopicOffsets) else ""
+    place = scan.relation or scan.path or topic or ("a query" if scan.query else "")
     connection = f" over connection {visible(scan.connection)}" if scan.connection else ""
     yield "read", f"{scan.kind} {visible(place)}{connection}"
     for name, table in scan.tables:
@@ -152,9 +154,22 @@ def _pin(pin: Pin) -> Iterator[str]:
         case TableSnapshot():
             number = "none: the table is empty" if pin.snapshot_id is None else pin.snapshot_id
             yield f"table snapshot {number} of {visible(pin.table)}"
-    if not isinstance(pin, ExportedSnapshot) and pin.catalogued is not None:
+        case TopicOffsets():
+            yield from _offsets(pin)
+    if isinstance(pin, FileList | TableSnapshot) and pin.catalogued is not None:
         committed = instant_text(pin.catalogued.committed_at)
         yield f"snapshot {pin.catalogued.snapshot_id} of the catalogue, committed {committed}"
+
+
+def _offsets(pin: TopicOffsets) -> Iterator[str]:
+    total = sum(each.end - each.start for each in pin.ranges)
+    yield f"{counted(total, 'offset')} of topic {visible(pin.topic)}, committed records"
+    if pin.table_snapshot is not None:
+        yield f"up to the watermark of the sink's table snapshot {pin.table_snapshot}"
+    for each in pin.ranges[:_SHOWN_PARTITIONS]:
+        yield f"partition {each.partition}: [{each.start}, {each.end})"
+    if len(pin.ranges) > _SHOWN_PARTITIONS:
+        yield f"and {count(len(pin.ranges) - _SHOWN_PARTITIONS)} more partitions"
 
 
 def _expected(scan: Scan) -> str:

@@ -19,6 +19,7 @@ from datarecs_core.resources.connection import (
     FilesConfig,
     HadoopCatalog,
     IcebergConfig,
+    KafkaConfig,
     ObjectStoreConfig,
     PostgresConfig,
     RestCatalog,
@@ -30,6 +31,7 @@ from datarecs_core.resources.connection import (
 from datarecs_core.resources.object_urls import ObjectUrl, StoreKind
 from datarecs_core.resources.store_servers import endpoint_fault
 from datarecs_specs.job_sources import FREE
+from datarecs_specs.kafka_shape import kafka_config
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record, Tagged, tagged
 from datarecs_specs.references import (
@@ -263,12 +265,14 @@ _CONFIGS: Mapping[ConnectionType, Record] = {
         ),
     ),
     ConnectionType.OBJECT_STORE: _OBJECT_STORE,
+    ConnectionType.KAFKA: kafka_config(_SECRET_KEYS),
 }
 _AUTH: Mapping[ConnectionType, tuple[str, ...]] = {
     ConnectionType.POSTGRES: ("password",),
     ConnectionType.FILES: (),
     ConnectionType.ICEBERG: ("password", "token", "credential", "credentials"),
     ConnectionType.OBJECT_STORE: ("credentials",),
+    ConnectionType.KAFKA: ("password",),
 }
 
 
@@ -308,13 +312,34 @@ _GENERAL = Record(
 
 
 def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Each reference may go to the host beside it."""
-    config, auth = fields.get("config"), fields.get("auth")
+    """Each reference may go to the host beside it; a login of Kafka has a password."""
+    config, auth = fields.get("config"), fields.get("auth", {})
     if not isinstance(config, ConnectionConfig) or not isinstance(auth, Mapping):
         return
+    if isinstance(config, KafkaConfig):
+        _check_password(config, auth, at, reading)
     for name, reference in auth.items():
         if isinstance(reference, str):
             check_uses(reference, secret_uses(config, name), (*at, "auth", name), reading)
+
+
+def _check_password(
+    config: KafkaConfig, auth: Mapping[str, object], at: Path, reading: Reading
+) -> None:
+    if config.security.has_login == ("password" in auth):
+        return
+    is_missing = config.security.has_login
+    reading.fault(
+        Fault(
+            code=SpecCode.MISSING_FIELD if is_missing else SpecCode.WITHOUT_EFFECT,
+            path=(*at, "auth", "password"),
+            message="the login needs a password"
+            if is_missing
+            else f"security {config.security} sends no password",
+            hint="write auth: {password: env:NAME}" if is_missing else "leave it out",
+            place=Place.MISSING if is_missing else Place.KEY,
+        )
+    )
 
 
 CONNECTION = tagged(

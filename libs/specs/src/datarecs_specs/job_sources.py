@@ -3,6 +3,7 @@
 Separate from the rest of the job because a new kind of source changes this file and no other shape.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -23,8 +24,9 @@ from datarecs_core.jobs.definition import (
     SourceTable,
 )
 from datarecs_core.jobs.parameters import MAX_TEXT
-from datarecs_core.jobs.vocabulary import SnapshotMode, SourceKind
+from datarecs_core.jobs.vocabulary import SnapshotMode, SourceKind, TopicEdge
 from datarecs_core.resources.connection import source_path_fault
+from datarecs_specs.kafka_shape import TopicBoundShape
 from datarecs_specs.nodes import Form, ListNode, MapNode, Node, Scalar
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, MapOf, Record, tagged
@@ -215,6 +217,20 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
         Field(name="ref", shape=IDENT, doc="branch or tag, such as main"),
         Field(name="as_of", shape=MOMENT, doc="newest snapshot at this time"),
     ),
+    SourceKind.KAFKA: (
+        Field(
+            name="from",
+            attribute="start",
+            shape=TopicBoundShape(TopicEdge.EARLIEST, MOMENT),
+            doc="first records that are read",
+        ),
+        Field(
+            name="to",
+            attribute="end",
+            shape=TopicBoundShape(TopicEdge.LATEST, MOMENT, TopicEdge.WATERMARK),
+            doc="first records that are not read",
+        ),
+    ),
 }
 
 
@@ -235,16 +251,35 @@ PATH = Field(
     shape=FILE_PATH,
     doc="file, folder or glob below the connection's root, or its address such as s3://bucket/file",
 )
+
+
+def _topic_problem(topic: str, _reading: Reading) -> str | None:
+    is_name = _TOPIC_NAME.fullmatch(topic) and topic not in {".", ".."}
+    return None if is_name else "a topic has letters, digits, dots, _ and - in its name"
+
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC = Field(
+    name="topic",
+    shape=Checked(
+        text=Text(most=249, normal=False),
+        code=SpecCode.BAD_TEXT,
+        fault_of=_topic_problem,
+        examples=("orders",),
+    ),
+    doc="name of the topic",
+)
 _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.POSTGRES: (RELATION, QUERY),
     SourceKind.PARQUET: (PATH,),
     SourceKind.CSV: (PATH,),
     SourceKind.JSON: (PATH,),
     SourceKind.ICEBERG: (RELATION,),
+    SourceKind.KAFKA: (TOPIC,),
 }
 _NEEDS_CONNECTION = "a server needs 'connection' to read files"
 _NO_CONNECTION = "`datarecs compare` and `datarecs plan` read the path without a connection"
-_ORIGIN_NAMES = ("relation", "query", "path")
+_ORIGIN_NAMES = ("relation", "query", "path", "topic")
 _KIND = Word(
     words=SourceKind,
     only=tuple(_ORIGINS),
@@ -448,7 +483,7 @@ def _general() -> Record:
             for one in every.values()
         ),
         misplaced=dict.fromkeys(
-            ("topic", "extract"),
+            ("extract",),
             (SpecCode.FIELD_OF_ANOTHER_KIND, "no kind of source in this release has it"),
         ),
         check=_check_source,

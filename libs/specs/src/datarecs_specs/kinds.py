@@ -20,6 +20,7 @@ from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.scheduling.schedule import Schedule
+from datarecs_core.sink.definition import SinkTable
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_specs.capture_shape import DECLARED_CAPTURE, capture_meaning
 from datarecs_specs.connection_shape import CONNECTION
@@ -29,6 +30,7 @@ from datarecs_specs.reading import Reading, Shape
 from datarecs_specs.retention_shapes import RETENTION
 from datarecs_specs.rule_shapes import RULE, rule_meaning
 from datarecs_specs.schedule_shapes import SCHEDULE, schedule_meaning
+from datarecs_specs.sink_shape import SINK_TABLE, sink_meaning
 from datarecs_specs.sql import sql_faults
 
 Spec = (
@@ -39,6 +41,7 @@ Spec = (
     | NotificationRule
     | RetentionPolicy
     | Capture
+    | SinkTable
 )
 Meaning = Callable[[object, Reading], None]
 
@@ -143,6 +146,15 @@ KINDS: Mapping[Kind, KindEntry] = {
             shape=DECLARED_CAPTURE,
             meaning=capture_meaning,
             order=2,
+        ),
+        KindEntry(
+            kind=Kind.SINK_TABLE,
+            path="sink-tables",
+            alias="sink",
+            model=SinkTable,
+            shape=SINK_TABLE,
+            meaning=sink_meaning,
+            order=1,
         ),
     )
 }

@@ -139,6 +139,8 @@ class Field:
     aliases: tuple[str, ...] = ()
     alias_shapes: Mapping[str, Shape] = field(default_factory=dict)
     """Aliases with another form of the value than the field, such as `abs_tol: 0.01`."""
+    short_forms: Mapping[str, Shape] = field(default_factory=dict)
+    """Keys with a simpler value that mean this field; they are as good as it, so nothing warns."""
     attribute: str = ""
     """Of the built object, when Python reserves the name."""
     default: object = ABSENT
@@ -155,8 +157,12 @@ class Field:
         return self.attribute or self.name
 
     def shape_of(self, key: str) -> Shape:
-        """How the value is read under this key: the field's name or an alias."""
-        return self.alias_shapes.get(key, self.shape)
+        """How the value is read under this key: the field's name, an alias or a short form."""
+        return self.short_forms.get(key) or self.alias_shapes.get(key, self.shape)
+
+    @property
+    def other_keys(self) -> tuple[str, ...]:
+        return (*self.aliases, *self.short_forms)
 
 
 Misplaced = tuple[SpecCode, str]
@@ -188,7 +194,7 @@ class Record:
     @cached_property
     def _by_key(self) -> Mapping[str, Field]:
         by_name = {one.name: one for one in self.fields}
-        return {alias: one for one in self.fields for alias in one.aliases} | by_name
+        return {key: one for one in self.fields for key in one.other_keys} | by_name
 
     @cached_property
     def _defaults(self) -> Mapping[str, object]:
@@ -199,7 +205,7 @@ class Record:
 
     @property
     def keys(self) -> Collection[str]:
-        """Every key that may be written: fields and aliases."""
+        """Every key that may be written: fields, aliases and short forms."""
         return self._by_key.keys()
 
     def read(self, node: Node, at: Path, reading: Reading) -> object:
@@ -234,7 +240,8 @@ class Record:
             reading.place((*at, entry.key), entry.value, key=entry.key_mark)
             reading.fault(self._unknown(entry.key, at))
             return
-        path = (*at, one.name)
+        is_short = entry.key in one.short_forms
+        path = (*at, entry.key if is_short else one.name)
         if one.name in written:
             if entry.key_mark:
                 reading.again[*at, entry.key] = entry.key_mark
@@ -252,7 +259,7 @@ class Record:
             return
         written[one.name] = entry.key
         reading.place(path, entry.value, key=entry.key_mark)
-        if entry.key != one.name:
+        if entry.key in one.aliases:
             reading.place((*at, entry.key), entry.value, key=entry.key_mark)
             reading.fault(
                 Fault(
@@ -342,6 +349,9 @@ class Record:
                     "description": f"another name of `{one.name}`",
                     "deprecated": True,
                 }
+            for short, shape in one.short_forms.items():
+                form = {**shape.schema(), "description": f"short form of `{one.name}`"}
+                properties[short] = form
         schema: dict[str, JsonValue] = {
             "type": "object",
             "title": self.title,
@@ -355,11 +365,11 @@ class Record:
 
     def _needed_schema(self) -> JsonSchema:
         needed = [one for one in self.fields if self._defaults[one.name] is REQUIRED]
-        plain = [one.name for one in needed if not one.aliases]
+        plain = [one.name for one in needed if not one.other_keys]
         choices = [
-            {"anyOf": [{"required": [key]} for key in (one.name, *one.aliases)]}
+            {"anyOf": [{"required": [key]} for key in (one.name, *one.other_keys)]}
             for one in needed
-            if one.aliases
+            if one.other_keys
         ]
         return {**({"required": plain} if plain else {}), **({"allOf": choices} if choices else {})}
 

@@ -23,7 +23,7 @@ from datarecs_core.egress.urls import (
 from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.security import SecretRefusedError, UrlRefusedError
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.resources.connection import path_fault
+from datarecs_core.resources.connection import path_fault, split_broker
 from datarecs_core.resources.object_urls import object_url_fault
 from datarecs_specs.reading import Reading
 from datarecs_specs.shapes import Checked, Text
@@ -82,6 +82,19 @@ def _url_problem(text: str, reading: Reading) -> str | None:
 def _host_problem(text: str, reading: Reading) -> str | None:
     try:
         check_endpoint(text, ANY_PORT, reading.surroundings.connections)
+    except UrlRefusedError as refused:
+        return str(refused)
+    return None
+
+
+def _broker_problem(text: str, reading: Reading) -> str | None:
+    """Of a stored broker, the dial judges the port."""
+    surroundings = reading.surroundings
+    try:
+        host, port = split_broker(text)
+        check_endpoint(host, ANY_PORT if surroundings.is_stored else port, surroundings.connections)
+    except ValueError as problem:
+        return f"{problem}, such as broker-1.example.com:9093"
     except UrlRefusedError as refused:
         return str(refused)
     return None
@@ -155,6 +168,12 @@ HOST = Checked(
     code=SpecCode.BAD_URL,
     fault_of=_host_problem,
     examples=("ledger.example.com",),
+)
+BROKER = Checked(
+    text=Text(most=260),
+    code=SpecCode.BAD_URL,
+    fault_of=_broker_problem,
+    examples=("broker-1.example.com:9093",),
 )
 CATALOG_URL = Checked(
     text=Text(most=MAX_URL_CHARACTERS, normal=False),

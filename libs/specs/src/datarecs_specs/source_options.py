@@ -13,7 +13,7 @@ from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_specs.nodes import Node
 from datarecs_specs.reading import JsonSchema, Reading
-from datarecs_specs.records import Field, ListOf, MapOf, Record
+from datarecs_specs.records import Check, Field, ListOf, MapOf, Record
 from datarecs_specs.shapes import FLAG, IDENT, Checked, Single, Text, TypeName, Whole, Word
 
 MAX_COLUMNS = 2_000
@@ -173,6 +173,28 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         _INFER,
     ),
     SourceKind.JSON: (_ENCODING, _SCHEMA, _INFER),
+    SourceKind.KAFKA: (
+        Field(
+            name="decode",
+            shape=Word(words=("json", "text", "bytes")),
+            doc="form of the value: JSON objects, or one column `value`",
+            default="json",
+        ),
+        Field(
+            name="fold",
+            shape=Word(words=("none", "latest_by_key")),
+            doc="latest_by_key keeps the last record of each key",
+            default="none",
+        ),
+        Field(
+            name="tombstones",
+            shape=Word(words=("keep", "delete")),
+            doc="records without a value: rows of NULL, or no rows",
+            default="keep",
+        ),
+        _SCHEMA,
+        _INFER,
+    ),
 }
 
 
@@ -193,8 +215,26 @@ def options_of(kind: SourceKind) -> Record:
         model=dict,
         fields=mine,
         misplaced=foreign,
-        check=_check_csv if kind is SourceKind.CSV else None,
+        check=_CHECKS.get(kind),
     )
+
+
+def _check_topic(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Only objects have columns with inferred types."""
+    decode = values.get("decode", "json")
+    if decode == "json":
+        return
+    for name in ("schema", "infer"):
+        if name in values:
+            reading.fault(
+                Fault(
+                    code=SpecCode.WITHOUT_EFFECT,
+                    path=(*at, name),
+                    message=f"decode {decode} has the one column `value`",
+                    hint="leave it out; `cast` of the source converts the column",
+                    place=Place.KEY,
+                )
+            )
 
 
 def _check_csv(values: Mapping[str, object], at: Path, reading: Reading) -> None:
@@ -222,3 +262,9 @@ def _check_csv(values: Mapping[str, object], at: Path, reading: Reading) -> None
                     place=Place.KEY,
                 )
             )
+
+
+_CHECKS: Mapping[SourceKind, Check] = {
+    SourceKind.CSV: _check_csv,
+    SourceKind.KAFKA: _check_topic,
+}

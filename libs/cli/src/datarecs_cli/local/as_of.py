@@ -85,6 +85,8 @@ def _without_past(source: Source) -> str:
     """Why a source has no earlier state; "" if it has one."""
     if source.kind is SourceKind.POSTGRES:
         return "a PostgreSQL database does not keep its rows of an earlier time"
+    if source.kind is SourceKind.KAFKA:
+        return "a topic ends at `snapshot.to` of its source"
     if source.kind not in FILE_KINDS:
         return ""
     if source.connection is None:

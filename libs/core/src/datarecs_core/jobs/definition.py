@@ -42,6 +42,7 @@ from datarecs_core.jobs.vocabulary import (
     TimePrecision,
     ToleranceBase,
     ToleranceType,
+    TopicEdge,
     Trim,
     UnicodeForm,
 )
@@ -91,6 +92,22 @@ DEFAULT_PARTITION = Partition()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicBound:
+    """One end of what is read of a topic: exactly one of edge, timestamp and offsets is set."""
+
+    edge: TopicEdge | None = None
+    timestamp: str | None = None
+    """The first record of a partition with this time or a later one."""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    """Offset of the next record by partition; other partitions have the edge."""
+    table_snapshot: int | None = None
+    """Of the watermark, in a run alone: the snapshot with the positions that `offsets` then has."""
+
+
+EARLIEST, LATEST = TopicBound(edge=TopicEdge.EARLIEST), TopicBound(edge=TopicEdge.LATEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What a source is pinned to; which fields apply depends on the source's kind."""
 
@@ -101,6 +118,10 @@ class Snapshot:
     snapshot_id: int | None = None
     ref: str | None = None
     as_of: str | None = None
+    start: TopicBound = field(default=EARLIEST, metadata={"yaml": "from"})
+    """kafka: the first records that are read."""
+    end: TopicBound = field(default=LATEST, metadata={"yaml": "to"})
+    """kafka: the first records that are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +166,8 @@ class Source:
     relation: str | None = None
     query: str | None = None
     path: str | None = None
-    """Exactly one of these three is set; files may also have a query, over the rows of the path."""
+    topic: str | None = None
+    """Exactly one of these four is set; files may also have a query, over the rows of the path."""
     tables: Mapping[str, SourceTable] = field(default_factory=dict)
     """Further files of the query, by the name of their table."""
     filter: str | None = None

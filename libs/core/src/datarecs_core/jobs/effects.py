@@ -23,7 +23,7 @@ from datarecs_core.jobs.definition import (
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, SourceKind, StageType
 
 _MOST_KEYS = Confirm(after=timedelta()).max_keys
-_HAS_SESSIONS = frozenset({SourceKind.POSTGRES})
+_HAS_SESSIONS = frozenset({SourceKind.POSTGRES, SourceKind.KAFKA})
 Ineffective = tuple[Path, str, str]
 """Path below what is judged, what happens instead, and what takes the field."""
 

@@ -26,7 +26,7 @@ from datarecs_core.jobs.definition import (
 )
 from datarecs_core.jobs.parameters import parameter_faults
 from datarecs_core.jobs.stage_rules import stage_faults
-from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType
+from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType, TopicEdge
 
 SPEC: Path = ("spec",)
 _CUT_BY_US = frozenset({SourceKind.POSTGRES})
@@ -47,6 +47,7 @@ def job_faults(job: ReconciliationJob) -> tuple[Fault, ...]:
         *_duplicates(job.stages, (*SPEC, "stages"), "stage"),
         *_source_reference(job.reference, (*SPEC, "reference"), names),
         *_partition_faults(job),
+        *_watermark_faults(job),
         *_parameter_faults(job),
         *_mask_faults(job),
         *_all_stage_faults(job, names),
@@ -96,6 +97,25 @@ def _partition_faults(job: ReconciliationJob) -> Iterator[Fault]:
                 hint=f"leave it out; it is for kind {', '.join(sorted(_CUT_BY_US))}",
                 place=Place.KEY,
             )
+
+
+def _watermark_faults(job: ReconciliationJob) -> Iterator[Fault]:
+    """A watermark is that of one table, and only an Iceberg table has one."""
+    if any(is_gap(source) for source in job.sources):
+        return
+    tables = [source.name for source in job.sources if source.kind is SourceKind.ICEBERG]
+    for index, source in usable(job.sources):
+        if source.snapshot.end.edge is not TopicEdge.WATERMARK or len(tables) == 1:
+            continue
+        yield Fault(
+            code=SpecCode.WITHOUT_EFFECT,
+            path=(*SPEC, "sources", index, "snapshot", "to"),
+            message="watermark is that of the one iceberg source of a job; this job has "
+            f"{', '.join(tables) or 'none'}",
+            hint="compare each table with its topic in a job of its own"
+            if tables
+            else "add the table that the sink writes as a source of kind iceberg, or write latest",
+        )
 
 
 def _parameter_faults(job: ReconciliationJob) -> Iterator[Fault]:

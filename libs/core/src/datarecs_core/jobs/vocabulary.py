@@ -18,8 +18,16 @@ class SourceKind(StrEnum):
     EXTRACT = "extract"
 
 
-READ_AS_FILES = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
-"""Kinds without a server: their files are read here, and their queries run here."""
+READ_AS_FILES = frozenset(
+    {
+        SourceKind.PARQUET,
+        SourceKind.CSV,
+        SourceKind.JSON,
+        SourceKind.ICEBERG,
+        SourceKind.KAFKA,
+    }
+)
+"""Kinds without a server that computes: their rows are read here, and their queries run here."""
 
 
 class ParameterType(StrEnum):
@@ -37,6 +45,15 @@ class SnapshotMode(StrEnum):
     EXPORTED = "exported"
     STATEMENT = "statement"
     UNPINNED = "unpinned"
+
+
+class TopicEdge(StrEnum):
+    """Where a topic begins and where it ends for a reader of committed records."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    WATERMARK = "watermark"
+    """Up to where the job's Iceberg table has the records, as the sink that writes it states."""
 
 
 class Trim(StrEnum):

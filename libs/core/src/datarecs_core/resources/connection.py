@@ -31,6 +31,8 @@ class ConnectionType(StrEnum):
     """A catalog of Iceberg tables, with files below the roots that the operator allows."""
     OBJECT_STORE = "object_store"
     """A bucket of S3, Google Cloud Storage or Azure, or a prefix of it."""
+    KAFKA = "kafka"
+    """A cluster of Kafka brokers."""
 
 
 class CatalogType(StrEnum):
@@ -56,6 +58,29 @@ class SslMode(StrEnum):
 
 UNENCRYPTED_MODES = frozenset({SslMode.DISABLE, SslMode.ALLOW, SslMode.PREFER})
 """Values with which libpq may connect without TLS."""
+
+
+class KafkaSecurity(StrEnum):
+    """As Kafka's clients spell them."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_login(self) -> bool:
+        return self in (KafkaSecurity.SASL_PLAINTEXT, KafkaSecurity.SASL_SSL)
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL)
+
+
+class KafkaMechanism(StrEnum):
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 class Transport(StrEnum):
@@ -145,7 +170,44 @@ class IcebergConfig:
     """Where the tables' files are; None: below the roots that the operator allows."""
 
 
-ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig | ObjectStoreConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    brokers: tuple[str, ...]
+    """Each `host:port`; the first connection goes to any of them, and they name the others."""
+    security: KafkaSecurity = KafkaSecurity.SASL_SSL
+    mechanism: KafkaMechanism = KafkaMechanism.SCRAM_SHA_512
+    """Of the login; without effect where `security` has none."""
+    user: str | None = None
+    """None where `security` has no login."""
+    ca: str | None = None
+    """Certificates of the authorities that may sign the brokers', PEM. None: the system's."""
+    transport: Transport = Transport.ENCRYPTED
+    """What a `security` without TLS needs outside the loopback."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Without ports, IPv6 addresses without brackets; no host twice."""
+        return tuple(dict.fromkeys(split_broker(broker)[0] for broker in self.brokers))
+
+
+def split_broker(broker: str) -> tuple[str, int]:
+    """Host and port of `host:port`, an IPv6 address without its brackets.
+
+    Raises:
+        ValueError: it is not of this form.
+    """
+    host, colon, port = broker.rpartition(":")
+    plain = host.removeprefix("[").removesuffix("]")
+    is_address = plain != host
+    if not colon or not plain or (":" in plain) != is_address:
+        raise ValueError("not host:port")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < _PORTS):
+        raise ValueError("its port is not a number up to 65535")
+    return plain, int(port)
+
+
+_PORTS = 65_536
+ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig | ObjectStoreConfig | KafkaConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +241,11 @@ def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
         ):
             host = normal_host(urlsplit(store.server).hostname or "")
             return (SecretUse(purpose=SecretPurpose.OBJECT_STORE, host=host),)
+        case KafkaConfig() as cluster, "password" if cluster.security.has_login:
+            return tuple(
+                SecretUse(purpose=SecretPurpose.KAFKA, host=normal_host(host))
+                for host in cluster.hosts
+            )
         case _:
             return ()
 
@@ -195,6 +262,7 @@ SERVES: Mapping[SourceKind, tuple[ConnectionType, ...]] = {
     SourceKind.CSV: _FILES,
     SourceKind.JSON: _FILES,
     SourceKind.ICEBERG: (ConnectionType.ICEBERG,),
+    SourceKind.KAFKA: (ConnectionType.KAFKA,),
 }
 """Which connections a kind of source can use; kinds that are not listed have none yet."""
 

@@ -52,6 +52,8 @@ CONNECTIONS: tuple[Json, ...] = (
     connection(
         "pond", "iceberg", {"catalog": {"type": "sql", "name": "pond", "sqlite": "lake/pond.db"}}
     ),
+    connection("cluster", "kafka", {"brokers": ["127.0.0.1:9092"], "security": "PLAINTEXT"}),
+    connection("cluster2", "kafka", {"brokers": ["localhost:9092"], "security": "PLAINTEXT"}),
     connection("db", "postgres", _SERVER),
     connection("db2", "postgres", _SERVER),
 )
@@ -62,6 +64,7 @@ _ORIGINS: Mapping[str, Json] = {
     "csv": {"connection": "here", "path": "one.csv"},
     "json": {"connection": "here", "path": "one.json"},
     "iceberg": {"connection": "lake", "relation": "books.one"},
+    "kafka": {"connection": "cluster", "topic": "orders"},
 }
 ROWS: Json = {"name": "rows", "type": "row", "dimensions": ["id"], "measures": [_AMOUNT]}
 QUERY = (

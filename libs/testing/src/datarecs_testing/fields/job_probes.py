@@ -111,6 +111,33 @@ _JSON = {
 }
 
 
+_TOPIC = {
+    "connection": Probe(value="cluster2", before="cluster"),
+    "topic": Probe(value="other", before="orders"),
+    "snapshot.from.timestamp": Probe(value="2026-01-02T12:00:00Z"),
+    "snapshot.from.offsets": Probe(value={"0": 2}),
+    "snapshot.to.timestamp": Probe(value="2026-01-02T12:00:00Z"),
+    "snapshot.to.offsets": Probe(value={"0": 2}),
+    "options.decode": Probe(value="text"),
+    "options.fold": Probe(value="latest_by_key"),
+    "options.tombstones": Probe(value="delete"),
+    "options.schema": Probe(
+        value={"word": "float64"},
+        before={"word": "text"},
+        other_fields={**_MERGED, "sources.0.topic": "schema"},
+    ),
+    "limits.max_bytes": Probe(value="1KiB", other_fields={"sources.0.topic": "big", **_BIG}),
+    "limits.max_connections": Probe(
+        value=2, plan_only="the number of readers changes no row of a topic"
+    ),
+    "timezone": Probe(
+        value="Europe/Paris",
+        before="UTC",
+        other_fields={**_ONE_ZONE, "sources.0.options.schema": {"moment": "local_timestamp"}},
+    ),
+}
+
+
 def _of_a_table(kind: str, probes: Mapping[str, Probe]) -> dict[str, Probe]:
     """Path and options of files that a query reads, as those of the source's own path."""
     made = {}
@@ -371,6 +398,7 @@ _SOURCES_AND_STAGES: Mapping[str, Probe] = {
         for name, one in {**probes, **_of_a_table(kind, probes)}.items()
     },
     **{f"spec.sources[]<iceberg>.{name}": one for name, one in _ICEBERG.items()},
+    **{f"spec.sources[]<kafka>.{name}": one for name, one in _TOPIC.items()},
     **{f"spec.stages[]<*>.{name}": one for name, one in _STAGE.items()},
     **{f"spec.stages[]<counts>.{name}": one for name, one in _COUNTS.items()},
     **{f"spec.stages[]<schema>.{name}": one for name, one in _SCHEMA.items()},

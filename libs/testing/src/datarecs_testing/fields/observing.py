@@ -18,6 +18,7 @@ from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.local.question import Flags, PreparedQuestion, prepare_question
 from datarecs_cli.local.sources import LocalSources
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import statement_of
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
@@ -41,6 +42,7 @@ from datarecs_memory.engine import MemoryEngine
 from datarecs_specs.documents import decode_yaml
 from datarecs_specs.findings import Finding
 from datarecs_testing.clock import ManualClock
+from datarecs_testing.fields.tiny_topics import open_tiny_topic
 from datarecs_testing.silent_reporter import SilentReporter
 
 LATE = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
@@ -188,16 +190,24 @@ class _Opening:
     """The real connectors, but for databases."""
 
     def __init__(self, files: LocalSources, question: PreparedQuestion) -> None:
-        self._files = files
+        self._files, self._question = files, question
+        self._topics: dict[str, Connector] = {}
         kinds = {source.kind for source in question.question.job.sources}
         self.has_database = SourceKind.POSTGRES in kinds
 
     def connect(self, source: Source) -> Connector:
+        if source.kind is SourceKind.KAFKA:
+            connection = self._question.connections.get(source.connection or "")
+            folder = self._question.base
+            opened = open_tiny_topic(source, connection, folder, lambda: LATE)
+            self._topics[source.name] = opened
+            return opened
         is_table = source.kind is SourceKind.POSTGRES
         return DescribedTable() if is_table else self._files.connect(source)
 
     def rows(self, scan: Scan) -> Iterable[tuple[object, ...]]:
-        return self._files.rows(scan)
+        topic = self._topics.get(scan.source)
+        return self._files.rows(scan) if topic is None else rows_of(topic, scan)
 
 
 _NOBODY = UUID(int=0)

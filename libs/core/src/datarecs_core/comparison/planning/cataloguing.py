@@ -98,7 +98,8 @@ def _columns_of(source: LogicalSource, policy: SchemaPolicy) -> tuple[ColumnRow,
     declared = {column.name: column for column in source.schema.columns}
     computed = {column.name: column for column in source.schema.expressions}
     order = [column.name for column in source.schema.columns]
-    columns = [each for each in source.columns.values() if each.name not in policy.ignore]
+    ignored = source.metadata.union(policy.ignore)
+    columns = [each for each in source.columns.values() if each.name not in ignored]
     columns.sort(
         key=lambda each: len(order) if each.physical is None else order.index(each.physical)
     )

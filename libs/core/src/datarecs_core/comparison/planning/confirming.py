@@ -22,6 +22,7 @@ from datarecs_core.comparison.planning.scan import (
     Scan,
     SourceSchema,
     TableSnapshot,
+    TopicOffsets,
 )
 from datarecs_core.comparison.results.fingerprints import bucket_key
 from datarecs_core.comparison.values.canonical import encode_tuple
@@ -88,6 +89,10 @@ def is_same_read(before: Pin, now: Pin) -> bool:
                 return False
             # What the catalogue knows of them may have changed meanwhile.
             return before == replace(now, taken_at=before.taken_at, catalogued=before.catalogued)
+        case TopicOffsets():
+            return isinstance(now, TopicOffsets) and before == replace(
+                now, taken_at=before.taken_at
+            )
         case ExportedSnapshot():
             return False  # its transaction does not identify the content of the tables
     assert_never(before)

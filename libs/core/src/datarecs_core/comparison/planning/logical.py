@@ -67,6 +67,8 @@ class LogicalSource:
     """The source's name for the type of a column that is not delivered, by logical name."""
     repeated: frozenset[str]
     """Physical names that occur more than once."""
+    metadata: frozenset[str] = frozenset()
+    """Logical columns that are compared only where the job names them."""
 
     @property
     def name(self) -> str:
@@ -221,6 +223,8 @@ def logical_source(source: Source, index: int, schema: SourceSchema) -> LogicalS
         columns=columns,
         undelivered={**undelivered, **{name: words[name] for name in free}},
         repeated=frozenset(name for name, times in repeated.items() if times > 1),
+        metadata=frozenset(each.name for each in schema.columns if each.is_metadata)
+        - source.columns.keys(),
     )
 
 

@@ -178,7 +178,7 @@ class StageDraft:
         """Every non-dimension column: those of the reference in its order, then others by name."""
         reference = self.job.source_index(self.stage.reference or self.job.reference_source)
         keys = {each.column or each.name for each in self.stage.dimensions}
-        ignored = keys | set(self.stage.except_)
+        ignored = keys.union(self.stage.except_, *(each.metadata for each in self.sources))
         first = [name for name in self.sources[reference].columns if name not in ignored]
         others = {
             name for source in self.sources for name in (*source.columns, *source.undelivered)

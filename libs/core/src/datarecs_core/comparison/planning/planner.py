@@ -54,6 +54,7 @@ from datarecs_core.comparison.planning.scan import (
     Scan,
     SourceSchema,
     TableSnapshot,
+    TopicOffsets,
 )
 from datarecs_core.comparison.planning.strategies import with_strategies
 from datarecs_core.comparison.planning.units import unit_faults, with_units, without_total
@@ -242,7 +243,9 @@ def _lasting(pin: Pin) -> Pin:
         case ExportedSnapshot():
             return replace(pin, snapshot_id="", snapshot="", lsn="", taken_at=_NEVER)
         case TableSnapshot():
-            return replace(pin, taken_at=_NEVER, catalogued=None)
+            return replace(pin, taken_at=_NEVER, catalogued=None, sink=None)
+        case TopicOffsets():
+            return replace(pin, ranges=(), taken_at=_NEVER, table_snapshot=None)
     assert_never(pin)
 
 

@@ -37,6 +37,8 @@ class SourceColumn:
     """Its times have digits that its writers fill differently: a job declares which ones count."""
     distinct: int | None = None
     """How many values the source's statistics expect; None without statistics."""
+    is_metadata: bool = False
+    """Describes the place of a row instead of its content: compared only where a job names it."""
     date_format: str = ""
     """How a text file writes the dates or times of the column; empty for ISO 8601."""
 
@@ -138,6 +140,25 @@ class FileList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEnd:
+    """Up to where a sink has read one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    """Of the next record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkCommit:
+    """The newest snapshot of a sink in the history of a table's snapshot."""
+
+    snapshot_id: int
+    ends: tuple[TopicEnd, ...] | None
+    """None: the snapshot does not state them, because they would be too many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSnapshot:
     """Pin of a lake table: one snapshot under one schema; both are immutable while they exist."""
 
@@ -154,9 +175,35 @@ class TableSnapshot:
     taken_at: datetime
     catalogued: CataloguedSnapshot | None = None
     """None: the catalogue has no such snapshot."""
+    sink: SinkCommit | None = None
+    """None: no snapshot of a sink is in the history of the snapshot; not part of the proof."""
 
 
-Pin = ExportedSnapshot | FileList | TableSnapshot
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets of one partition, `[start, end)`; not every offset has a record."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """Pin of a topic: offsets of committed records, which do not change while they exist."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    """A topic that was deleted and created again under its name has another one."""
+    ranges: tuple[OffsetRange, ...]
+    """One per partition, in their order."""
+    taken_at: datetime
+    table_snapshot: int | None = None
+    """The snapshot of an Iceberg table that states the ends; None: no watermark."""
+
+
+Pin = ExportedSnapshot | FileList | TableSnapshot | TopicOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

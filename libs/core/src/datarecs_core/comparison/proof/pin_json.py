@@ -10,6 +10,7 @@ from datarecs_core.comparison.planning.scan import (
     ExportedSnapshot,
     Pin,
     TableSnapshot,
+    TopicOffsets,
 )
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json
@@ -47,6 +48,20 @@ def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
             "taken_at": instant_text(pin.taken_at),
             **_catalogued(pin.catalogued),
         }
+    if isinstance(pin, TopicOffsets):
+        return {
+            "kind": "topic_offsets",
+            "cluster_id": pin.cluster_id,
+            "topic": pin.topic,
+            "topic_id": pin.topic_id,
+            # Offsets have 63 bits: readers of JSON would round them.
+            "ranges": [
+                {"partition": each.partition, "start": str(each.start), "end": str(each.end)}
+                for each in pin.ranges
+            ],
+            "taken_at": instant_text(pin.taken_at),
+            **_watermark(pin),
+        }
     files = [to_document(each) for each in pin.files]
     return {
         "kind": "file_list",
@@ -56,6 +71,11 @@ def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
         **({"files": files} if len(files) <= listed else {}),
         **_catalogued(pin.catalogued),
     }
+
+
+def _watermark(pin: TopicOffsets) -> Document:
+    """Nothing for ends that no table states."""
+    return {} if pin.table_snapshot is None else {"table_snapshot": str(pin.table_snapshot)}
 
 
 def _catalogued(snapshot: CataloguedSnapshot | None) -> Document:

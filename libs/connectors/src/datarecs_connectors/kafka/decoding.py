@@ -1,0 +1,195 @@
+"""Decode the records of a topic: columns of the value, and columns of the place of a record.
+
+A value that its column's type cannot hold is INVALID, as in JSON lines; a record that is not an
+object ends the read with its partition and offset.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from datarecs_connectors.declared_types import declared_types
+from datarecs_connectors.errors import CorruptSourceError, SourceError, SourceLimitError
+from datarecs_connectors.json_columns import MAX_COLUMNS, Columns, TooManyColumnsError, value_of
+from datarecs_connectors.json_values import (
+    MAX_DEPTH,
+    NestedTooDeepError,
+    Read,
+    parse_line,
+    reader_of,
+)
+from datarecs_connectors.kafka.cluster import TopicRecord
+from datarecs_connectors.kafka.options import Decode, TopicOptions
+from datarecs_connectors.kafka.written_values import reader_as_written, written_types
+from datarecs_core.comparison.planning.scan import SourceColumn
+from datarecs_core.comparison.values.translating import Invalid
+from datarecs_core.jobs import types
+from datarecs_core.jobs.types import CanonicalType
+
+VALUE = "value"
+"""The column of values that are not decoded into columns."""
+TOPIC, PARTITION, OFFSET = "_kafka_topic", "_kafka_partition", "_kafka_offset"
+TIMESTAMP, KEY = "_kafka_timestamp", "_kafka_key"
+_METADATA: Mapping[str, CanonicalType] = {
+    TOPIC: types.TEXT,
+    PARTITION: types.INT,
+    OFFSET: types.INT,
+    TIMESTAMP: types.INSTANT,
+    KEY: types.BINARY,
+}
+METADATA_COLUMNS = tuple(
+    SourceColumn(name=name, type=kind, native_type=str(kind), is_metadata=True)
+    for name, kind in _METADATA.items()
+)
+_WHOLE: Mapping[Decode, CanonicalType] = {Decode.TEXT: types.TEXT, Decode.BYTES: types.BINARY}
+_BLANK = b" \t\r\n"
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """Decodes records of one topic for one source."""
+
+    source: str
+    topic: str
+    options: TopicOptions
+    max_value_bytes: int
+
+    @property
+    def plain_columns(self) -> tuple[SourceColumn, ...] | None:
+        """The columns where they do not depend on the records; None for others of JSON."""
+        if self.options.infer == "none":
+            declared = written_types(self.source, self.options.declared)
+            return tuple(
+                SourceColumn(name=name, type=kind, native_type="declared")
+                for name, kind in declared.items()
+            )
+        kind = _WHOLE.get(self.options.decode)
+        if kind is None:
+            return None
+        return (SourceColumn(name=VALUE, type=kind, native_type=str(self.options.decode)),)
+
+    def inferred(self, records: Iterator[TopicRecord]) -> "Inferred":
+        """Names of all objects; types that fit every value."""
+        columns = Columns(declared_types(self.source, self.options.declared))
+        rows = size = 0
+        try:
+            for record in records:
+                rows, size = rows + 1, size + len(record.value or b"")
+                if record.value is not None:
+                    columns.see(self.parsed(record))
+            made = columns.list_columns()
+        except TooManyColumnsError as cause:
+            raise SourceLimitError(
+                self.source,
+                f"more than {MAX_COLUMNS} columns; declare an object with many members as one "
+                "column with options.schema: {name: json}",
+            ) from cause
+        for column in made:
+            if column.name in _METADATA:
+                raise CorruptSourceError(
+                    self.source,
+                    f"topic {self.topic}: a value has the member {column.name!r}, which is the "
+                    "name of a column about the record",
+                )
+        return Inferred(columns=tuple(made), rows=rows, size_bytes=size)
+
+    def rows(
+        self, names: Sequence[str], kinds: Mapping[str, CanonicalType]
+    ) -> Callable[[TopicRecord], Row]:
+        """A function from records to plain values of these columns."""
+        values = [name for name in names if name not in _METADATA]
+        metadata = [name for name in names if name in _METADATA]
+        read_as = reader_as_written if self.options.infer == "none" else reader_of
+        readers = {name: read_as(kinds[name]) for name in values}
+
+        def row(record: TopicRecord) -> Row:
+            made = self._values(record, readers)
+            for name in metadata:
+                made[name] = self._metadata(record, name)
+            return made
+
+        return row
+
+    def parsed(self, record: TopicRecord) -> Mapping[str, object]:
+        """The object of a value that is not None.
+
+        Raises CorruptSourceError or SourceLimitError, with the place of the record.
+        """
+        value = record.value or b""
+        self._limit(record)
+        try:
+            row = parse_line(value.strip(_BLANK).decode(errors="surrogateescape"))
+        except ValueError as cause:
+            # The decoder's error contains the value; it must not reach a log as the cause.
+            raise self._broken(record, cause) from None
+        if not isinstance(row, dict):
+            raise self._broken(record)
+        return row
+
+    def _values(self, record: TopicRecord, readers: Mapping[str, Read]) -> Row:
+        if record.value is None:
+            return dict.fromkeys(readers)
+        if self.options.decode is not Decode.JSON:
+            self._limit(record)
+            return {name: self._whole(record.value) for name in readers}
+        parsed, made = self.parsed(record), {}
+        for name, read in readers.items():
+            value = value_of(parsed, name)
+            made[name] = None if value is None else read(value)
+        return made
+
+    def _whole(self, value: bytes) -> object:
+        if self.options.decode is Decode.BYTES:
+            return value
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return Invalid(value)
+
+    def _metadata(self, record: TopicRecord, name: str) -> object:
+        match name:
+            case "_kafka_partition":
+                return Decimal(record.partition)
+            case "_kafka_offset":
+                return Decimal(record.offset)
+            case "_kafka_timestamp":
+                return None if record.timestamp_ms < 0 else Decimal(record.timestamp_ms * 1000)
+            case "_kafka_key":
+                return record.key
+            case _:
+                return self.topic
+
+    def _limit(self, record: TopicRecord) -> None:
+        if len(record.value or b"") > self.max_value_bytes:
+            raise SourceLimitError(
+                self.source, f"{self._place(record)}: more than {self.max_value_bytes} bytes"
+            )
+
+    def _place(self, record: TopicRecord) -> str:
+        return f"topic {self.topic} partition {record.partition} offset {record.offset}"
+
+    def _broken(self, record: TopicRecord, cause: ValueError | None = None) -> SourceError:
+        place = self._place(record)
+        match cause:
+            case None:
+                return CorruptSourceError(self.source, f"{place}: it is not a JSON object")
+            case NestedTooDeepError():
+                message = f"{place}: values are nested more than {MAX_DEPTH} deep"
+                return SourceLimitError(self.source, message)
+            case json.JSONDecodeError():
+                message = f"{place}: not JSON at character {cause.pos + 1}; declare "
+                return CorruptSourceError(self.source, f"{message}options.decode")
+            case _:
+                return CorruptSourceError(self.source, f"{place}: {cause}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """What the records of a topic are together."""
+
+    columns: tuple[SourceColumn, ...] = field(default=())
+    rows: int
+    size_bytes: int
+    """Of values."""

@@ -1,0 +1,335 @@
+"""The shape of a sink: topics of a Kafka connection, and the Iceberg tables they are written to.
+
+Rules of core make the final check. Modes, formats and columns of later releases are unknown here:
+they are refused, never ignored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from datarecs_core.errors.faults import Fault, Gap, Path, Place
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.hashing import JsonValue
+from datarecs_core.sink.definition import (
+    LEAST_INTERVAL,
+    LONGEST_INTERVAL,
+    MIB,
+    MOST_TABLES,
+    MOST_TASKS,
+    MOST_TOPICS,
+    CommitPolicy,
+    ErrorPolicy,
+    MetadataColumns,
+    RouteRule,
+    SinkMode,
+    SinkTable,
+    SinkTarget,
+    StartAt,
+    Tolerance,
+    ValueFormat,
+)
+from datarecs_core.sink.rules import sink_faults
+from datarecs_specs.capture_shape import NAMESPACE
+from datarecs_specs.nodes import MapNode, Node
+from datarecs_specs.reading import JsonSchema, Reading, Shape
+from datarecs_specs.records import REQUIRED, Field, ListOf, Record
+from datarecs_specs.shapes import (
+    FLAG,
+    NAME_TEXT,
+    Checked,
+    Length,
+    Pattern,
+    Size,
+    Text,
+    Whole,
+    Word,
+)
+from datarecs_specs.time_shapes import MOMENT
+
+_LEAST_MEMORY, _MOST_MEMORY = 64 * MIB, 8 * 1024 * MIB
+_MOST_COLUMNS = 20
+_MOST_VALUES = 100
+_MOST_IN_A_ROW = 1_000_000
+_MOST_CHARACTERS = 255
+_NAMES = Pattern(
+    regex=r"[A-Za-z0-9._-]{1,249}",
+    words="1 to 249 letters, digits, dots, underscores and hyphens",
+)
+
+
+def _topic_fault(text: str, _reading: Reading) -> str | None:
+    return "no topic has this name" if text in {".", ".."} else None
+
+
+_TOPIC = Checked(
+    text=Text(most=249, pattern=_NAMES),
+    code=SpecCode.BAD_NAME,
+    fault_of=_topic_fault,
+    examples=("orders", "payments.v1"),
+)
+_TERM = Text(
+    most=_MOST_CHARACTERS,
+    pattern=Pattern(
+        regex=r"[^()\s,]+|(year|month|day|hour)\([^()\s,]+\)"
+        r"|(bucket|truncate)\([1-9][0-9]{0,8}, ?[^()\s,]+\)",
+        words="a column, or year(col), month(col), day(col), hour(col), bucket(16, col) or "
+        "truncate(4, col)",
+        code=SpecCode.BAD_TEXT,
+    ),
+)
+_COLUMN = Text(most=_MOST_CHARACTERS, normal=False)
+_VALUE = Text(most=_MOST_CHARACTERS, normal=False)
+
+
+def _single(name: str, shape: Shape, *, title: str, doc: str, default: object = REQUIRED) -> Record:
+    """A mapping with one field, read into the field's value."""
+
+    def value(**written: object) -> object:
+        return written[name]
+
+    field = Field(name=name, shape=shape, doc=doc, default=default, get=lambda value: value)
+    return Record(title=title, model=dict, build=value, fields=(field,))
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """The short form of a list with one entry."""
+
+    item: Shape
+
+    def read(self, node: Node, at: Path, reading: Reading) -> tuple[object, ...]:
+        return (self.item.read(node, at, reading),)
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        (item,) = value if isinstance(value, tuple) else (value,)
+        return self.item.write(item, minimal=minimal)
+
+    def schema(self) -> JsonSchema:
+        return self.item.schema()
+
+
+_FROM = _single("timestamp", MOMENT, title="a time of records", doc="time of the first record")
+_START_WORD = Word(words=StartAt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A word, or a mapping with a time."""
+
+    def read(self, node: Node, at: Path, reading: Reading) -> object:
+        if isinstance(node, MapNode):
+            return _FROM.read(node, at, reading)
+        return _START_WORD.read(node, at, reading)
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        if isinstance(value, datetime):
+            return _FROM.write(value, minimal=minimal)
+        return _START_WORD.write(value, minimal=minimal)
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [_START_WORD.schema(), _FROM.schema()]}
+
+
+_RULES = ("equals", "in", "prefix")
+
+
+def _check_rule(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    written = [name for name in _RULES if name in values]
+    if len(written) != 1:
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE if written else SpecCode.MISSING_FIELD,
+                path=(*at, written[-1] if written else _RULES[0]),
+                others=tuple((*at, name) for name in written[:-1]),
+                message="set exactly one of equals, in and prefix",
+                place=Place.KEY if written else Place.MISSING,
+            )
+        )
+
+
+_RULE = Record(
+    title="which values of the routing field go to a table",
+    model=RouteRule,
+    check=_check_rule,
+    fields=(
+        Field(name="equals", shape=_VALUE, doc="this value"),
+        Field(
+            name="in",
+            attribute="any_of",
+            shape=ListOf(item=_VALUE, least=1, most=_MOST_VALUES),
+            doc="any of these values",
+            get=lambda rule: rule.any_of or None,
+        ),
+        Field(name="prefix", shape=_VALUE, doc="values that begin so"),
+    ),
+)
+_TARGET = Record(
+    title="a table that records are written to",
+    model=SinkTarget,
+    fields=(
+        Field(
+            name="catalog",
+            shape=NAME_TEXT,
+            doc="name of a connection of type iceberg, in the namespace default",
+            stand_in=Gap(),
+        ),
+        Field(name="namespace", shape=NAMESPACE, doc="namespace of the table", stand_in=Gap()),
+        Field(
+            name="name",
+            shape=Text(most=_MOST_CHARACTERS, normal=False),
+            doc="name of the table in its namespace",
+            stand_in=Gap(),
+        ),
+        Field(name="route", shape=_RULE, doc="with a routing field: which values go here"),
+    ),
+)
+_COMMIT = Record(
+    title="how often a snapshot is added",
+    model=CommitPolicy,
+    fields=(
+        Field(
+            name="interval",
+            shape=Length(least=LEAST_INTERVAL, most=LONGEST_INTERVAL),
+            doc="from one commit to the next",
+        ),
+        Field(
+            name="timeout",
+            shape=Length(least=LEAST_INTERVAL, most=LONGEST_INTERVAL),
+            doc="how long a commit waits for all partitions; at most the interval",
+        ),
+    ),
+)
+_ERRORS = Record(
+    title="what becomes of records that cannot be written",
+    model=ErrorPolicy,
+    fields=(
+        Field(
+            name="tolerance",
+            shape=Word(words=Tolerance),
+            doc="none stops at the record; dead_letter sends it to the topic of dead letters",
+        ),
+        Field(
+            name="max_in_a_row",
+            shape=Whole(least=1, most=_MOST_IN_A_ROW),
+            doc="dead letters of one partition in a row; one more stops the sink",
+        ),
+    ),
+)
+SINK_TABLE = Record(
+    title="spec of a SinkTable",
+    model=SinkTable,
+    fields=(
+        Field(
+            name="connection",
+            shape=NAME_TEXT,
+            doc="name of a connection of type kafka, in the namespace default",
+            stand_in=Gap(),
+        ),
+        Field(
+            name="topics",
+            shape=ListOf(item=_TOPIC, least=1, most=MOST_TOPICS),
+            doc="exact names of the topics",
+            stand_in=(),
+        ),
+        Field(
+            name="tables",
+            shape=ListOf(item=_TARGET, least=1, most=MOST_TABLES),
+            doc="the tables that records are written to; `table` is the form for one",
+            short_forms={"table": _One(_TARGET)},
+            stand_in=(),
+        ),
+        Field(
+            name="route",
+            shape=_single(
+                "field",
+                Text(most=_MOST_CHARACTERS, normal=False),
+                title="how records are divided among the tables",
+                doc="field of the value that decides, as a dotted path such as `order.type`",
+            ),
+            doc="without it every record goes to every table",
+        ),
+        Field(
+            name="decode",
+            attribute="value",
+            shape=_single(
+                "value",
+                Word(words=ValueFormat),
+                title="the format of records",
+                doc="format of the value",
+                default=ValueFormat.JSON,
+            ),
+            doc="the format of records",
+        ),
+        Field(name="mode", shape=Word(words=SinkMode), doc="append adds a row for each record"),
+        Field(
+            name="id_columns",
+            shape=ListOf(item=_COLUMN, most=_MOST_COLUMNS),
+            doc="with auto_create: columns that become identifier fields of created tables",
+        ),
+        Field(
+            name="auto_create",
+            shape=FLAG,
+            doc="true creates a missing table from the first records",
+        ),
+        Field(
+            name="partition_by",
+            shape=ListOf(item=_TERM, most=_MOST_COLUMNS),
+            doc="with auto_create: partition of created tables, such as day(created_at)",
+        ),
+        Field(
+            name="metadata_columns",
+            shape=Word(words=MetadataColumns),
+            doc="columns with the place of a record in its topic; all adds its key and headers",
+        ),
+        Field(
+            name="start",
+            shape=_Start(),
+            doc="where a partition is begun that nothing was read of",
+        ),
+        Field(name="commit", shape=_COMMIT, doc="how often a snapshot is added"),
+        Field(
+            name="tasks",
+            shape=Whole(least=1, most=MOST_TASKS),
+            doc="processes that read; more than there are partitions stay idle",
+        ),
+        Field(
+            name="files",
+            attribute="memory",
+            shape=_single(
+                "memory",
+                Size(least=_LEAST_MEMORY, most=_MOST_MEMORY),
+                title="how files are written",
+                doc="records that one task has in memory before they are written to files",
+                default=256 * MIB,
+            ),
+            doc="how files are written",
+        ),
+        Field(name="errors", shape=_ERRORS, doc="what becomes of records that cannot be written"),
+    ),
+)
+
+
+def sink_meaning(spec: object, reading: Reading) -> None:
+    """The rules of core over what could be read of a declaration."""
+    if not isinstance(spec, SinkTable):
+        return
+    broken = [fault.path for fault in reading.faults if not fault.warning]
+    for fault in sink_faults(spec):
+        placed = _as_written(fault, reading)
+        if not any(_repeats(one, broken) for one in {fault.path, placed.path}):
+            reading.faults.append(placed)
+
+
+def _as_written(fault: Fault, reading: Reading) -> Fault:
+    """A rule names `tables[0]`; where the short form was written, the place is `table`."""
+    start = ("spec", "tables", 0)
+    is_short = ("spec", "table") in reading.spots and fault.path[: len(start)] == start
+    if not is_short:
+        return fault
+    return replace(fault, path=("spec", "table", *fault.path[len(start) :]))
+
+
+def _repeats(path: Path, broken: list[Path]) -> bool:
+    """Whether a fault of shape is there, above or below: it may be the cause."""
+    return any(path[: len(one)] == one or one[: len(path)] == path for one in broken)

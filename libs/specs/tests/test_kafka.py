@@ -1,0 +1,141 @@
+"""Connections of type kafka and sources of kind kafka, as they are declared."""
+
+import json
+
+import pytest
+
+from datarecs_core.jobs.definition import EARLIEST, LATEST, ReconciliationJob, TopicBound
+from datarecs_core.resources.connection import Connection, KafkaConfig, KafkaMechanism
+from datarecs_core.resources.resource import Kind
+from datarecs_specs.documents import Decoded, decode_json, job_of
+from datarecs_specs.kinds import canonical_spec
+
+CONFIG = {"brokers": ["b1.example.com:9093"], "user": "reader"}
+AUTH = {"password": "env:KAFKA"}
+
+
+def connection(config: object, auth: object = None) -> Decoded:
+    spec: dict[str, object] = {"type": "kafka", "config": config}
+    if auth is not None:
+        spec["auth"] = auth
+    return decode_json(
+        {
+            "apiVersion": "datarecs.io/v1",
+            "kind": "Connection",
+            "metadata": {"name": "k"},
+            "spec": spec,
+        }
+    )
+
+
+def faults_of(decoded: Decoded) -> list[str]:
+    return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in decoded.faults]
+
+
+def test_a_connection_is_read_with_a_verified_login() -> None:
+    _, read = connection({**CONFIG, "mechanism": "SCRAM-SHA-256"}, AUTH).require()
+    assert isinstance(read, Connection)
+    assert read.config == KafkaConfig(
+        brokers=("b1.example.com:9093",), mechanism=KafkaMechanism.SCRAM_SHA_256, user="reader"
+    )
+    assert isinstance(read.config, KafkaConfig)
+    assert (read.config.security.has_login, read.config.security.is_encrypted) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("config", "auth", "faults"),
+    [
+        ({}, None, ["DR1010 /config/user", "DR1010 /config/brokers"]),
+        ({**CONFIG, "brokers": []}, AUTH, ["DR1014 /config/brokers"]),
+        ({**CONFIG, "brokers": ["b1"]}, AUTH, ["DR1017 /config/brokers/0"]),
+        ({**CONFIG, "brokers": ["b1:22"]}, AUTH, ["DR1017 /config/brokers/0"]),
+        ({**CONFIG, "password": "x"}, AUTH, ["DR1019 /config/password"]),
+        (CONFIG, None, ["DR1010 /auth/password"]),
+        ({"brokers": ["b1:9093"]}, AUTH, ["DR1010 /config/user"]),
+        ({**CONFIG, "security": "SSL"}, None, ["DR1009 /config/user"]),
+        ({"brokers": ["b1:9093"], "security": "SSL"}, AUTH, ["DR1009 /auth/password"]),
+        (
+            {"brokers": ["b1:9092"], "security": "PLAINTEXT", "mechanism": "PLAIN"},
+            None,
+            ["DR1009 /config/mechanism", "DR1080 /config/security"],
+        ),
+        ({**CONFIG, "security": "SASL_PLAINTEXT"}, AUTH, ["DR1080 /config/security"]),
+        (CONFIG, {"token": "env:KAFKA"}, ["DR1004 /auth/token", "DR1010 /auth/password"]),
+    ],
+)
+def test_faults_of_a_connection(config: object, auth: object, faults: list[str]) -> None:
+    assert faults_of(connection(config, auth)) == faults
+
+
+def test_a_loopback_and_an_accepted_transport_need_no_encryption() -> None:
+    plain = {"security": "PLAINTEXT"}
+    assert not faults_of(connection({"brokers": ["localhost:9092", "[::1]:9092"], **plain}))
+    accepted = {"transport": "unencrypted-accepted", **plain}
+    assert not faults_of(connection({"brokers": ["b1:9092"], **accepted}))
+
+
+def job(**fields: object) -> Decoded:
+    topic = {"name": "a", "kind": "kafka", "connection": "k", "topic": "orders", **fields}
+    other = {"name": "b", "kind": "csv", "connection": "c", "path": "b.csv"}
+    return decode_json(
+        {
+            "apiVersion": "datarecs.io/v1",
+            "kind": "ReconciliationJob",
+            "metadata": {"name": "j"},
+            "spec": {
+                "sources": [topic, other],
+                "stages": [{"name": "n", "type": "counts"}],
+            },
+        }
+    )
+
+
+def test_a_topic_is_read_whole_by_default() -> None:
+    whole = {"from": "earliest", "to": "latest"}
+    _, read = job(options={"decode": "json"}, snapshot=whole).require()
+    assert isinstance(read, ReconciliationJob)
+    source = read.sources[0]
+    assert (source.topic, source.options) == ("orders", {})
+    assert (source.snapshot.start, source.snapshot.end) == (EARLIEST, LATEST)
+
+
+def test_bounds_are_written_as_they_are_read() -> None:
+    snapshot = {
+        "from": {"timestamp": "2026-01-31T12:00:00Z"},
+        "to": {"offsets": {"0": 7, "12": 2**53 + 1}},
+    }
+    _, read = job(snapshot=snapshot).require()
+    assert isinstance(read, ReconciliationJob)
+    pinned = read.sources[0].snapshot
+    assert pinned.start == TopicBound(timestamp="2026-01-31T12:00:00Z")
+    assert pinned.end == TopicBound(offsets={"0": 7, "12": 2**53 + 1})
+    written = json.loads(json.dumps(canonical_spec(Kind.RECONCILIATION_JOB, read)))
+    assert written["sources"][0]["snapshot"] == {
+        "from": {"timestamp": "2026-01-31T12:00:00Z"},
+        "to": {"offsets": {"0": 7, "12": str(2**53 + 1)}},
+    }
+    assert job_of("j", written) == read
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"snapshot": {"from": "latest"}}, "DR1012 /sources/0/snapshot/from"),
+        ({"snapshot": {"to": {}}}, "DR1010 /sources/0/snapshot/to/timestamp"),
+        (
+            {"snapshot": {"to": {"timestamp": "2026-01-31T12:00:00Z", "offsets": {"0": 1}}}},
+            "DR1005 /sources/0/snapshot/to/timestamp",
+        ),
+        ({"snapshot": {"to": {"offsets": {"x": 1}}}}, "DR1034 /sources/0/snapshot/to/offsets/x"),
+        ({"snapshot": {"as_of": "x"}}, "DR1006 /sources/0/snapshot/as_of"),
+        ({"topic": "a b"}, "DR1015 /sources/0/topic"),
+        ({"topic": ".."}, "DR1015 /sources/0/topic"),
+        ({"relation": "x"}, "DR1006 /sources/0/relation"),
+        ({"options": {"decode": "avro"}}, "DR1012 /sources/0/options/decode"),
+        ({"options": {"decode": "bytes", "infer": "strict"}}, "DR1009 /sources/0/options/infer"),
+        ({"options": {"delimiter": ","}}, "DR1006 /sources/0/options/delimiter"),
+        ({"partition": "id"}, "DR1006 /sources/0/partition"),
+    ],
+)
+def test_faults_of_a_topic(fields: dict[str, object], fault: str) -> None:
+    assert fault in faults_of(job(**fields))

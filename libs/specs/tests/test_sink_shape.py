@@ -1,0 +1,194 @@
+"""The kind SinkTable: faults with their places, and one canonical form that is read back."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from datarecs_core.resources.resource import Kind
+from datarecs_core.sink.definition import (
+    MIB,
+    CommitPolicy,
+    ErrorPolicy,
+    MetadataColumns,
+    RouteRule,
+    SinkTable,
+    SinkTarget,
+    Tolerance,
+)
+from datarecs_specs.documents import decode_json, decode_stored, decode_yaml
+from datarecs_specs.json_schema import json_schema
+from datarecs_specs.kinds import canonical_spec
+
+FULL = """\
+apiVersion: datarecs.io/v1
+kind: SinkTable
+metadata: {name: payments-landing}
+spec:
+  connection: kafka
+  topics: [payments, refunds.v1]
+  tables:
+    - {catalog: lake, namespace: sales.eu, name: paid, route: {equals: paid}}
+    - {catalog: lake, namespace: sales.eu, name: open, route: {in: [open, due]}}
+    - {catalog: lake, namespace: [sales, eu], name: other, route: {prefix: x-}}
+  route: {field: state.name}
+  decode: {value: json}
+  mode: append
+  id_columns: [id]
+  auto_create: true
+  partition_by: [day(created_at), 'bucket(16, id)', region]
+  metadata_columns: all
+  start: {timestamp: 2026-01-01T00:00:00Z}
+  commit: {interval: PT1M, timeout: PT20S}
+  tasks: 4
+  files: {memory: 128MiB}
+  errors: {tolerance: dead_letter, max_in_a_row: 3}
+"""
+SHORT = """\
+apiVersion: datarecs.io/v1
+kind: SinkTable
+metadata: {name: payments-landing}
+spec:
+  connection: kafka
+  topics: [payments]
+  table: {catalog: lake, namespace: sales, name: payments}
+"""
+
+
+def faults(text: str) -> list[tuple[str, int | None, int | None, str]]:
+    (decoded,) = decode_yaml(text.encode())
+    return [(one.code.docs_id, one.line, one.column, one.pointer) for one in decoded.faults]
+
+
+def test_every_field_is_read_and_written_back() -> None:
+    (decoded,) = decode_yaml(FULL.encode())
+    declared, spec = decoded.require()
+    eu = {"catalog": "lake", "namespace": ("sales", "eu")}
+    assert spec == SinkTable(
+        connection="kafka",
+        topics=("payments", "refunds.v1"),
+        tables=(
+            SinkTarget(**eu, name="paid", route=RouteRule(equals="paid")),  # type: ignore[arg-type]  # shared parts
+            SinkTarget(**eu, name="open", route=RouteRule(any_of=("open", "due"))),  # type: ignore[arg-type]  # as above
+            SinkTarget(**eu, name="other", route=RouteRule(prefix="x-")),  # type: ignore[arg-type]  # as above
+        ),
+        route="state.name",
+        id_columns=("id",),
+        auto_create=True,
+        partition_by=("day(created_at)", "bucket(16, id)", "region"),
+        metadata_columns=MetadataColumns.ALL,
+        start=datetime(2026, 1, 1, tzinfo=UTC),
+        commit=CommitPolicy(interval=timedelta(minutes=1), timeout=timedelta(seconds=20)),
+        tasks=4,
+        memory=128 * MIB,
+        errors=ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=3),
+    )
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
+    assert canonical_spec(Kind.SINK_TABLE, spec) == declared.spec
+
+
+def test_the_short_form_of_one_table_is_the_same_declaration() -> None:
+    (short,) = decode_yaml(SHORT.encode())
+    long = SHORT.replace("  table: {", "  tables: [{").replace(
+        "name: payments}", "name: payments}]"
+    )
+    (full,) = decode_yaml(long.encode())
+    assert not short.faults
+    assert short.require() == full.require()
+    declared, _ = short.require()
+    assert "table" not in declared.spec
+
+
+def test_both_forms_at_once_are_refused() -> None:
+    assert faults(SHORT + "  tables: []\n") == [("DR1005", 8, 3, "/spec/tables")]
+
+
+@pytest.mark.parametrize("text", [FULL, SHORT])
+def test_the_published_schema_accepts_it(text: str) -> None:
+    (decoded,) = decode_yaml(text.encode())
+    declared, _ = decoded.require()
+    document = {"apiVersion": "datarecs.io/v1", "kind": "SinkTable", "metadata": {"name": "a"}}
+    validator = Draft202012Validator(json_schema(Kind.SINK_TABLE))
+    assert not list(validator.iter_errors({**document, "spec": dict(declared.spec)}))
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "fault"),
+    [
+        ("mode: append", "mode: upsert", ("DR1012", 13, 9, "/spec/mode")),
+        ("{value: json}", "{value: avro}", ("DR1012", 12, 19, "/spec/decode/value")),
+        ("{value: json}", "{key: json}", ("DR1004", 12, 12, "/spec/decode/key")),
+        ("mode: append", "evolve: add", ("DR1004", 13, 3, "/spec/evolve")),
+        ("refunds.v1]", "payments]", ("DR1020", 6, 22, "/spec/topics/1")),
+        ("refunds.v1]", "a b]", ("DR1013", 6, 22, "/spec/topics/1")),
+        ("refunds.v1]", ".]", ("DR1013", 6, 22, "/spec/topics/1")),
+        ("name: open,", "name: paid,", ("DR1020", 9, 7, "/spec/tables/1")),
+        (", route: {prefix: x-}", "", ("DR1010", 10, 7, "/spec/tables/2")),
+        ("{prefix: x-}", "{}", ("DR1010", 10, 60, "/spec/tables/2/route/equals")),
+        (
+            "{prefix: x-}",
+            "{prefix: x-, equals: x}",
+            ("DR1005", 10, 80, "/spec/tables/2/route/prefix"),
+        ),
+        ("  route: {field: state.name}\n", "", ("DR1009", 8, 63, "/spec/tables/0/route")),
+        ("auto_create: true", "auto_create: false", ("DR1009", 14, 15, "/spec/id_columns")),
+        ("auto_create: true", "auto_create: false", ("DR1009", 16, 17, "/spec/partition_by")),
+        ("day(created_at)", "dya(created_at)", ("DR1015", 16, 18, "/spec/partition_by/0")),
+        ("timestamp: 2026", "time: 2026", ("DR1004", 18, 11, "/spec/start/time")),
+        ("timeout: PT20S", "timeout: PT61S", ("DR1046", 19, 37, "/spec/commit/timeout")),
+        ("interval: PT1M", "interval: PT0.5S", ("DR1046", 19, 22, "/spec/commit/interval")),
+        ("tasks: 4", "tasks: 33", ("DR1012", 20, 10, "/spec/tasks")),
+        ("128MiB", "63MiB", ("DR1012", 21, 19, "/spec/files/memory")),
+        ("dead_letter", "none", ("DR1009", 22, 43, "/spec/errors/max_in_a_row")),
+        ("dead_letter", "all", ("DR1012", 22, 23, "/spec/errors/tolerance")),
+    ],
+)
+def test_a_fault_has_its_place(line: str, other: str, fault: tuple[str, int, int, str]) -> None:
+    assert line in FULL
+    assert fault in faults(FULL.replace(line, other))
+
+
+def test_an_interval_below_the_default_timeout_needs_a_timeout() -> None:
+    (decoded,) = decode_yaml((SHORT + "  commit: {interval: PT10S}\n").encode())
+    (fault,) = decoded.faults
+    assert (fault.pointer, fault.message) == (
+        "/spec/commit/timeout",
+        "PT30S is longer than the interval, PT10S",
+    )
+    assert not faults(SHORT + "  commit: {interval: PT10S, timeout: PT5S}\n")
+
+
+def test_a_rule_about_the_short_form_names_its_place() -> None:
+    assert faults(SHORT + "  route: {field: a}\n") == [("DR1010", 7, 10, "/spec/table")]
+
+
+def test_a_broken_rule_is_not_reported_as_a_missing_one() -> None:
+    broken = FULL.replace("{prefix: x-}", "{suffix: x}")
+    assert {pointer for *_, pointer in faults(broken)} == {
+        "/spec/tables/2/route/suffix",
+        "/spec/tables/2/route/equals",
+    }
+
+
+def test_all_faults_of_shape_and_meaning_are_reported_at_once() -> None:
+    text = FULL.replace("  connection: kafka\n", "").replace("refunds.v1", "payments")
+    text = text.replace("{catalog: lake, namespace: sales.eu, name: open", "{namespace: a, name: b")
+    assert {pointer for *_, pointer in faults(text)} == {
+        "/spec/connection",
+        "/spec/topics/1",
+        "/spec/tables/1/catalog",
+    }
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", {"timestamp": "2026-01-01T00:00:00Z"}])
+def test_a_start_is_read_back(start: Any) -> None:  # noqa: ANN401  JSON
+    spec = {
+        "connection": "kafka",
+        "topics": ["orders"],
+        "tables": [{"catalog": "lake", "namespace": "sales", "name": "orders"}],
+        "start": start,
+    }
+    document = {"apiVersion": "datarecs.io/v1", "kind": "SinkTable", "metadata": {"name": "a"}}
+    declared, built = decode_json({**document, "spec": spec}).require()
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == built

@@ -31,6 +31,7 @@ from datarecs_email_notifier.settings import Settings as EmailNotifier
 from datarecs_events.catalogue import CATALOGUE as EVENTS
 from datarecs_events.catalogue import SUBSCRIPTIONS, TOPICS, Subscription
 from datarecs_events.event_types import PREFIX
+from datarecs_iceberg_sink.settings import Settings as IcebergSink
 from datarecs_postgres import docs as database
 from datarecs_reconciliation_worker.settings import Settings as ReconciliationWorker
 from datarecs_resource_controller.settings import Settings as ResourceController
@@ -47,6 +48,7 @@ FAMILIES = {
     "DR4": "REST and its clients",
     "DR5": "Platform",
     "DR6": "Security",
+    "DR7": "Sinks",
 }
 READERS: Mapping[str, type[ServiceSettings]] = {
     "core-api": CoreApi,
@@ -55,6 +57,7 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "email-notifier": EmailNotifier,
     "resource-controller": ResourceController,
     "capture-worker": CaptureWorker,
+    "iceberg-sink": IcebergSink,
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
 }

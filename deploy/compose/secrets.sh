@@ -62,7 +62,7 @@ done
 cat kafka.key kafka.crt > kafka.pem
 
 for role in postgres datarecs_migrate datarecs_api datarecs_controller datarecs_worker_run \
-  datarecs_mail datarecs_webhook datarecs_resources datarecs_capture datarecs_relay datarecs_read; do
+  datarecs_mail datarecs_webhook datarecs_resources datarecs_capture datarecs_sink datarecs_relay datarecs_read; do
   database "$role"
 done
 for login in admin run-controller relay email-notifier webhook-service operators; do

@@ -425,6 +425,9 @@ SHOWN: dict[str, ShownBy] = {
         "libs/cli/tests/test_client.py::test_a_key_used_for_another_body_is_a_wrong_request",
         "key",
     ),
+    "DR7024": ShownBy(
+        "services/core-api/tests/test_sinks.py::test_a_verb_needs_a_sink_that_has_begun", "sink"
+    ),
     "DR4023": ShownBy(
         "libs/cli/tests/test_client.py::test_a_key_that_is_too_long_is_a_wrong_request",
         "characters",

@@ -20,6 +20,7 @@ SERVICES = sorted(path.parent.name for path in ROOT.glob("services/*/pyproject.t
 NEEDS = {name: {"server"} for name in SERVICES} | {
     "reconciliation-worker": {"server", "spark", "iceberg"},
     "capture-worker": {"server", "iceberg"},
+    "iceberg-sink": {"server", "iceberg"},
     "cli": {"local"},
 }
 """The extras with everything that a face declares."""

@@ -107,10 +107,18 @@ EMITTED: Mapping[Service, frozenset[str]] = {
             "resource.capture.status_updated",
             "resource.capture.reconciled",
             "resource.capture.reconcile_failed",
+            "resource.sinktable.status_updated",
+            "resource.sinktable.reconciled",
+            "resource.sinktable.reconcile_failed",
+            "resource.sinktable.finalized",
+            "resource.sinktable.finalize_failed",
+            "resource.sinktable.updated",
+            "resource.sinktable.deleted",
         }
     ),
     Service.EMAIL_NOTIFIER: frozenset({"notification.email."}),
     Service.CAPTURE_WORKER: frozenset({"capture."}),
+    Service.ICEBERG_SINK: frozenset({"sink."}),
     Service.WEBHOOK_SERVICE: frozenset(
         {
             "webhook.delivery.failed",

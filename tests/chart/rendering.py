@@ -20,6 +20,7 @@ SERVICES = (
     "email-notifier",
     "resource-controller",
     "capture-worker",
+    "iceberg-sink",
     "webhook-service",
 )
 

@@ -77,7 +77,7 @@ def test_a_site_has_the_secret_of_its_client_alone() -> None:
 def test_a_site_reaches_its_sources_the_issuer_and_the_api() -> None:
     (policy,) = [one for one in of_kind(render(site()), "NetworkPolicy") if "egress" in one["spec"]]
     ports = [tuple(port["port"] for port in rule["ports"]) for rule in policy["spec"]["egress"]]
-    assert sorted(ports) == [(53, 53), (443,), (443, 5432)]
+    assert sorted(ports) == [(53, 53), (443,), (443, 5432, 9092, 9093, 9094)]
 
 
 def test_the_notes_of_a_site_say_what_it_does() -> None:

@@ -40,6 +40,10 @@ from datarecs_core.retention.policy import Target
 from datarecs_core.runs.model import RunMode
 from datarecs_core.scheduling.firing import Due, fire
 from datarecs_core.scheduling.schedule import Schedule
+from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.cycle import Cycle, Timetable
+from datarecs_core.sink.definition import SinkTable
+from datarecs_core.sink.routing import router
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
@@ -283,6 +287,24 @@ def captured(capture: Capture) -> object:
     return capture.request(connection), again
 
 
+# What a sink decides.
+
+
+def landed(sink: SinkTable) -> object:
+    """The tables of some records."""
+    route = router(sink.route, sink.tables)
+    values = [{"a": one, "b": other} for one in ("x1", "x2", "y") for other in ("x1", "z")]
+    return [[sink.tables[index] for index in route(value)] for value in values]
+
+
+def committed(sink: SinkTable) -> object:
+    """Whether a cycle is due after two minutes, and whether it still waits after ten seconds."""
+    timetable = Timetable(interval=sink.commit.interval, requests=0, last_start=0)
+    partitions = frozenset({SourcePartition(topic="a", number=0)})
+    cycle = Cycle(commit_id=uuid5(NAMESPACE_DNS, "c"), started=0, partitions=partitions)
+    return timetable.is_due(120), cycle.end(now=10, timeout=sink.commit.timeout)
+
+
 Effect = Callable[[Any], object]
 _URL: Json = {"url": "https://a.test/hook"}
 _SEVEN, _EIGHT = {"subject": "run/7"}, {"subject": "run/8"}
@@ -306,6 +328,12 @@ _ALL_MISSED: Json = {**_OFTEN, "catchup": "all", "concurrency_policy": "Allow"}
 _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _STORES = "libs/connectors/tests/test_object_sources.py"
+_TOPICS = "libs/connectors/tests/kafka/test_logins.py"
+_SINK = "libs/application/tests/sinking/test_declared.py"
+_SINK_LOG = "libs/kafka/tests/test_sink_log.py"
+_SINK_WORKER = "libs/application/tests/sinking/test_sink_worker.py"
+_BAD_RECORDS = "libs/application/tests/sinking/test_sink_bad_records.py"
+_CREATED = "libs/connectors/tests/sinking/test_creating.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
 _ORDER = "libs/application/tests/test_webhook_order.py"
@@ -425,6 +453,38 @@ CAPTURE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "execution.lane": (_CAPTURE, "fast", captured),
     "interval": (_CAPTURE, "PT10M", captured),
 }
+_LANDING: Json = {
+    "connection": "kafka",
+    "topics": ["a"],
+    "tables": [
+        {"catalog": "lake", "namespace": "s", "name": "one"},
+        {"catalog": "lake", "namespace": "s", "name": "two"},
+    ],
+}
+_SHORT: Json = {**_LANDING, "table": _LANDING["tables"][0]}
+del _SHORT["tables"]
+_ROUTED: Json = {
+    **_LANDING,
+    "route": {"field": "a"},
+    "tables": [{**one, "route": {"equals": "x1"}} for one in _LANDING["tables"]],
+}
+_ROUTED_SHORT: Json = {**_SHORT, "route": {"field": "a"}}
+_ROUTED_SHORT["table"] = _ROUTED["tables"][0]
+SINK_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
+    **{
+        f"{table}.{name}": (spec, "other", landed)
+        for table, spec in (("tables[]", _LANDING), ("table", _SHORT))
+        for name in ("catalog", "namespace", "name")
+    },
+    **{
+        f"{table}.route.{rule}": (spec, value, landed)
+        for table, spec in (("tables[]", _ROUTED), ("table", _ROUTED_SHORT))
+        for rule, value in (("equals", "x2"), ("in", ["x2"]), ("prefix", "x"))
+    },
+    "route.field": (_ROUTED, "b", landed),
+    "commit.interval": (_LANDING, "PT1M", committed),
+    "commit.timeout": (_LANDING, "PT9S", committed),
+}
 POSTGRES_PROBES: Mapping[str, object] = {
     "config.host": "127.0.0.2",
     "config.port": 5433,
@@ -452,6 +512,18 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec<iceberg>.auth", _STORES, ("credentials",)),
     ("spec<object_store>.config", _STORES, ("url", "endpoint", "region", "ca")),
     ("spec<object_store>.auth", _STORES, ("credentials",)),
+    (
+        "spec<kafka>.config",
+        _TOPICS,
+        ("brokers", "security", "mechanism", "user", "ca", "transport"),
+    ),
+    ("spec<kafka>.auth", _TOPICS, ("password",)),
+    ("spec", _SINK, ("connection", "tasks")),
+    ("spec", _SINK_LOG, ("topics",)),
+    ("spec", _CREATED, ("auto_create", "id_columns", "partition_by", "metadata_columns")),
+    ("spec.errors", _BAD_RECORDS, ("tolerance", "max_in_a_row")),
+    ("spec.files", _SINK_WORKER, ("memory",)),
+    ("spec.start", _SINK_WORKER, ("timestamp",)),
     ("spec.retry", _SENDING, ("max_age",)),
     ("spec.auto_disable", _SENDING, ("enabled", "after")),
     ("spec.mutes[]", _RULES, ("reason",)),
@@ -471,7 +543,7 @@ _ELSEWHERE = {f"{start}.{name}": file for start, file, names in SHOWN_ELSEWHERE 
 def test_every_field_has_a_probe() -> None:
     probed = {
         *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES, *SCHEDULE_PROBES)),
-        *(f"spec.{name}" for name in CAPTURE_PROBES),
+        *(f"spec.{name}" for name in (*CAPTURE_PROBES, *SINK_PROBES)),
         *(f"spec<postgres>.{name}" for name in (*POSTGRES_PROBES, "config.transport")),
         *(
             place.replace("config.", _CATALOG)
@@ -531,6 +603,20 @@ def test_the_transport_of_a_database_allows_what_is_refused_without_it(place: st
 def test_a_field_of_a_capture_changes_what_is_captured(name: str) -> None:
     spec, value, effect = CAPTURE_PROBES[name]
     assert _changed(Kind.CAPTURE, name, spec, value, effect)
+
+
+@pytest.mark.parametrize("name", SINK_PROBES)
+def test_a_field_of_a_sink_changes_where_and_when_records_land(name: str) -> None:
+    spec, value, effect = SINK_PROBES[name]
+    changed = deepcopy(spec)
+    rule = name.replace("[]", ".0").rpartition(".")[0]
+    if ".route." in name:
+        put(changed, rule, {})
+    place = name.replace("[]", ".0")
+    put(changed, place, value)
+    if name == "commit.interval":
+        assert effect(spec_of(Kind.SINK_TABLE, spec)) == (False, None)
+    assert effect(spec_of(Kind.SINK_TABLE, spec)) != effect(spec_of(Kind.SINK_TABLE, changed))
 
 
 def _changed(kind: Kind, name: str, spec: Json, value: object, effect: Effect) -> bool:

@@ -134,7 +134,7 @@ def test_secrets_stand_in_the_processes_that_use_them_alone(
             assert secret.encode() not in words, f"{label} in the arguments of {name}"
             if secret.encode() in environment:
                 seen.setdefault(label, set()).add(name)
-    workers = {"datarecs_reconciliation_worker", "datarecs_capture_worker"}
+    workers = {"datarecs_reconciliation_worker", "datarecs_capture_worker", "datarecs_iceberg_sink"}
     supervisor = "datarecs_cli.stack.background"
     assert seen == {
         "DATARECS_CONN_DEFAULT_CANARY": {supervisor, *workers},

@@ -121,6 +121,7 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
         "capture-worker",
         "core-api",
         "email-notifier",
+        "iceberg-sink",
         "reconciliation-worker",
         "resource-controller",
         "run-controller",
@@ -135,6 +136,7 @@ def test_a_service_without_its_parts_names_the_command_that_installs_them(
     assert ended.stderr.startswith(f"datarecs-{service} needs parts that are not installed (")
     extras = {
         "capture-worker": "server,iceberg",
+        "iceberg-sink": "server,iceberg",
         "reconciliation-worker": "server,spark,iceberg",
     }.get(service, "server")
     assert ended.stderr.endswith(f"pip install 'datarecs[{extras}]'\n")

@@ -33,7 +33,9 @@ from datarecs_core.notifications.feedback import NewSuppression, SuppressionReas
 from datarecs_core.notifications.mail import MailState
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
-from datarecs_core.values import RunId, TenantId
+from datarecs_core.sink.checkpoint import TaskWish
+from datarecs_core.sink.declared import SinkWish
+from datarecs_core.values import ResourceUid, RunId, TenantId
 from datarecs_core_api.app import routes
 from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE
 from datarecs_core_api.guarded import ANY_PRINCIPAL, guarded_routes
@@ -175,6 +177,9 @@ def neighbours() -> Neighbours:
     capture = {**CAPTURE_EXAMPLE, "connection": names[Kind.CONNECTION]}
     job_id = bob.post("/api/v1/capture-jobs", json=capture).json()["job_id"]
     catalogue_id = store_catalogue(house, B_TENANT)
+    with house.unit.begin(B_TENANT) as tx:
+        wish = SinkWish(tasks=1, wish=TaskWish.RUN, revision="1")
+        tx.sinks.want(ResourceUid(UUID(uids[Kind.SINK_TABLE])), wish)
     others = (str(delivery.delivery_id), action_id, job_id, catalogue_id)
     return Neighbours(
         house,
@@ -232,6 +237,7 @@ WITHOUT_BODY = (
     *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test", "/actions/preview"),
     *("/actions/reconcile", "/actions/pause", "/actions/resume", "_id}/release"),
+    *("/actions/commit-now", "/actions/retry", "/actions/reset"),
 )
 
 
@@ -307,7 +313,10 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
     expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
     expected["POST", "/api/v1/capture-jobs/{job_id}/release"] = 409  # it is cancelled by now
-    for segment in ("connections", "jobs", "captures"):
+    for verb in ("commit-now", "retry", "reset"):
+        expected["POST", f"/api/v1/sink-tables/{{name}}/actions/{verb}"] = 202
+    expected["DELETE", "/api/v1/sink-tables/{name}"] = 202  # its last commit is waited for
+    for segment in ("connections", "jobs", "captures", "sink-tables"):
         expected["POST", f"/api/v1/{segment}/{{name}}/actions/reconcile"] = 202
     expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
@@ -448,9 +457,15 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/schedules/{name}/actions/preview": "read",
     **{
         f"POST /api/v1/{kind}/{{name}}/actions/{action}": "resource.write"
-        for kind in ("connections", "jobs", "captures")
+        for kind in ("connections", "jobs", "captures", "sink-tables")
         for action in ("reconcile", "pause", "resume")
     },
+    **{
+        f"POST /api/v1/sink-tables/{{name}}/actions/{action}": "resource.write"
+        for action in ("commit-now", "retry", "reset")
+    },
+    "GET /api/v1/sink-tables/{name}/commits": "read",
+    "GET /api/v1/sink-tables/{name}/partitions": "read",
     "GET /api/v1/schedules/{name}/history": "read",
     "POST /api/v1/capture-jobs": "capture.trigger",
     "POST /api/v1/capture-jobs/now": "capture.trigger",

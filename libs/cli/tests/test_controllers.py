@@ -83,6 +83,14 @@ def a_capture(*, connection: str = "here", name: str = "nightly") -> dict[str, A
     }
 
 
+def a_sink(
+    name: str = "landing", *, connection: str = "here", catalog: str = "lake"
+) -> dict[str, Any]:
+    table = {"catalog": catalog, "namespace": "sales", "name": "orders"}
+    spec = {"connection": connection, "topics": ["orders"], "tables": [table]}
+    return {**object_of("SinkTable", name), "spec": spec}
+
+
 def object_of(kind: str, name: str) -> dict[str, Any]:
     metadata = {
         "name": name,
@@ -118,17 +126,26 @@ def test_a_connection_is_described_with_its_jobs(
     server.on("GET", "/jobs", says({"items": jobs, "next": None}))
     captures = [a_capture(), a_capture(connection="there", name="other")]
     server.on("GET", "/captures", says({"items": captures, "next": None}))
+    sinks = [
+        a_sink(),
+        a_sink("other", connection="there", catalog="here"),
+        a_sink("third", connection="x"),
+    ]
+    server.on("GET", "/sink-tables", says({"items": sinks, "next": None}))
     assert run(["describe", "connection", "here"]) == 0
-    assert capsys.readouterr().out.splitlines()[-4:] == [
+    assert capsys.readouterr().out.splitlines()[-7:] == [
         *("jobs that use it", "  orders"),
         *("captures that use it", "  nightly"),
+        *("sinks that use it", "  landing", "  other"),
     ]
     assert server.requests[-1].url.params["namespace"] == "*"
     assert run(["describe", "connection", "here", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["jobs"], document["captures"]) == (["orders"], ["nightly"])
+    assert document["sinks"] == ["landing", "other"]
     server.on("GET", "/jobs", says({"items": [], "next": None}))
     server.on("GET", "/captures", says({"items": [], "next": None}))
+    server.on("GET", "/sink-tables", says({"items": [], "next": None}))
     assert run(["describe", "connection", "here"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no job uses it"
 

@@ -132,7 +132,7 @@ def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:
     files = check_files([str(around), str(job)])
     assert [one.findings for file in files for one in file.documents] == [()] * 5
     kinds = [one.declared.kind for file in files for one in file.documents if one.declared]
-    others = {Kind.SCHEDULE, Kind.RETENTION_POLICY, Kind.CAPTURE}
+    others = {Kind.SCHEDULE, Kind.RETENTION_POLICY, Kind.CAPTURE, Kind.SINK_TABLE}
     assert sorted(kinds) == sorted([*(set(Kind) - others), Kind.CONNECTION])
 
 

@@ -104,7 +104,9 @@ def test_every_service_has_rules(name: str) -> None:
     numbers = {rule.number for rule in RULES if rule.applies(checked)}
     assert {"S12", "S13", "S14"} <= numbers
     assert ("S2" in numbers) is (name == "core-api")
-    assert ("S9" in numbers) is (name in {"capture-worker", "reconciliation-worker"})
+    assert ("S9" in numbers) is (
+        name in {"capture-worker", "iceberg-sink", "reconciliation-worker"}
+    )
 
 
 def test_a_wrong_setting_is_refused_as_at_a_start(

@@ -111,15 +111,15 @@ def test_a_setting_of_the_user_wins_over_ours_but_not_over_the_wiring(around: Su
 @pytest.mark.parametrize(
     ("uses", "readers"),
     [
-        (None, {"capture-worker", "reconciliation-worker"}),
-        (["postgres:db.example.com"], {"capture-worker", "reconciliation-worker"}),
-        (["iceberg:lake.example.com"], {"capture-worker", "reconciliation-worker"}),
+        (None, {"capture-worker", "iceberg-sink", "reconciliation-worker"}),
+        (["postgres:db.example.com"], {"capture-worker", "iceberg-sink", "reconciliation-worker"}),
+        (["iceberg:lake.example.com"], {"capture-worker", "iceberg-sink", "reconciliation-worker"}),
         (["webhook:erp.example.com"], {"webhook-service"}),
         (["signing:erp.example.com"], {"webhook-service"}),
         (["url"], {"webhook-service"}),
         (
             ["url", "postgres:db.example.com"],
-            {"capture-worker", "reconciliation-worker", "webhook-service"},
+            {"capture-worker", "iceberg-sink", "reconciliation-worker", "webhook-service"},
         ),
         ([], set()),
     ],

@@ -10,6 +10,7 @@ import pytest
 from datarecs_core.captures import events as capture
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.events import RunFinalised, RunTriggered
+from datarecs_core.sink import events as sink
 from datarecs_events import catalogue, event_types
 from datarecs_events.catalogue import (
     CATALOGUE,
@@ -175,6 +176,20 @@ def test_every_event_of_a_capture_is_known_and_in_one_order() -> None:
         assert isinstance(event, capture.CaptureEvent)
         assert one.key_of(event) == str(event.root_job_id)
         assert one.subject_of(event) == f"capture/{event.root_job_id}"
+
+
+def test_every_event_of_a_sink_is_known_and_in_one_order() -> None:
+    family = [one for one in CATALOGUE if one.kind is EventKind.SINK]
+    defined = {one for one in vars(sink).values() if isinstance(one, type)}
+    of_sinks = {one for one in defined if issubclass(one, sink.SinkEvent)}
+    assert {one.event_class for one in family} == of_sinks - {sink.SinkEvent}
+    assert {one.topic for one in family} == {Topic.SINK}
+    assert {one.emitters for one in family} == {(Service.ICEBERG_SINK,)}
+    for one in family:
+        event = example_of(one.type)
+        assert isinstance(event, sink.SinkEvent)
+        assert one.key_of(event) == str(event.sink_uid)
+        assert one.subject_of(event) == f"sink/{event.sink_uid}"
 
 
 def literals(path: Path) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.audit import first_broken
+from datarecs_memory.sink_leases import MemorySinkLeases
 from datarecs_memory.store import MemoryStore
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
 from datarecs_testing.conformance.access import (
@@ -36,6 +37,11 @@ from datarecs_testing.conformance.resources import (
 from datarecs_testing.conformance.retention import RetentionConformance
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.schedules import SchedulesConformance
+from datarecs_testing.conformance.sink_leases import (
+    SinkLeasesConformance,
+    StoredSinkMemoryConformance,
+)
+from datarecs_testing.conformance.sink_tasks import SinkTasksConformance
 from datarecs_testing.conformance.stores import Stores, carry_out
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
@@ -58,6 +64,23 @@ class TestChangeFeed(ChangeFeedConformance):
 
 
 class TestResourceFeed(ResourceFeedConformance):
+    pass
+
+
+class TestSinkTasks(SinkTasksConformance):
+    pass
+
+
+@pytest.fixture
+def leases(store: MemoryStore) -> MemorySinkLeases:
+    return MemorySinkLeases(store)
+
+
+class TestSinkLeases(SinkLeasesConformance):
+    pass
+
+
+class TestSinkMemory(StoredSinkMemoryConformance):
     pass
 
 

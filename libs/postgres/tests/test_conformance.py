@@ -30,6 +30,7 @@ from datarecs_testing.conformance.resources import (
 from datarecs_testing.conformance.retention import RetentionConformance
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.schedules import SchedulesConformance
+from datarecs_testing.conformance.sink_tasks import SinkTasksConformance
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
 
@@ -53,6 +54,10 @@ class TestChangeFeed(ChangeFeedConformance):
 
 
 class TestResourceFeed(ResourceFeedConformance):
+    pass
+
+
+class TestSinkTasks(SinkTasksConformance):
     pass
 
 

@@ -451,6 +451,7 @@ CALLS: dict[str, LiteralString] = {
     "lease_check": "SELECT * FROM datarecs.lease_check('120 s')",
     "claim_work": "SELECT * FROM datarecs.claim_work('w', '{}', '{}', '{}', '{}', '60 s', 1, NULL)",
     "capture_tenants": "SELECT * FROM datarecs.capture_tenants('old')",
+    "claim_sink_tasks": "SELECT * FROM datarecs.claim_sink_tasks('w', '30 s', 4)",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

@@ -151,6 +151,7 @@ class TestObjects:
             "rules",
             "retention_policies",
             "captures",
+            "sinks",
         )
         house = limited(**{f"{name}_per_tenant": 1 for name in quotas})
         ana = house.caller()

@@ -61,7 +61,8 @@ class TestSchemas:
 
 def test_kinds_come_in_the_order_of_apply() -> None:
     items = memory_api().caller().get("/api/v1/kinds").json()["items"]
-    assert [one["alias"] for one in items] == ["conn", "cap", "job", "sched", "hook", "rule", "ret"]
+    aliases = [one["alias"] for one in items]
+    assert aliases == ["conn", "sink", "cap", "job", "sched", "hook", "rule", "ret"]
 
 
 def test_each_kind_names_its_schema() -> None:

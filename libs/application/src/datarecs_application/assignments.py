@@ -26,6 +26,10 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
 from datarecs_core.values import TenantId
 
+_PINNED_BY_CHILD = frozenset({SourceKind.ICEBERG, SourceKind.KAFKA})
+"""The process that holds the platform's credentials parses no metadata of a lake, which is a
+customer's file, and no answer of a customer's brokers."""
+
 
 class ConnectionMissingError(DatarecsError):
     """A source names a connection that its tenant does not have (any more)."""
@@ -137,9 +141,7 @@ class Preparing:
             connection = prepared.connections.get(source.connection or "")
             if connection is None or (not connection.auth and source.relation is None):
                 continue
-            if source.path is not None or source.kind is SourceKind.ICEBERG:
-                # Metadata of a lake is a customer's file, and the process that holds the
-                # platform's credentials parses none.
+            if source.path is not None or source.kind in _PINNED_BY_CHILD:
                 continue
             try:
                 connector = self.connect(source, connection, credentials_of(source, prepared))

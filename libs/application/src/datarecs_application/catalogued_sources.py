@@ -31,7 +31,11 @@ from datarecs_application.ports.state import Transaction, UnitOfWork
 from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import Catalog, Namespace, Table
-from datarecs_core.comparison.planning.scan import CataloguedSnapshot, ExportedSnapshot
+from datarecs_core.comparison.planning.scan import (
+    CataloguedSnapshot,
+    ExportedSnapshot,
+    TopicOffsets,
+)
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import JsonValue
@@ -148,7 +152,9 @@ def _pinned_snapshots(
         raise BadFrameError("pins that are none") from wrong
     snapshots = []
     for source, pin in pins.by_source.items():
-        snapshot = None if isinstance(pin, ExportedSnapshot) else pin.catalogued
+        if isinstance(pin, ExportedSnapshot | TopicOffsets):
+            continue
+        snapshot = pin.catalogued
         if snapshot is None:
             continue
         table = tables.get(source)

@@ -18,7 +18,7 @@ from datarecs_application.opening import (
     ExtractionFailedError,
     Opened,
     opened_sources,
-    whole_pin,
+    pinned_again,
 )
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock, Wake
@@ -388,13 +388,7 @@ class _Stages:
     def recheck(self, stage: StagePlan, engine: Engine) -> tuple[Scan, ...] | RecheckRefused:
         """All sources in one new cut; what was not moved is not read."""
         self._close_recheck()
-        pinned = []
-        for index, opened in enumerate(self.sources):
-            with Extraction(index, opened.source):
-                held = opened.connector.pin(opened.source)
-                self.open_things.callback(held.close)
-                self.recheck_pins.append(held)
-                pinned.append(replace(opened, pin=whole_pin(held), held=held))
+        pinned = pinned_again(self.sources, self._hold)
         before = stage.rechecks[-1] if stage.rechecks else stage.scans
         keys = engine.differing(stage.name, MAX_KEYS)
         scans = [
@@ -405,6 +399,10 @@ class _Stages:
             name = stage.sources[scans.index(None)]
             return RecheckRefused(f"{name} has other columns than before: no group was read again")
         return tuple(moved)
+
+    def _hold(self, held: HeldPin) -> None:
+        self.open_things.callback(held.close)
+        self.recheck_pins.append(held)
 
     def _recheck_source(
         self,

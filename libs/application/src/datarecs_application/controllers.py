@@ -6,7 +6,7 @@ process that lost its lease changes nothing. Objects share the transaction that 
 where nothing changes, the one that releases their leases.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
@@ -46,9 +46,12 @@ from datarecs_core.resources.reconciling import (
 )
 from datarecs_core.resources.refusals import WriteConflictError
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
+from datarecs_core.sink.declared import SinkWish
 from datarecs_core.values import ResourceUid
 
 log = structlog.get_logger()
+
+_PAGE = 200
 
 
 class Controller(Protocol):
@@ -81,6 +84,14 @@ class FinalizingController(Protocol):
         """Prepare the deletion; `released` of the result ends it. Repeatable, as a reconcile."""
 
 
+@runtime_checkable
+class PausingController(Protocol):
+    """A controller that acts on a paused object; of other kinds a paused object is left alone."""
+
+    def pause(self, seen: "Snapshot", resource: Resource) -> Result:
+        """Hold what the object does, with the condition Paused. Repeatable, as a reconcile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """A claimed object as it was read."""
@@ -102,6 +113,7 @@ class Snapshot:
     checks: Mapping[ResourceUid, ResourceCheck]
     """Of these objects."""
     _connections: dict[str, Resource | None] = field(default_factory=dict)
+    _sinks: list[Resource] | None = None
 
     def connection(self, name: str) -> Resource | None:
         """The connection that runs find by this name."""
@@ -109,6 +121,20 @@ class Snapshot:
             one = self.tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
             self._connections[name] = one
         return self._connections[name]
+
+    def sinks(self) -> Sequence[Resource]:
+        """Every SinkTable of the tenant, of any namespace."""
+        if self._sinks is None:
+            self._sinks = list(_every(self.tx, Kind.SINK_TABLE))
+        return self._sinks
+
+
+def _every(tx: Transaction, kind: Kind) -> Iterator[Resource]:
+    """Newest first."""
+    page = tx.resources.page(kind, limit=_PAGE)
+    while page:
+        yield from page
+        page = tx.resources.page(kind, limit=_PAGE, before=(page[-1].created_at, page[-1].uid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +154,8 @@ class Decided:
     check: str | None = None
     makes_users_due: bool = False
     capture: CaptureStart | None = None
-    """These three as in `Result`."""
+    sink: SinkWish | None = None
+    """These four as in `Result`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +184,8 @@ class Outcome:
     def changes_nothing(self) -> bool:
         """Nothing but the next due time."""
         decided = self.decided
-        has_wishes = decided.check is not None or decided.capture is not None
+        wishes = (decided.check, decided.capture, decided.sink)
+        has_wishes = any(one is not None for one in wishes)
         return not has_wishes and not decided.makes_users_due and not self.feed_numbers
 
 
@@ -183,12 +211,13 @@ def read_claimed(unit: UnitOfWork, claim: ClaimedResource) -> Observed | None:
 def idle_decision(controller: Controller, observed: Observed) -> Decided | None:
     """What to record if nothing may act on the object; None: its controller decides.
 
-    A paused object says so in a condition. An object that is being deleted waits for finalizers
-    that are not its controller's, and one with a terminal error for an edit or a request.
+    A paused object says so in a condition, unless its controller has to act on it. An object that
+    is being deleted waits for finalizers that are not its controller's, and one with a terminal
+    error for an edit or a request.
     """
     resource, work = observed.resource, observed.work
     status = resource.status
-    if is_paused(resource):
+    if is_paused(resource) and not isinstance(controller, PausingController):
         status = _paused_status(observed)
     elif _acts(controller, resource) and not is_settled(work, resource):
         return None
@@ -213,6 +242,8 @@ def reconcile_with(controller: Controller, seen: Snapshot, resource: Resource) -
     try:
         if resource.deletion_at is not None and isinstance(controller, FinalizingController):
             return controller.finalize(seen, resource)
+        if is_paused(resource) and isinstance(controller, PausingController):
+            return controller.pause(seen, resource)
         return controller.reconcile(seen, resource)
     except StoreUnavailableError:
         raise
@@ -272,6 +303,7 @@ def decide(observed: Observed, result: Result, pace: Pace) -> Decided:
         check=result.check,
         makes_users_due=result.makes_users_due,
         capture=result.capture,
+        sink=result.sink,
     )
 
 
@@ -322,6 +354,8 @@ def _release(tx: Transaction, one: Outcome) -> bool:
     write = release_resource(tx, before.uid, released, actor=f"controller/{before.kind}")
     if write is None:
         return False
+    if before.kind is Kind.SINK_TABLE:
+        tx.sinks.remove(before.uid)
     tx.outbox.append(changes.finalized(before, write, now=tx.now))
     return write.is_gone
 
@@ -358,6 +392,8 @@ def _carry_out(tx: Transaction, one: Outcome, locked: Resource | None) -> None:
     before, decided = one.observed.resource, one.decided
     if decided.check is not None:
         tx.checks.request(before.uid, subject=decided.check)
+    if decided.sink is not None:
+        tx.sinks.want(before.uid, decided.sink)
     if locked is not None and one.writes_status and not _is_late_start(decided, before, locked):
         status = decided.status
         if decided.capture is not None:
@@ -385,7 +421,8 @@ def _status(observed: Observed, result: Result, settled: Settled) -> Mapping[str
     if not result.conditions:
         conditions = stored
         details = {name: one for name, one in resource.status.items() if name != "conditions"}
-    conditions.pop(ConditionType.PAUSED, None)
+    if not is_paused(resource):
+        conditions.pop(ConditionType.PAUSED, None)
     conditions.pop(ConditionType.THRASHING, None)
     if result.released:
         conditions.pop(ConditionType.DELETION_BLOCKED, None)

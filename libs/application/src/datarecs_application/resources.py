@@ -21,7 +21,7 @@ from datarecs_core.errors.security import QuotaExceededError
 from datarecs_core.resources import changes
 from datarecs_core.resources.changes import Write
 from datarecs_core.resources.declared import Declared
-from datarecs_core.resources.reconciling import IN_USE, RECONCILED
+from datarecs_core.resources.reconciling import DRAIN_SINK, IN_USE, RECONCILED, SKIP_DRAIN
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
     PreconditionFailedError,
@@ -42,7 +42,7 @@ ANY: Final = "*"
 """If-Match that overwrites any version; audited as such."""
 _KEY_ID_BYTES = 9
 NAMED_USERS = 10
-"""Jobs and captures named by a deletion that waits; further ones are only counted."""
+"""Users of a connection named by a deletion that waits; further ones are only counted."""
 
 
 class Outcome(StrEnum):
@@ -183,8 +183,8 @@ def apply_resource(
 def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) -> Deleted:
     """Delete the object with its sealed secrets, or mark it while finalizers remain.
 
-    A connection that jobs or captures name remains until the last of them is gone. The running job
-    of a Capture is cancelled.
+    A connection that jobs, captures or sinks name remains until the last of them is gone. The
+    running job of a Capture is cancelled. A SinkTable remains until its last commit.
 
     Raises:
         ResourceNotFoundError: there is no such object.
@@ -209,7 +209,13 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
 
 
 def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
-    """An endpoint stays while deliveries are open, a connection while jobs or captures name it."""
+    """An endpoint stays while deliveries are open, a connection while users of it are there.
+
+    A sink stays until its controller has seen its last commit, or that it never began.
+    """
+    if stored.kind is Kind.SINK_TABLE:
+        is_first = stored.deletion_at is None and stored.annotations.get(SKIP_DRAIN) != "true"
+        return (DRAIN_SINK,) if is_first else ()
     if stored.kind is Kind.CONNECTION:
         return (IN_USE,) if users_of(tx, stored).total else ()
     if stored.kind is not Kind.WEBHOOK_ENDPOINT or stored.deletion_at is not None:
@@ -269,8 +275,10 @@ def release_resource(
         return None
     write = changes.release(locked, finalizer, rv=tx.next_rv(), now=tx.now)
     if write is not None:
+        used = _hold_connections(tx, locked) if write.is_gone else ()
         _store(tx, write, locked)
         _announce(tx, write, actor=actor)
+        _finalize_unused(tx, used)
     return write
 
 
@@ -319,7 +327,7 @@ def _check(stored: Resource, match: str) -> None:
 
 
 def users_of(tx: Transaction, connection: Resource) -> ConnectionUsers:
-    """Jobs and captures of every namespace find their connections in the default one."""
+    """Users of every namespace find their connections in the default one."""
     if connection.namespace != DEFAULT_NAMESPACE:
         return ConnectionUsers(first=(), total=0)
     return tx.resources.users_of(connection.name, limit=NAMED_USERS)
@@ -329,14 +337,22 @@ def _hold_connections(tx: Transaction, *versions: Resource) -> tuple[str, ...]:
     """A change of a user of connections and their deletion are serialized; their names."""
     names: set[str] = set()
     for one in versions:
-        if one.kind is Kind.CAPTURE:
+        if one.kind in {Kind.CAPTURE, Kind.SINK_TABLE}:
             names.add(str(one.spec["connection"]))
-        sources = one.spec.get("sources")
-        if one.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
-            references = {each.get("connection") for each in sources if isinstance(each, Mapping)}
-            names |= {name for name in references if isinstance(name, str)}
+        if one.kind is Kind.SINK_TABLE:
+            names |= _references(one.spec.get("tables"), "catalog")
+        if one.kind is Kind.RECONCILIATION_JOB:
+            names |= _references(one.spec.get("sources"), "connection")
     tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, sorted(names))
     return tuple(sorted(names))
+
+
+def _references(parts: object, member: str) -> set[str]:
+    """The names of connections in a list of sources or tables."""
+    if not isinstance(parts, list | tuple):
+        return set()
+    names = {one.get(member) for one in parts if isinstance(one, Mapping)}
+    return {name for name in names if isinstance(name, str)}
 
 
 def _finalize_unused(tx: Transaction, names: Sequence[str]) -> None:

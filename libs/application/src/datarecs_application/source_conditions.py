@@ -32,6 +32,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 CHECK_EVERY = timedelta(minutes=15)
 """Of connections, and of jobs that are not valid: servers, secrets and grants change outside."""
 
+_WORDS = {Kind.CAPTURE: "capture", Kind.SINK_TABLE: "sink"}
 Every = Callable[[CheckResult | None], timedelta]
 """How old a result may become."""
 
@@ -113,17 +114,19 @@ class ConnectionController:
 
 def _blocked(users: ConnectionUsers) -> Condition:
     """Why the deletion of a connection waits."""
-    has_captures = any(one.kind is Kind.CAPTURE for one in users.first)
-    names = [_user_name(one, with_kind=has_captures) for one in users.first]
+    has_others = any(one.kind is not Kind.RECONCILIATION_JOB for one in users.first)
+    names = [_user_name(one, with_kind=has_others) for one in users.first]
     rest = f" and {users.total - len(names)} more" if users.total > len(names) else ""
-    noun = "object" if has_captures else "job"
+    noun = "object" if has_others else "job"
+    has_sinks = any(one.kind is Kind.SINK_TABLE for one in users.first)
+    verb = "use" if has_sinks else "read from"
     them = "it" if users.total == 1 else "them"
     noun = noun if users.total == 1 else f"{noun}s"
     return Condition(
         type=ConditionType.DELETION_BLOCKED,
         status=Truth.TRUE,
         reason="InUse",
-        message=f"{users.total} {noun} read from this connection: {', '.join(names)}{rest};"
+        message=f"{users.total} {noun} {verb} this connection: {', '.join(names)}{rest};"
         f" delete {them}, or name another connection in {them}",
     )
 
@@ -131,8 +134,7 @@ def _blocked(users: ConnectionUsers) -> Condition:
 def _user_name(user: ConnectionUser, *, with_kind: bool) -> str:
     is_default = user.namespace == DEFAULT_NAMESPACE
     name = user.name if is_default else f"{user.namespace}/{user.name}"
-    word = "capture" if user.kind is Kind.CAPTURE else "job"
-    return f"{word} {name}" if with_kind else name
+    return f"{_WORDS.get(user.kind, 'job')} {name}" if with_kind else name
 
 
 def is_failing(connection: Resource) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime
 from datarecs_cli.client import Api, Json
 from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.resources.sink_conditions import StatusField
 from datarecs_specs.kinds import KINDS, KindEntry
 
 TICKS = 5
@@ -28,12 +29,14 @@ class Described:
     """Jobs that use a connection; None for other kinds."""
     captures: Sequence[str] = ()
     """Captures that use a connection."""
+    sinks: Sequence[str] = ()
+    """Sinks that read topics or write tables of a connection."""
     history: Json | None = None
     """Of a schedule."""
 
 
 def read_described(api: Api, entry: KindEntry, name: str, *, namespace: str) -> Described:
-    """Read the object, the times of a schedule, the jobs and captures of a connection."""
+    """Read the object, the times of a schedule, the users of a connection."""
     resource = api.get(entry.path, name, namespace=namespace)
     if entry.kind is Kind.SCHEDULE:
         history = api.get(entry.path, name, "history", namespace=namespace, limit=str(TICKS))
@@ -42,6 +45,7 @@ def read_described(api: Api, entry: KindEntry, name: str, *, namespace: str) -> 
         everywhere = {"namespace": "*"}
         jobs = api.pages(KINDS[Kind.RECONCILIATION_JOB].path, limit=MOST_JOBS, params=everywhere)
         captures = api.pages(KINDS[Kind.CAPTURE].path, limit=MOST_JOBS, params=everywhere)
+        sinks = api.pages(KINDS[Kind.SINK_TABLE].path, limit=MOST_JOBS, params=everywhere)
         shown = str(part_of(resource, "metadata").get("name"))
         return Described(
             resource=resource,
@@ -49,6 +53,7 @@ def read_described(api: Api, entry: KindEntry, name: str, *, namespace: str) -> 
             captures=[
                 _name(one) for one in captures if part_of(one, "spec").get("connection") == shown
             ],
+            sinks=[_name(one) for one in sinks if _is_sink_of(one, shown)],
         )
     return Described(resource=resource)
 
@@ -59,6 +64,7 @@ def as_document(described: Described) -> Json:
     if described.jobs is not None:
         document["jobs"] = list(described.jobs)
         document["captures"] = list(described.captures)
+        document["sinks"] = list(described.sinks)
     if described.history is not None:
         document["history"] = described.history
     return document
@@ -80,10 +86,12 @@ def lines_of(described: Described) -> Iterator[str]:
             yield f"  {name:11} {_inline(metadata[name])}"
     yield from _condition_lines(status)
     yield from _capture_lines(status)
+    yield from _sink_lines(resource, status)
     yield from _job_lines(described.jobs)
-    if described.captures:
-        yield "captures that use it"
-        yield from (f"  {name}" for name in described.captures)
+    for what, names in (("captures", described.captures), ("sinks", described.sinks)):
+        if names:
+            yield f"{what} that use it"
+            yield from (f"  {name}" for name in names)
     yield from _history_lines(described.history)
 
 
@@ -121,6 +129,21 @@ def _capture_lines(status: Json) -> Iterator[str]:
         yield from (f"  {name}  {count}" for name, count in counters.items() if count)
     if NEXT_DUE in status:
         yield f"next capture: {instant_of(status[NEXT_DUE])}"
+
+
+def _sink_lines(resource: Json, status: Json) -> Iterator[str]:
+    """The figures of a SinkTable."""
+    if resource.get("kind") != Kind.SINK_TABLE or StatusField.LAG not in status:
+        return
+    running = f"{status.get(StatusField.WORKERS)} of {status.get(StatusField.TASKS)} run"
+    yield f"tasks            {running}"
+    yield f"records waiting  {status[StatusField.LAG]}"
+    yield f"dead letters     {status.get(StatusField.DEAD_LETTERS)}"
+    yield f"last commit      {instant_of(status.get(StatusField.LAST_COMMIT_AT))}"
+    yield f"valid through    {instant_of(status.get(StatusField.VALID_THROUGH))}"
+    error = part_of(status, StatusField.LAST_ERROR)
+    if error:
+        yield f"last error       {error.get('code')}: {error.get('message')}"
 
 
 def _job_lines(jobs: Sequence[str] | None) -> Iterator[str]:
@@ -172,6 +195,15 @@ def _uses(job: Json, connection: str) -> bool:
     sources = part_of(job, "spec").get("sources")
     return isinstance(sources, list) and any(
         isinstance(one, Mapping) and one.get("connection") == connection for one in sources
+    )
+
+
+def _is_sink_of(sink: Json, connection: str) -> bool:
+    spec = part_of(sink, "spec")
+    tables = spec.get("tables")
+    return spec.get("connection") == connection or (
+        isinstance(tables, list)
+        and any(isinstance(one, Mapping) and one.get("catalog") == connection for one in tables)
     )
 
 

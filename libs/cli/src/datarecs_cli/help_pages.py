@@ -148,6 +148,17 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         _SERVER,
     ),
+    "sink ls": HelpPage(("", "--namespace finance -o csv"), _SERVER),
+    "sink status": HelpPage(("payments-landing", "payments-landing -o json"), _SERVER),
+    "sink commits": HelpPage(("payments-landing", "payments-landing --limit 5 -o csv"), _SERVER),
+    "sink pause": HelpPage(("payments-landing", "payments-landing --namespace finance"), _SERVER),
+    "sink resume": HelpPage(("payments-landing", "payments-landing --namespace finance"), _SERVER),
+    "sink commit-now": HelpPage(("payments-landing", "payments-landing -o json"), _SERVER),
+    "sink retry": HelpPage(("payments-landing", "payments-landing -o json"), _SERVER),
+    "sink reset": HelpPage(
+        ("payments-landing", "payments-landing --position payments/0=5 --position payments/1=7"),
+        _SERVER,
+    ),
     "diff": HelpPage(("@latest:orders", "comparison --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
     "export": HelpPage(

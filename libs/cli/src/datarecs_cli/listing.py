@@ -12,6 +12,7 @@ from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
 from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import Target
+from datarecs_core.resources.sink_conditions import StatusField
 from datarecs_specs.kinds import KindEntry
 
 _OBJECTS = (
@@ -56,6 +57,15 @@ _CAPTURES = (
     Column(title="LAST", member="state"),
     Column(title="FINISHED", member="finished_at"),
     Column(title="NEXT", member="next_due_at"),
+)
+_SINKS = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="TOPICS", member="topics"),
+    Column(title="PHASE", member="phase"),
+    Column(title="TASKS", member="running"),
+    Column(title="LAG", member="lag", number=True),
+    Column(title="LAST COMMIT", member="last_commit_at"),
 )
 _RUNS = (
     Column(title="RUN", member="run_id"),
@@ -121,6 +131,8 @@ def _print_rows(items: Sequence[Json], kind: object, invocation: Invocation) -> 
         print_list("get", _POLICIES, [_policy_row(one) for one in items], invocation)
     elif kind == Kind.CAPTURE:
         print_list("get", _CAPTURES, [_capture_row(one) for one in items], invocation)
+    elif kind == Kind.SINK_TABLE:
+        print_list("get", _SINKS, [_sink_row(one) for one in items], invocation)
     else:
         columns = _JOBS if kind == Kind.RECONCILIATION_JOB else _OBJECTS
         print_list("get", columns, [_object_row(one) for one in items], invocation)
@@ -147,6 +159,16 @@ def _capture_row(one: Json) -> Json:
         "state": last.get("state"),
         "finished_at": last.get("finished_at"),
         "next_due_at": status.get(NEXT_DUE),
+    }
+
+
+def _sink_row(one: Json) -> Json:
+    status = _part(one, "status")
+    return {
+        **_object_row(one),
+        **{name: status.get(name) for name in (StatusField.LAG, StatusField.LAST_COMMIT_AT)},
+        "topics": ", ".join(map(str, _listed(_part(one, "spec").get("topics")))),
+        "running": f"{status.get(StatusField.WORKERS, 0)}/{status.get(StatusField.TASKS, 0)}",
     }
 
 

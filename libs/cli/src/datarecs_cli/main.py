@@ -63,6 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),
     Command("cancel", "datarecs_cli.commands.runs:cancel", "stop a run"),
     Command("capture", "datarecs_cli.commands.captures:app", "capture tables, follow captures"),
+    Command("sink", "datarecs_cli.commands.sinks:app", "read and steer sinks of Kafka topics"),
     Command("diff", "datarecs_cli.commands.results:diff", "show differences side by side"),
     Command("explain", "datarecs_cli.commands.explain:explain", "show likely causes, or one key"),
     Command("export", "datarecs_cli.commands.export:export", "write differences to a file"),

@@ -27,6 +27,11 @@ def email_notifier() -> int:
     return _start("email-notifier", Extra.SERVER)
 
 
+def iceberg_sink() -> int:
+    """`datarecs-iceberg-sink`; it writes Iceberg tables."""
+    return _start("iceberg-sink", Extra.SERVER, Extra.ICEBERG)
+
+
 def reconciliation_worker() -> int:
     """`datarecs-reconciliation-worker`; it also starts Spark and reads Iceberg tables."""
     return _start("reconciliation-worker", Extra.SERVER, Extra.SPARK, Extra.ICEBERG)

@@ -79,6 +79,12 @@ class SnapshotLostError(SourceError):
     code = RunDetail.SNAPSHOT_LOST
 
 
+class OffsetsGoneError(SourceError):
+    """A topic does not have the offsets of a pin or of a bound."""
+
+    code = RunDetail.OFFSET_OUT_OF_RANGE
+
+
 class CorruptSourceError(SourceError):
     code = RunDetail.CORRUPT_SOURCE
     encoding: str | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import ip_address
 from time import perf_counter
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from datarecs_connectors.errors import (
@@ -34,6 +35,17 @@ _CHUNK_BYTES = 1024 * 1024
 _UNKNOWN = 401
 _REFUSED = frozenset({_UNKNOWN, 403})
 _ABSENT = 404
+_FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
+
+
+class NoAnswerError(ConnectionFailedError):
+    """A server did not answer in time or in full; the request may have arrived."""
+
+
+class Body(NamedTuple):
+    kind: str
+    """Media type."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,46 +66,56 @@ class JsonServer:
             CorruptSourceError: the answer is not a JSON object.
         """
         target = f"{url}?{urlencode(query)}" if query else url
-        return self._send_request("GET", target, None, token)
+        status, content = self._send_request(target, None, token)
+        return self._decode_answer(status, content, urlsplit(url).netloc)
 
     def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, object] | None:
         """The answer to a posted form; raises the same errors as `get`."""
-        return self._send_request("POST", url, urlencode(form), None)
+        status, content = self._send_request(url, Body(_FORM, urlencode(form)), None)
+        return self._decode_answer(status, content, urlsplit(url).netloc)
 
-    def _send_request(
-        self, method: str, url: str, body: str | None, token: str | None
-    ) -> Mapping[str, object] | None:
+    def send(self, url: str, document: Mapping[str, object], *, token: str | None) -> int:
+        """The status of the answer to a posted JSON document.
+
+        Raises:
+            NoAnswerError: the document may have arrived.
+            ConnectionFailedError: the address is not allowed, nothing was sent.
+            PermissionDeniedError: 401 or 403.
+        """
+        body = Body(_JSON, json.dumps(document))
+        status, _ = self._send_request(url, body, token)
+        self._check_permitted(status, urlsplit(url).netloc)
+        return status
+
+    def _send_request(self, url: str, body: "Body | None", token: str | None) -> tuple[int, bytes]:
         parts = urlsplit(url)
         headers = {"Accept": "application/json", "User-Agent": "datarecs"}
         if body is not None:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            headers["Content-Type"] = body.kind
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        has_secret = token is not None or body is not None
+        has_secret = token is not None or (body is not None and body.kind == _FORM)
         connection = self._connection(
             parts.scheme, parts.hostname or "", parts.port, has_secret=has_secret
         )
         try:
-            connection.request(method, path, body, headers)
+            method, text = ("GET", None) if body is None else ("POST", body.text)
+            connection.request(method, path, text, headers)
             with closing(connection.getresponse()) as answer:
                 content = _read(answer)
         except (OSError, HTTPException) as cause:
-            raise self._failed(parts.netloc, _why(cause)) from cause
+            raise NoAnswerError(self.source, f"{parts.netloc}: {_why(cause)}") from cause
         finally:
             connection.close()
-        return self._decode_answer(answer.status, content, parts.netloc)
+        return answer.status, content
 
     def _decode_answer(
         self, status: int, content: bytes, where: str
     ) -> Mapping[str, object] | None:
         if len(content) > MAX_BYTES:
             raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
-        if status in _REFUSED:
-            kind = CredentialsRefusedError if status == _UNKNOWN else PermissionDeniedError
-            raise kind(
-                self.source, f"{where} refused ({status}); check the connection's secret and rights"
-            )
+        self._check_permitted(status, where)
         if status == _ABSENT:
             return None
         if status != 200:  # noqa: PLR2004  the one status that answers
@@ -105,6 +127,13 @@ class JsonServer:
         if not isinstance(document, dict):
             raise CorruptSourceError(self.source, f"the answer of {where} is not a JSON object")
         return document
+
+    def _check_permitted(self, status: int, where: str) -> None:
+        if status in _REFUSED:
+            kind = CredentialsRefusedError if status == _UNKNOWN else PermissionDeniedError
+            raise kind(
+                self.source, f"{where} refused ({status}); check the connection's secret and rights"
+            )
 
     def _connection(
         self, scheme: str, host: str, port: int | None, *, has_secret: bool

@@ -19,7 +19,7 @@ from datarecs_connectors.source_trees import TableObjects
 from datarecs_core.resources.object_urls import is_object_url
 
 _LOCAL = "file:"
-_AMAZON = re.compile(r"^s3[an]://")
+AMAZON = re.compile(r"^s3[an]://")
 """Other spellings of s3://, by writers in Java."""
 
 
@@ -60,7 +60,7 @@ class Places:
             SourceUnsupportedError: it is in a store, and the connection names none.
             PathRefusedError: it is outside the allowed folders or the connection's store.
         """
-        address = _AMAZON.sub("s3://", location)
+        address = AMAZON.sub("s3://", location)
         if self.objects is not None and is_object_url(address):
             return self.objects.open(self.objects.below(address))
         tree, name = self.tree(location)

@@ -37,6 +37,7 @@ from datarecs_core.resources.connection import (
     Connection,
     FilesConfig,
     IcebergConfig,
+    KafkaConfig,
     ObjectStoreConfig,
     PostgresConfig,
 )
@@ -45,6 +46,7 @@ from datarecs_core.resources.store_servers import BucketAddress
 
 if TYPE_CHECKING:
     from datarecs_connectors.iceberg.connector import IcebergConnector
+    from datarecs_connectors.kafka.connector import KafkaConnector
     from datarecs_connectors.object_stores.tree import ObjectTree
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
@@ -125,6 +127,12 @@ def open_connector(
         case SourceKind.ICEBERG:
             return QueriedFiles(
                 connected_lake(source, connection, secrets, surroundings),
+                stop,
+                spill_bytes=surroundings.spill_bytes,
+            )
+        case SourceKind.KAFKA:
+            return QueriedFiles(
+                _topic(source, connection, secrets, surroundings),
                 stop,
                 spill_bytes=surroundings.spill_bytes,
             )
@@ -228,6 +236,35 @@ def connected_tree(
             return _objects(source, None, {}, around)
         return FileTree(source=source.name, root=around.roots[0], now=around.now, any_path=True)
     raise ConnectionFailedError(source.name, "it needs a connection of type files or object_store")
+
+
+def _topic(
+    source: Source,
+    connection: Connection | None,
+    secrets: Mapping[str, str],
+    around: Surroundings,
+) -> "KafkaConnector":
+    """A topic of a cluster. Raises what `open_connector` raises."""
+    if connection is None or not isinstance(connection.config, KafkaConfig):
+        raise ConnectionFailedError(source.name, "it needs a connection of type kafka")
+    if find_spec("kafka") is None:
+        raise PartMissingError(source.name, "Kafka topics", "kafka")
+    from datarecs_connectors.kafka.cluster import Cluster
+    from datarecs_connectors.kafka.connector import KafkaConnector
+    from datarecs_connectors.kafka.options import TopicOptions
+
+    cluster = Cluster(
+        source=source.name,
+        config=connection.config,
+        password=secrets.get("password", ""),
+        policy=around.policy,
+    )
+    return KafkaConnector(
+        cluster=cluster,
+        options=_options(source, TopicOptions),
+        now=around.now,
+        stop=around.stop,
+    )
 
 
 def _objects(

@@ -4,14 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from datarecs_core.access.references import SecretPurpose, SecretUse
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import (
     ConnectionType,
+    KafkaConfig,
+    KafkaSecurity,
     connection_faults,
     path_fault,
+    secret_uses,
     source_path_fault,
+    split_broker,
 )
 
 LEDGER = Source(name="ledger", kind=SourceKind.POSTGRES, connection="pg", relation="entries")
@@ -98,6 +103,30 @@ def test_a_connection_must_exist_and_serve_the_source(
     assert [(fault.code, fault.path) for fault in faults] == [
         (code, ("spec", "sources", 0, "connection"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("a.example.com:9092", ("a.example.com", 9092)), ("[2001:db8::1]:1", ("2001:db8::1", 1))],
+)
+def test_a_broker_is_a_host_and_a_port(text: str, parts: tuple[str, int]) -> None:
+    assert split_broker(text) == parts
+
+
+@pytest.mark.parametrize("text", ["a", ":9092", "a:", "a:b", "a:0", "a:65536", "::1:9092", "[a]:1"])
+def test_other_texts_are_no_broker(text: str) -> None:
+    with pytest.raises(ValueError, match="port"):
+        split_broker(text)
+
+
+def test_the_password_of_a_login_goes_to_each_broker() -> None:
+    config = KafkaConfig(brokers=("B1.example.com:9093", "[::1]:9094", "[::1]:9095"), user="reader")
+    assert secret_uses(config, "password") == (
+        SecretUse(purpose=SecretPurpose.KAFKA, host="b1.example.com"),
+        SecretUse(purpose=SecretPurpose.KAFKA, host="::1"),
+    )
+    without = replace(config, security=KafkaSecurity.SSL)
+    assert secret_uses(without, "password") == ()
 
 
 def test_a_source_without_a_connection_is_not_resolved() -> None:

@@ -29,6 +29,7 @@ _TAGS = {
     "resources": "Changes of declared resources.",
     "notifications": "Outcomes of mails and webhooks.",
     "captures": "Captures of tables and their statistics, in order within a capture.",
+    "sinks": "Commits of records of Kafka topics into Iceberg tables.",
 }
 _SCRAM = {
     "type": "scramSha512",

@@ -15,6 +15,7 @@ from datarecs_core.resources import events as resource
 from datarecs_core.resources.reconciling import RECONCILED
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs import events as run
+from datarecs_core.sink import events as sink
 from datarecs_core.webhooks import events as webhook
 from datarecs_events.event_types import PREFIX
 from datarecs_events.event_types import DataRecsEventType as Type
@@ -71,6 +72,7 @@ class EventKind(StrEnum):
     WEBHOOK = "webhook"
     NOTIFICATION = "notification"
     CAPTURE = "capture"
+    SINK = "sink"
 
     @property
     def of_run(self) -> bool:
@@ -149,6 +151,7 @@ _WORKER = "/datarecs/reconciliation-worker"
 _WEBHOOK = "/datarecs/webhook-service"
 _MAIL = "/datarecs/email-notifier"
 _CAPTURE_WORKER = "/datarecs/capture-worker"
+_ICEBERG_SINK = "/datarecs/iceberg-sink"
 
 
 _RUN_SUBJECT = "run/{event.run_id}"
@@ -241,7 +244,8 @@ _FINALIZER_VERBS: tuple[tuple[str, EventClass], ...] = (
     ("finalized", resource.ResourceFinalized),
     ("finalize_failed", resource.ResourceFinalizeFailed),
 )
-"""Of connections: the resource-controller ends their deletion."""
+_FINALIZED = frozenset({Kind.CONNECTION, Kind.SINK_TABLE})
+"""The resource-controller ends their deletion."""
 
 
 def _emitters(kind: Kind, verb: str) -> tuple[Service, ...]:
@@ -250,7 +254,7 @@ def _emitters(kind: Kind, verb: str) -> tuple[Service, ...]:
         return (Service.RESOURCE_CONTROLLER,)
     if kind is Kind.WEBHOOK_ENDPOINT and verb != "created":
         return (Service.CORE_API, Service.WEBHOOK_SERVICE)
-    if kind is Kind.CONNECTION and verb in {"updated", "deleted"}:
+    if kind in _FINALIZED and verb in {"updated", "deleted"}:
         return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
     if kind in {*RECONCILED, Kind.RETENTION_POLICY} and verb == "status_updated":
         return (Service.CORE_API, Service.RESOURCE_CONTROLLER)
@@ -277,7 +281,7 @@ _RESOURCES = tuple(
     for verb in (
         *_VERBS,
         *(_CONTROLLER_VERBS if kind in RECONCILED else ()),
-        *(_FINALIZER_VERBS if kind is Kind.CONNECTION else ()),
+        *(_FINALIZER_VERBS if kind in _FINALIZED else ()),
     )
 )
 
@@ -371,7 +375,29 @@ _CAPTURES = (
 )
 """core-api cancels items that wait; the end of the last one may end its parents as failed."""
 
-CATALOGUE: tuple[EventDef, ...] = (*_RUNS, *_RESOURCES, *_WEBHOOKS, *_MAILS, *_CAPTURES)
+
+def _sink(name: Type, event_class: EventClass) -> EventDef:
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_ICEBERG_SINK,
+        emitters=(Service.ICEBERG_SINK,),
+        topic=Topic.SINK,
+        key="sink_uid",
+        subject="sink/{event.sink_uid}",
+        kind=EventKind.SINK,
+    )
+
+
+_SINKS = (
+    _sink(Type.SINK_TABLE_COMMITTED, sink.SinkTableCommitted),
+    _sink(Type.SINK_COMMIT_COMPLETED, sink.SinkCommitCompleted),
+)
+
+CATALOGUE: tuple[EventDef, ...] = (
+    *(*_RUNS, *_RESOURCES, *_WEBHOOKS, *_MAILS, *_CAPTURES),
+    *_SINKS,
+)
 
 BY_TYPE: Mapping[str, EventDef] = {one.type: one for one in CATALOGUE}
 

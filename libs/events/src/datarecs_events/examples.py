@@ -29,6 +29,7 @@ from datarecs_core.runs.model import (
     RunSummary,
 )
 from datarecs_core.runs.naming import execution_name
+from datarecs_core.sink import events as sink
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks import events as webhook
 from datarecs_events.catalogue import BY_TYPE, EventClass, EventDef
@@ -287,8 +288,34 @@ _CAPTURES: tuple[object, ...] = (
     capture.CaptureFileGroupCompleted(**_GROUP_ITEM, **_OF_SNAPSHOT, group=0, files=128),
 )
 
+_OF_SINK: dict[str, Any] = {
+    "tenant_id": _TENANT,
+    "sink_uid": ResourceUid(UUID("019b0000-0000-7000-8000-0000000000d1")),
+    "commit_id": UUID("019bd000-0000-7000-8000-0000000000d2"),
+    "partitions": 2,
+    "source_ends": (
+        sink.SourceEnd(topic="orders", partition=0, offset=1_350),
+        sink.SourceEnd(topic="orders", partition=1, offset=1_412),
+    ),
+    "valid_through": _NOON,
+}
+
+_SINKS: tuple[object, ...] = (
+    sink.SinkTableCommitted(
+        **_OF_SINK,
+        records=2_762,
+        catalog="lake",
+        namespace=("sales",),
+        table="orders",
+        table_uuid=UUID("019bd000-0000-7000-8000-0000000000d3"),
+        snapshot_id="4211864208114127654",
+        files=2,
+    ),
+    sink.SinkCommitCompleted(**_OF_SINK, records=2_762, epoch=3, is_partial=False, tables=1),
+)
+
 _FULL: Mapping[EventClass, object] = {
-    type(one): one for one in (*_RUNS, *_WEBHOOKS, *_MAILS, *_CAPTURES)
+    type(one): one for one in (*_RUNS, *_WEBHOOKS, *_MAILS, *_CAPTURES, *_SINKS)
 }
 
 

@@ -20,6 +20,7 @@ class Service(StrEnum):
     WEBHOOK_SERVICE = "webhook-service"
     RESOURCE_CONTROLLER = "resource-controller"
     CAPTURE_WORKER = "capture-worker"
+    ICEBERG_SINK = "iceberg-sink"
 
 
 RELAY = "relay"
@@ -33,6 +34,7 @@ class Topic(StrEnum):
     RESOURCES = "datarecs.resources"
     NOTIFICATIONS = "datarecs.notifications"
     CAPTURE = "datarecs.capture"
+    SINK = "datarecs.sink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,7 @@ SUBSCRIPTIONS: tuple[Subscription, ...] = (
             Topic.RESOURCES,
             Topic.NOTIFICATIONS,
             Topic.CAPTURE,
+            Topic.SINK,
         )
     ),
 )
@@ -130,6 +133,7 @@ TOPICS: tuple[TopicDef, ...] = (
     _topic(Topic.RESOURCES, partitions=6, days=14),
     _topic(Topic.NOTIFICATIONS, partitions=6, days=14),
     _topic(Topic.CAPTURE, partitions=6, days=14),
+    _topic(Topic.SINK, partitions=6, days=14),
 )
 """The event topics. Placement is murmur2 of the UTF-8 key."""
 

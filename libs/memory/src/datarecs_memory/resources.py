@@ -68,6 +68,7 @@ class MemoryResources:
         self._scope.state.sweeps.pop(resource.uid, None)
         self._scope.state.checks.pop(resource.uid, None)
         self._scope.state.work.pop(resource.uid, None)
+        self._scope.state.sinks.pop(resource.uid, None)
         for tick in [tick for tick in self._scope.state.ticks if tick[0] == resource.uid]:
             del self._scope.state.ticks[tick]
         return True
@@ -147,15 +148,22 @@ class MemoryResources:
 
 
 def reads_from(one: Resource, connection: str) -> bool:
-    """Whether a capture, or a source of a job, names the connection."""
-    if one.kind is Kind.CAPTURE:
-        return one.spec.get("connection") == connection
-    sources = one.spec.get("sources")
-    is_list = one.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple)
-    return (
-        isinstance(sources, list | tuple)
-        and is_list
-        and any(isinstance(one, Mapping) and one.get("connection") == connection for one in sources)
+    """Whether a capture, a source of a job, or a sink or table of it, names the connection."""
+    match one.kind:
+        case Kind.CAPTURE:
+            return one.spec.get("connection") == connection
+        case Kind.SINK_TABLE:
+            is_source = one.spec.get("connection") == connection
+            return is_source or _names(one.spec.get("tables"), "catalog", connection)
+        case Kind.RECONCILIATION_JOB:
+            return _names(one.spec.get("sources"), "connection", connection)
+        case _:
+            return False
+
+
+def _names(parts: object, member: str, connection: str) -> bool:
+    return isinstance(parts, list | tuple) and any(
+        isinstance(one, Mapping) and one.get(member) == connection for one in parts
     )
 
 

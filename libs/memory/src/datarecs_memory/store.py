@@ -28,6 +28,7 @@ from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_memory.capture_rows import CaptureRows
 from datarecs_memory.delivery_rows import DeliveryRows
+from datarecs_memory.sink_rows import SinkRow
 
 Listener = Callable[[str, str], None]
 Reports = dict[UUID, tuple[datetime, Mapping[str, float]]]
@@ -110,6 +111,7 @@ class TenantState:
     pointers: dict[str, Pointer] = field(default_factory=dict)
     captures: CaptureRows = field(default_factory=CaptureRows)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
+    sinks: dict[ResourceUid, SinkRow] = field(default_factory=dict)
 
     def copy(self) -> "TenantState":
         return TenantState(
@@ -134,6 +136,7 @@ class TenantState:
             pointers=dict(self.pointers),
             captures=self.captures.copy(),
             delivery=self.delivery.copy(),
+            sinks=dict(self.sinks),
         )
 
 
@@ -160,6 +163,7 @@ class MemoryStore:
         self._writer: int | None = None
         self._last_rv = 0
         self._last_position = 0
+        self._last_sink_epoch = 0
         self._listeners: list[Listener] = []
 
     def create_tenant(self) -> TenantId:
@@ -203,6 +207,11 @@ class MemoryStore:
     def next_position(self) -> int:
         self._last_position += 1
         return self._last_position
+
+    def next_sink_epoch(self) -> int:
+        """Of a lease; a task that is removed and comes back never has one twice."""
+        self._last_sink_epoch += 1
+        return self._last_sink_epoch
 
     def served(self, tenant: TenantId, kind: str) -> None:
         """Note that a claim of captures has just served this tenant and kind."""

@@ -26,6 +26,7 @@ from datarecs_memory.retention import MemoryRetention
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.schedules import MemorySchedules
 from datarecs_memory.scope import Scope
+from datarecs_memory.sinks import MemorySinkTasks
 from datarecs_memory.store import MemoryStore
 
 
@@ -59,6 +60,7 @@ class MemoryTransaction:
         self.resource_work = MemoryResourceWork(scope)
         self.pointers = MemoryPointers(scope)
         self.capture_work = MemoryWorkItems(scope)
+        self.sinks = MemorySinkTasks(scope)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -11,6 +11,7 @@ from datarecs_postgres.roles import (
     MAIL,
     RESOURCES,
     SERVICES,
+    SINK,
     WEBHOOK,
     WORKER_RUN,
 )
@@ -41,6 +42,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
         arguments="text, text[], interval[], text[], text[], interval, integer, uuid",
         roles=(CAPTURE,),
     ),
+    FunctionAccess(name="claim_sink_tasks", arguments="text, interval, integer", roles=(SINK,)),
     FunctionAccess(name="capture_tenants", arguments="text", roles=(CAPTURE,)),
     FunctionAccess(
         name="capture_slices",

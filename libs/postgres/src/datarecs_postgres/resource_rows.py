@@ -71,14 +71,18 @@ def resource_of(row: Any) -> Resource:  # noqa: ANN401  a row of SQLAlchemy, or 
 
 
 def reads_from(connection: str) -> ColumnElement[bool]:
-    """Whether a capture, or a source of a job, names the connection."""
+    """Whether a capture, a sink, or a source of a job, names the connection."""
     kind, spec = RESOURCE.c.kind, RESOURCE.c.spec
     return or_(
         and_(
             kind == Kind.RECONCILIATION_JOB.value,
             spec.contains({"sources": [{"connection": connection}]}),
         ),
-        and_(kind == Kind.CAPTURE.value, spec.contains({"connection": connection})),
+        and_(
+            kind.in_([Kind.CAPTURE.value, Kind.SINK_TABLE.value]),
+            spec.contains({"connection": connection}),
+        ),
+        and_(kind == Kind.SINK_TABLE.value, spec.contains({"tables": [{"catalog": connection}]})),
     )
 
 

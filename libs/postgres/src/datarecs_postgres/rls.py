@@ -28,13 +28,15 @@ from datarecs_postgres.roles import (
     RESOURCES,
     SERVICE_OF,
     SERVICES,
+    SINK,
     UNPRIVILEGED,
     WEBHOOK,
     WORKER_RUN,
     short_name,
 )
+from datarecs_postgres.sink_rights import SINK_TABLES
 
-_RUN_READERS = tuple(role for role in SERVICES if role != CAPTURE)
+_RUN_READERS = tuple(role for role in SERVICES if role not in {CAPTURE, SINK})
 _NUMBERING = ("last_sequence", "row_version", "feed_rv")
 _TRIGGER = (
     *("tenant_id", "run_id", "job_id", "job_name", "job_generation", "spec_hash", "spec"),
@@ -420,6 +422,7 @@ TABLES: tuple[TableAccess, ...] = (
         ),
     ),
     *CATALOGUE_TABLES,
+    *SINK_TABLES,
     TableAccess(
         table="notification_rule_state",
         grants=(

@@ -19,6 +19,8 @@ RESOURCES = "datarecs_resources"
 """Decides schedules."""
 CAPTURE = "datarecs_capture"
 """Takes work items of captures."""
+SINK = "datarecs_sink"
+"""Takes tasks of sinks."""
 RELAY = "datarecs_relay"
 """Outbox rows of all tenants and no other tenant table."""
 READ = "datarecs_read"
@@ -32,6 +34,7 @@ SERVICE_OF: Mapping[str, str] = {
     WEBHOOK: "webhook-service",
     RESOURCES: "resource-controller",
     CAPTURE: "capture-worker",
+    SINK: "iceberg-sink",
 }
 """The service that logs in with a role; `service_role` holds the same."""
 

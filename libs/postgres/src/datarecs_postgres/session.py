@@ -36,6 +36,8 @@ class Woken(StrEnum):
     """Workers that check connections and jobs."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
+    SINKS = "sinks"
+    """Processes that run tasks of sinks."""
     OBJECTS = "objects"
     """Loops that reconcile objects or decide schedules."""
 

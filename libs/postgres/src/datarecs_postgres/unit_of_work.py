@@ -31,6 +31,7 @@ from datarecs_postgres.runs import PostgresRuns
 from datarecs_postgres.schedules import PostgresSchedules
 from datarecs_postgres.sealed_secrets import PostgresSealedSecrets
 from datarecs_postgres.session import Session
+from datarecs_postgres.sinks import PostgresSinks
 from datarecs_postgres.tickets import PostgresSocketTickets
 from datarecs_postgres.timers import PostgresRunTimers
 from datarecs_postgres.webhook_actions import PostgresWebhookActions
@@ -70,6 +71,7 @@ class PostgresTransaction:
         self.resource_work = PostgresResourceWork(session)
         self.pointers = PostgresPointers(session)
         self.capture_work = PostgresWorkItems(session)
+        self.sinks = PostgresSinks(session)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -96,6 +96,8 @@ class Limits(WaitingRunLimits):
     """NotificationRules of a tenant; each one is evaluated for each finished run."""
     retention_policies_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
     """RetentionPolicies of a tenant; each one examines all runs of the tenant."""
+    sinks_per_tenant: int = Field(default=50, ge=1, le=1_000_000)
+    """SinkTables of a tenant; each of their tasks is a process of iceberg-sink."""
     captures_per_tenant: int = Field(default=200, ge=1, le=1_000_000)
     """Captures of a tenant; each one has at most one running job."""
     open_captures_per_tenant: int = Field(default=300, ge=1, le=1_000_000)

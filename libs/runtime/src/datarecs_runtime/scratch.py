@@ -27,8 +27,10 @@ LOCK, RUNS, CHILD = "worker.lock", "runs", "child"
 class ScratchFolder:
     """The folder of one worker, locked as long as its process lives."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, setting: str = "DATARECS_WORKER__SCRATCH_DIR") -> None:
+        """`setting` names the folder in messages."""
         self.root = root.absolute()
+        self._setting = setting
         self._lock: int | None = None
 
     def claim(self) -> None:
@@ -64,7 +66,7 @@ class ScratchFolder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             return os.open(self.root / LOCK, flags, mode=0o600)
         except OSError as cause:
-            fault = f"DATARECS_WORKER__SCRATCH_DIR: {self.root} cannot be used: {cause.strerror}"
+            fault = f"{self._setting}: {self.root} cannot be used: {cause.strerror}"
             raise SettingsError((fault,)) from cause
 
     def release(self) -> None:

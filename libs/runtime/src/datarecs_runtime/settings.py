@@ -23,7 +23,7 @@ from pydantic_settings import (
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.faults import nearest
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime import api_sections, blob_section, capture_sections, sections
+from datarecs_runtime import api_sections, blob_section, capture_sections, sections, sink_sections
 from datarecs_runtime.sections import Log, Otel, Side
 
 PREFIX = "DATARECS_"
@@ -49,6 +49,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "limits": api_sections.Limits,
     "worker": capture_sections.AnyWorker,
     "executor": capture_sections.Executor,
+    "sink": sink_sections.Sink,
     "queue": sections.Queue,
     "spark": sections.Spark,
     "eventing": sections.Eventing,

@@ -44,6 +44,7 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "resource_check": ("due_at", "lease_until"),
     "pointer": ("expires_at",),
     "resource_work": ("due_at", "lease_until", "window_start"),
+    "sink_task": ("lease_until",),
     "capture_work": (
         *("due_at", "lease_until", "deadline_at", "waits_since", "cancel_requested_at"),
         "finished_at",

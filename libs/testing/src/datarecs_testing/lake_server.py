@@ -1,4 +1,4 @@
-"""A REST catalog over a lake's SQL catalog: the requests of a reader, with a token."""
+"""A REST catalog over a lake's SQL catalog: the requests of a reader and a sink, with a token."""
 
 import json
 import sqlite3
@@ -9,7 +9,20 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableRequest
 
 from datarecs_testing.lake import path_at
 
@@ -39,6 +52,10 @@ class LakeServer:
     """Metadata of views by namespace, with dots, and name."""
     page_size: int = 2
     """Entries of one page of a list."""
+    faults: list[tuple[int, bool]] = field(default_factory=list)
+    """Statuses of the next commits, and whether each is stored nevertheless."""
+    documents: list[dict[str, Any]] = field(default_factory=list)
+    """Received in posts."""
 
     def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
         with closing(sqlite3.connect(self.database)) as opened:
@@ -74,8 +91,8 @@ def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeS
             self._reply(*_got(lake, self.path, self.headers.get("Authorization")))
 
         def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._reply(*_posted(lake, self.path, form))
+            text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self._reply(*_posted(lake, self.path, text, self.headers.get("Authorization")))
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""
@@ -108,8 +125,16 @@ def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeS
         server.server_close()
 
 
-def _posted(lake: LakeServer, path: str, form: str) -> tuple[int, object]:
+def _posted(
+    lake: LakeServer, path: str, text: str, authorization: str | None
+) -> tuple[int, object]:
     lake.requested_paths.append(path)
+    if text.startswith("{"):
+        return _stored(lake, path, json.loads(text), authorization)
+    return _token(path, text)
+
+
+def _token(path: str, form: str) -> tuple[int, object]:
     parameters = {name: values[0] for name, values in parse_qs(form).items()}
     wanted = {
         "grant_type": "client_credentials",
@@ -120,6 +145,54 @@ def _posted(lake: LakeServer, path: str, form: str) -> tuple[int, object]:
     if path != "/cat/v1/oauth/tokens" or parameters != wanted:
         return 401, {"error": "invalid_client"}
     return 200, {"access_token": TOKEN, "token_type": "bearer"}
+
+
+def _stored(
+    lake: LakeServer, path: str, document: dict[str, Any], authorization: str | None
+) -> tuple[int, object]:
+    """Create a namespace or a table, or commit to one."""
+    if authorization != f"Bearer {TOKEN}":
+        return 401, {"error": {"message": "who are you?"}}
+    lake.documents.append(document)
+    below = path.removeprefix(f"/cat/v1/{PREFIX}/namespaces").strip("/")
+    levels, *rest = (unquote(part).replace("\x1f", ".") for part in below.split("/"))
+    catalog = SqlCatalog(
+        "lake",
+        uri=f"sqlite:///{lake.database}",
+        warehouse=f"file://{lake.database.parent}/warehouse",
+    )
+    with closing(catalog):
+        try:
+            if not levels:
+                catalog.create_namespace(tuple(document["namespace"]))
+                return 200, document
+            if rest == ["tables"]:
+                _create(catalog, levels, document)
+                return 200, lake.metadata(levels, document["name"])
+            return _commit(lake, catalog, document)
+        except (NamespaceAlreadyExistsError, TableAlreadyExistsError, CommitFailedException):
+            return 409, {"error": {"code": 409}}
+        except (NoSuchNamespaceError, NoSuchTableError):
+            return 404, {"error": {"code": 404}}
+
+
+def _create(catalog: SqlCatalog, namespace: str, document: dict[str, Any]) -> None:
+    catalog.create_table(
+        f"{namespace}.{document['name']}",
+        Schema.model_validate(document["schema"]),
+        partition_spec=PartitionSpec.model_validate(document["partition-spec"]),
+        properties=document["properties"],
+    )
+
+
+def _commit(lake: LakeServer, catalog: SqlCatalog, document: dict[str, Any]) -> tuple[int, object]:
+    request = CommitTableRequest.model_validate(document)
+    status, is_stored = lake.faults.pop(0) if lake.faults else (200, True)
+    if is_stored:
+        name = (*request.identifier.namespace.root, request.identifier.name)
+        table = catalog.load_table(name)
+        catalog.commit_table(table, request.requirements, request.updates)
+    return status, {"metadata-location": "", "metadata": {}}
 
 
 def _got(lake: LakeServer, path: str, authorization: str | None) -> tuple[int, object]:

@@ -109,6 +109,7 @@ def most_of_each_kind(limits: Limits) -> Mapping[Kind, int]:
         Kind.NOTIFICATION_RULE: limits.rules_per_tenant,
         Kind.RETENTION_POLICY: limits.retention_policies_per_tenant,
         Kind.CAPTURE: limits.captures_per_tenant,
+        Kind.SINK_TABLE: limits.sinks_per_tenant,
     }
 
 

@@ -16,6 +16,7 @@ from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.errors.catalogue import CatalogueCode
 from datarecs_core.errors.security import SecurityCode
+from datarecs_core.errors.sink import SinkCode
 from datarecs_core.errors.storage import StorageCode
 from datarecs_core.values import instant_text
 
@@ -39,6 +40,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.RUN_NOT_TERMINAL: 409,
     CaptureCode.CAPTURE_ENDED: 409,
     CaptureCode.LEASE_LOST: 409,
+    SinkCode.SINK_NOT_STARTED: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,

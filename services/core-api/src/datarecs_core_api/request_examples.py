@@ -89,6 +89,19 @@ EXAMPLES: Mapping[Kind, Mapping[str, object]] = {
             "interval": "PT15M",
         },
     ),
+    Kind.SINK_TABLE: _declaration(
+        Kind.SINK_TABLE,
+        "payments-landing",
+        {
+            "connection": "events-kafka",
+            "topics": ["payments"],
+            "table": {"catalog": "lake", "namespace": "sales", "name": "payments"},
+            "auto_create": True,
+            "partition_by": ["day(created_at)"],
+            "commit": {"interval": "PT1M", "timeout": "PT20S"},
+            "tasks": 2,
+        },
+    ),
     Kind.NOTIFICATION_RULE: _declaration(
         Kind.NOTIFICATION_RULE,
         "finance-breaks",

@@ -13,6 +13,7 @@ from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.quotas import WaitingRuns
 from datarecs_application.retention import Sweeping
 from datarecs_application.scheduling import Scheduling
+from datarecs_application.sinking.declared import SinkController
 from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stats import stats_loop
 from datarecs_application.stored_specs import StoredSpecs
@@ -22,6 +23,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.retention.policy import RetentionPolicy
 from datarecs_core.runs.model import Backend
 from datarecs_core.scheduling.schedule import Schedule
+from datarecs_core.sink.definition import SinkTable
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
@@ -80,7 +82,8 @@ def build(settings: Settings) -> Process:
     rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
     sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
     captures = CaptureController(captures=StoredSpecs(read_capture, metrics), ids=ids)
-    controllers = (ConnectionController(), JobController(jobs=jobs), captures)
+    sinks = SinkController(sinks=StoredSpecs(read_sink, metrics))
+    controllers = (ConnectionController(), JobController(jobs=jobs), captures, sinks)
     reconciling = Reconciling(
         unit=unit,
         finder=finder,
@@ -137,6 +140,14 @@ def read_capture(spec: Mapping[str, object]) -> Capture:
     if not isinstance(capture, Capture):
         raise TypeError("a stored Capture was read as another kind")
     return capture
+
+
+def read_sink(spec: Mapping[str, object]) -> SinkTable:
+    """The typed spec of a stored sink."""
+    sink = decode_stored(Kind.SINK_TABLE, "", spec)
+    if not isinstance(sink, SinkTable):
+        raise TypeError("a stored SinkTable was read as another kind")
+    return sink
 
 
 def read_job(spec: Mapping[str, object]) -> ReconciliationJob:

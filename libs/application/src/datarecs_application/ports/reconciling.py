@@ -57,7 +57,7 @@ class ResourceWork(Protocol):
         """Make an object due that has a row of work: something about it was observed outside."""
 
     def reconcile_users_of(self, connection: str) -> None:
-        """Make every job and capture due that reads from the connection of this name."""
+        """Make every job, capture and sink due that uses the connection of this name."""
 
     def get(self, uid: ResourceUid) -> Work | None:
         """Without a lock."""

@@ -14,7 +14,7 @@ from datarecs_core.values import ResourceUid
 
 
 class ConnectionUser(NamedTuple):
-    """A job or capture that reads from a connection."""
+    """A job or capture that reads from a connection, or a sink that uses it."""
 
     kind: Kind
     namespace: str
@@ -22,10 +22,10 @@ class ConnectionUser(NamedTuple):
 
 
 class ConnectionUsers(NamedTuple):
-    """Jobs and captures that read from a connection."""
+    """Jobs, captures and sinks that use a connection."""
 
     first: tuple[ConnectionUser, ...]
-    """Captures, then jobs, by namespace and name; as many as the limit allows."""
+    """Captures, jobs, then sinks, by namespace and name; as many as the limit allows."""
     total: int
     """Of all of them."""
 
@@ -86,9 +86,9 @@ class Resources(Protocol):
         """
 
     def users_of(self, connection: str, *, limit: int) -> ConnectionUsers:
-        """Jobs of every namespace with a source on the connection of this name, and captures of it.
+        """Jobs with a source on the connection of this name, captures of it, and sinks that use it.
 
-        After `for_update` of the connection it counts every one that held it.
+        Of every namespace. After `for_update` of the connection it counts every one that held it.
         """
 
     def page(

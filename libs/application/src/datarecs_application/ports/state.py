@@ -26,6 +26,7 @@ from datarecs_application.ports.resources import Resources
 from datarecs_application.ports.retention import Retention
 from datarecs_application.ports.schedules import Schedules
 from datarecs_application.ports.sealing import SealedSecrets
+from datarecs_application.ports.sink_tasks import SinkTasks
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
 from datarecs_core.runs.model import Disposition, Run
@@ -285,6 +286,8 @@ class Transaction(Protocol):
     def pointers(self) -> Pointers: ...
     @property
     def capture_work(self) -> WorkItems: ...
+    @property
+    def sinks(self) -> SinkTasks: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 

@@ -188,6 +188,29 @@ SERVICES: tuple[Service, ...] = (
         },
     ),
     Service(
+        name="iceberg-sink",
+        argv=_module("datarecs_iceberg_sink"),
+        side_port=9098,
+        role="datarecs_sink",
+        sections=frozenset({"EGRESS", "FILES", "SINK"}),
+        names=frozenset(
+            {
+                # References alone: it neither seals nor opens.
+                "DATARECS_SECRETS__FILE_ROOT",
+                "DATARECS_SECRETS__TENANT_NAMES",
+                "DATARECS_SECRETS__USES",
+            }
+        ),
+        purposes=LOCALLY_FREE,
+        stop_limit_s=55,
+        settings={
+            "DATARECS_SINK__SCRATCH_DIR": "{data}/sinks",
+            "DATARECS_FILES__ROOTS": "{project}",
+            "DATARECS_FILES__OWNER": "{tenant}",
+            "DATARECS_FILES__EXCLUDED": "{data}",
+        },
+    ),
+    Service(
         name="webhook-service",
         argv=_module("datarecs_webhook_service"),
         side_port=9095,

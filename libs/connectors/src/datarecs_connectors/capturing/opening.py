@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from datarecs_application.ports.capturing import CaptureSource
+from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.registry import Surroundings, connected_lake, connected_tree
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
@@ -16,6 +17,7 @@ from datarecs_core.resources.connection import (
     Connection,
     FilesConfig,
     IcebergConfig,
+    KafkaConfig,
     ObjectStoreConfig,
     PostgresConfig,
 )
@@ -65,5 +67,9 @@ def open_capture_source(
             from datarecs_connectors.capturing.iceberg import IcebergCaptureSource
 
             return IcebergCaptureSource(catalog=lake.catalog)
+        case KafkaConfig():
+            raise SourceUnsupportedError(
+                name, "topics are not captured; compare them as sources, or land them with a sink"
+            )
         case never:
             assert_never(never)

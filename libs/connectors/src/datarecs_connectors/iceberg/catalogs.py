@@ -51,6 +51,10 @@ _BETWEEN_LEVELS = "\x1f"
 Row = Mapping[str, object]
 
 
+class TableMissingError(QueryFailedError):
+    """The catalog has no such table."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableName:
     """Namespace and table of `relation`, separated by the last dot."""
@@ -158,8 +162,8 @@ class Catalog:
         placed = statement.format(**{name: f"%({name})s" for name in values})
         return self._in_postgres(catalog.postgres, values, placed)
 
-    def missing(self, table: TableName) -> QueryFailedError:
-        return QueryFailedError(
+    def missing(self, table: TableName) -> TableMissingError:
+        return TableMissingError(
             self.source,
             f"the catalog has no table {str(table)!r}; check `relation` and the rights of the "
             "login",

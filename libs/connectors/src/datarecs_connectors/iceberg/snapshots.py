@@ -43,6 +43,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
+from datarecs_connectors.iceberg.sink_commits import newest_commit
 from datarecs_core.comparison.planning.scan import SourceColumn, TableSnapshot
 from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.comparison.values.forms import read_moment
@@ -154,6 +155,7 @@ def pinned(
         snapshot_id=None if snapshot is None else snapshot.snapshot_id,
         schema_id=schema_id,
         taken_at=now(),
+        sink=None if snapshot is None else newest_commit(metadata, snapshot),
     )
 
 

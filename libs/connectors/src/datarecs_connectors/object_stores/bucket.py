@@ -1,4 +1,4 @@
-"""One bucket or prefix, opened for one source: list, look up, read ranges.
+"""One bucket or prefix, opened for one source or sink: list, look up, read ranges, create.
 
 The only module that calls obstore for sources. Every read names the pinned ETag, so a changed
 object is an error and never a mixture of two. Texts of the library contain addresses with
@@ -7,7 +7,7 @@ signatures, so errors have texts of this product.
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import obstore
 from obstore.exceptions import (
+    AlreadyExistsError,
     BaseError,
     InvalidPathError,
     PermissionDeniedError,
@@ -140,6 +141,26 @@ class Bucket:
             return self._tail(item)[start - first_of_tail : end - first_of_tail]
         return self._read(item, start, end)
 
+    def create(self, name: str, content: bytes) -> None:
+        """A new object.
+
+        Raises:
+            FileExistsError: another object has the name.
+        """
+        try:
+            with self._translated(name):
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except FileExistsError:
+            # A repeated request of the library finds the object of the first one.
+            item = self.head(name)
+            if item is None or self._read(item, 0, item.size) != content:
+                raise
+
+    def remove(self, name: str) -> None:
+        """Nothing happens where there is no object."""
+        with suppress(FileNotFoundError), self._translated(name):
+            obstore.delete(self._store, name)
+
     def lost(self, name: str, why: str = "changed while it was read") -> SnapshotLostError:
         return SnapshotLostError(
             self.source,
@@ -181,6 +202,8 @@ class Bucket:
             yield
         except FileNotFoundError:
             raise
+        except AlreadyExistsError:
+            raise FileExistsError(name) from None
         except PreconditionError:
             raise self.lost(name) from None
         except (InvalidPathError, ValueError):
@@ -200,7 +223,7 @@ class Bucket:
             return kind(
                 self.source,
                 "the store refuses the request; check the credentials, and that they may list and "
-                "read the bucket",
+                "read the bucket, or write it for a sink",
             )
         if status == "404":
             return FileNotFoundError(str(failure))

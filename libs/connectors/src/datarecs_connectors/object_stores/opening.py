@@ -19,6 +19,8 @@ from datarecs_connectors.file_search import is_wild
 from datarecs_connectors.object_stores.bucket import Bucket, StoreAddress
 from datarecs_connectors.object_stores.proxy import (
     OF_PLATFORM,
+    READING,
+    WRITING,
     GuardedProxy,
     RefusedError,
     Server,
@@ -54,6 +56,8 @@ class StoreRules:
     is_guarded: bool
     """False with a user's own rights."""
     platform_bucket: BucketAddress | None
+    may_write: bool = False
+    """True for the files of a sink's tables."""
 
 
 def open_connected(
@@ -179,7 +183,8 @@ def _proxy(source: str, url: ObjectUrl, endpoint: str, rules: StoreRules) -> Gua
     except (UrlRefusedError, RefusedError) as refused:
         raise ConnectionFailedError(source, str(refused)) from None
     tokens = (_GOOGLE_TOKENS,) if url.kind is StoreKind.GS else ()
-    return GuardedProxy(frozenset({server, *tokens}), policy, closed_host)
+    methods = WRITING if rules.may_write else READING
+    return GuardedProxy(frozenset({server, *tokens}), policy, closed_host, methods)
 
 
 _PORTS = {"https": 443, "http": 80}

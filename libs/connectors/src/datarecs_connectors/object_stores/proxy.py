@@ -20,6 +20,8 @@ from datarecs_core.errors.security import AddressBlockedError
 _CONNECT_TIMEOUT_S, _IDLE_S = 5, 120
 _HEAD_BYTES, _CHUNK_BYTES = 64 * 1024, 256 * 1024
 _END = b"\r\n\r\n"
+READING = frozenset({"GET", "HEAD"})
+WRITING = READING | {"PUT", "POST", "DELETE"}
 OF_PLATFORM = "the bucket belongs to the platform; no source reads it"
 Server = tuple[str, int]
 """Host in lower case, and port."""
@@ -94,9 +96,22 @@ class GuardedProxy:
     """Serves one source until it is closed."""
 
     def __init__(
-        self, allowed: frozenset[Server], policy: Policy, closed_host: str | None = None
+        self,
+        allowed: frozenset[Server],
+        policy: Policy,
+        closed_host: str | None = None,
+        methods: frozenset[str] = READING,
     ) -> None:
+        """Listen.
+
+        Args:
+            allowed: servers to connect to.
+            policy: addresses that are allowed.
+            closed_host: a server that may not be reached under any name.
+            methods: of requests without TLS; those inside a tunnel are not seen.
+        """
         self._allowed, self._policy, self._closed_host = allowed, policy, closed_host
+        self._methods = methods
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.refusal: str | None = None
         """Why the last connection was refused."""
@@ -140,7 +155,7 @@ class GuardedProxy:
 
     @contextmanager
     def _connected(self, request: _Request) -> Iterator[socket.socket]:
-        server = _server_of(request)
+        server = _server_of(request, self._methods)
         if server not in self._allowed:
             raise RefusedError("the store leads to another server, which is not allowed")
         address = checked_address(server, self._policy, self._closed_host)
@@ -165,15 +180,15 @@ def _received(client: socket.socket) -> _Request | None:
     return _Request(words[0], words[1], rest + _END, body)
 
 
-def _server_of(request: _Request) -> Server:
-    """Raises RefusedError for anything but a tunnel, or a plain request that only reads."""
+def _server_of(request: _Request, methods: frozenset[str]) -> Server:
+    """Raises RefusedError for anything but a tunnel, or a plain request of an allowed method."""
     try:
         if request.method == "CONNECT":
             parts = urlsplit(f"//{request.target}")
             return (parts.hostname or "").lower(), parts.port or 443
         parts = urlsplit(request.target)
-        if request.method not in {"GET", "HEAD"} or parts.scheme != "http":
-            raise RefusedError("only requests that read are allowed")
+        if request.method not in methods or parts.scheme != "http":
+            raise RefusedError(f"only requests of {', '.join(sorted(methods))} are allowed")
         return (parts.hostname or "").lower(), parts.port or 80
     except ValueError:
         raise RefusedError("the address of the store cannot be read") from None

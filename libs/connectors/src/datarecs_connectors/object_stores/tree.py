@@ -63,6 +63,14 @@ class ObjectTree:
             raise self.bucket.lost(name, "was removed after the run had pinned it")
         return cast("BinaryIO", ObjectFile(self.bucket, item))
 
+    def create(self, name: str, content: bytes) -> None:
+        """A new object of a sink's table. Raises FileExistsError."""
+        self.bucket.create(name, content)
+
+    def remove(self, name: str) -> None:
+        """Nothing happens where there is no object."""
+        self.bucket.remove(name)
+
     def open_pinned(self, file: PinnedFile) -> BinaryIO:
         """Reading raises SnapshotLostError when the object is not the pinned one."""
         item = StoredObject(file.path, file.size_bytes, file.etag or "")

@@ -31,6 +31,8 @@ class SecretPurpose(StrEnum):
     """Token or credential of an Iceberg REST catalog."""
     OBJECT_STORE = "object-store"
     """Key of a store of objects such as S3."""
+    KAFKA = "kafka"
+    """Password of a login at a Kafka broker."""
     WEBHOOK = "webhook"
     """Bearer or header of a webhook request."""
     SIGNING = "signing"
@@ -40,7 +42,12 @@ class SecretPurpose(StrEnum):
 
 
 LOCALLY_FREE = frozenset(
-    {SecretPurpose.POSTGRES, SecretPurpose.ICEBERG, SecretPurpose.OBJECT_STORE}
+    {
+        SecretPurpose.POSTGRES,
+        SecretPurpose.ICEBERG,
+        SecretPurpose.OBJECT_STORE,
+        SecretPurpose.KAFKA,
+    }
 )
 """Purposes that need no binding in profile `local`, where one person runs and declares."""
 

@@ -61,9 +61,11 @@ class RunDetail(ErrorCode):
     )
     OFFSET_OUT_OF_RANGE = Entry(
         docs_id="DR3007",
-        meaning="A topic no longer has the pinned offsets.",
-        causes="The topic's retention is shorter than the run.",
-        remedy="Raise the topic's retention or choose a later start.",
+        meaning="A topic of a source does not have the offsets to read.",
+        causes="A retention of the topic that removed pinned offsets before they were read; "
+        "`snapshot.from` or `snapshot.to` outside the topic, or a partition that it does not have.",
+        remedy="The message names the partition and its offsets; raise the topic's retention, or "
+        "correct the bounds of the source.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     NO_FILES = Entry(

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from datarecs_core.errors.faults import Fault
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.resources.reconciling import PAUSED, RECONCILE_AT, RECONCILED
+from datarecs_core.resources.reconciling import PAUSED, RECONCILE_AT, RECONCILED, SKIP_DRAIN
 from datarecs_core.resources.resource import Kind
 
 HOLD = "datarecs.io/hold"
 """Of a job; with the value `true` nothing of the job is removed."""
-FLAGS = frozenset({PAUSED, HOLD})
+FLAGS = frozenset({PAUSED, HOLD, SKIP_DRAIN})
 """Values `true` and `false`; the others have any value."""
 KINDS: Mapping[str, frozenset[Kind]] = {
     PAUSED: RECONCILED,
     RECONCILE_AT: RECONCILED,
     HOLD: frozenset({Kind.RECONCILIATION_JOB}),
+    SKIP_DRAIN: frozenset({Kind.SINK_TABLE}),
 }
 
 

@@ -23,7 +23,7 @@ from datarecs_core.resources.events import (
     ResourceStatusUpdated,
     ResourceUpdated,
 )
-from datarecs_core.resources.reconciling import IN_USE, RECONCILE_AT
+from datarecs_core.resources.reconciling import DRAIN_SINK, IN_USE, RECONCILE_AT
 from datarecs_core.resources.refusals import FinalizerAddedError
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, TenantId
@@ -149,9 +149,10 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
 
 
 def _finalizers(stored: Resource, declared: Declared) -> tuple[str, ...]:
-    """The declared ones; an apply does not end the wait of a connection for its jobs."""
-    waits = stored.deletion_at is not None and stored.kind is Kind.CONNECTION
-    held = (IN_USE,) if waits and IN_USE in stored.finalizers else ()
+    """The declared ones; an apply ends no wait of a connection for its users, or of a sink."""
+    waits = {Kind.CONNECTION: IN_USE, Kind.SINK_TABLE: DRAIN_SINK}.get(stored.kind)
+    is_held = stored.deletion_at is not None and waits in stored.finalizers
+    held = (waits,) if is_held and waits is not None else ()
     return tuple(dict.fromkeys((*declared.finalizers, *held)))
 
 

@@ -34,6 +34,9 @@ class ConditionType(StrEnum):
     THRASHING = "Thrashing"
     DELETION_BLOCKED = "DeletionBlocked"
     PROGRESSING = "Progressing"
+    COMMITTING = "Committing"
+    LAGGING = "Lagging"
+    FENCED = "Fenced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +112,12 @@ def is_current(resource: Resource) -> bool:
     return resource.observed_generation == resource.generation
 
 
+_WITH_PHASES = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE, Kind.SINK_TABLE})
+
+
 def phase_of(resource: Resource) -> str | None:
     """One word for tables; None for a kind without phases."""
-    if resource.kind not in {Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE}:
+    if resource.kind not in _WITH_PHASES:
         return None
     if resource.deletion_at is not None:
         return "Deleting"
@@ -126,6 +132,8 @@ def _phase(kind: Kind, conditions: Mapping[str, Condition]) -> str:
         return "Invalid"
     if kind is not Kind.RECONCILIATION_JOB and is_false(conditions, ConditionType.READY):
         return "Degraded"
+    if kind is Kind.SINK_TABLE:
+        return "Committing" if is_true(conditions, ConditionType.COMMITTING) else "Starting"
     if is_true(conditions, ConditionType.PROGRESSING):
         return "Capturing"
     return "Ready" if is_true(conditions, ConditionType.READY) else "Pending"

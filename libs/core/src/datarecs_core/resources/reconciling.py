@@ -12,16 +12,22 @@ from typing import assert_never
 from datarecs_core.captures.declared import CaptureStart
 from datarecs_core.resources.conditions import Condition
 from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.sink.declared import SinkWish
 from datarecs_core.values import ResourceUid
 
-RECONCILED = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE})
+RECONCILED = frozenset({Kind.CONNECTION, Kind.RECONCILIATION_JOB, Kind.CAPTURE, Kind.SINK_TABLE})
 """Kinds with a controller in the resource-controller: their objects have a row of work."""
 PAUSED = "datarecs.io/paused"
-"""Annotation; with the value `true` nothing acts on the object."""
+"""Annotation; with the value `true` nothing acts on the object. A sink commits what it has read,
+then holds."""
 RECONCILE_AT = "datarecs.io/reconcile-at"
 """Annotation; each new value makes the object due, also after a terminal error."""
 IN_USE = "datarecs.io/in-use"
-"""Finalizer of a deleted connection that jobs or captures still name."""
+"""Finalizer of a deleted connection that jobs, captures or sinks still name."""
+DRAIN_SINK = "datarecs.io/drain-sink"
+"""Finalizer of a deleted sink: it goes after its last commit."""
+SKIP_DRAIN = "datarecs.io/skip-drain"
+"""Annotation of a sink; with the value `true` its deletion waits for no commit."""
 RESYNC = timedelta(hours=6)
 """Of kinds without a state outside of the platform."""
 RESYNC_SPREAD = 0.1
@@ -72,9 +78,11 @@ class Result:
     check: str | None = None
     """Subject of the check that a worker shall make of the object; None: no check."""
     makes_users_due: bool = False
-    """Whether the jobs and captures that use this connection are due."""
+    """Whether the jobs, captures and sinks that use this connection are due."""
     capture: CaptureStart | None = None
     """The capture to add to the queue, in the transaction of the status."""
+    sink: SinkWish | None = None
+    """What the tasks of a sink shall do from now on; None: as before."""
 
 
 def success(*conditions: Condition, details: tuple[tuple[str, object], ...] = ()) -> Result:

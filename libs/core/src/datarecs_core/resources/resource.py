@@ -21,6 +21,7 @@ class Kind(StrEnum):
     NOTIFICATION_RULE = "NotificationRule"
     RETENTION_POLICY = "RetentionPolicy"
     CAPTURE = "Capture"
+    SINK_TABLE = "SinkTable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

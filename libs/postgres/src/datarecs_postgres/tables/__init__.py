@@ -16,6 +16,7 @@ from datarecs_postgres.tables import (
     retention,
     runs,
     schedules,
+    sinks,
     webhooks,
 )
 from datarecs_postgres.tables.metadata import METADATA, SCHEMA
@@ -35,5 +36,6 @@ __all__ = [
     "retention",
     "runs",
     "schedules",
+    "sinks",
     "webhooks",
 ]

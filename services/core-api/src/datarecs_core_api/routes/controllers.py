@@ -59,7 +59,7 @@ _ACTIONS = (
         name="pause",
         summary="Let the controller leave one of the {path} alone",
         description="Its status stays as it is, with the condition Paused. Runs start as before;"
-        " a Capture starts nothing.",
+        " a Capture starts nothing, a SinkTable commits what it has read and holds.",
         annotation=PAUSED,
         value=lambda _: "true",
     ),

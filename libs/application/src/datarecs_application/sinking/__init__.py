@@ -1,0 +1,1 @@
+"""The sink at work: worker, coordinator and the task that runs both."""

@@ -1,0 +1,179 @@
+"""The controller of SinkTable: what the tasks of a sink shall do, and how they are doing.
+
+The wish and the status are one transaction under the lease of the object. The service iceberg-sink
+carries the wish out; a deletion waits until the tasks have committed what they read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from datarecs_application.controllers import Snapshot, unreadable
+from datarecs_application.sinking.references import (
+    ReferenceFault,
+    connection_fault,
+    reference_fault,
+    revision,
+)
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.resources.conditions import Condition, ConditionType, Truth
+from datarecs_core.resources.reconciling import (
+    DRAIN_SINK,
+    PAUSED,
+    SKIP_DRAIN,
+    Result,
+    finalized,
+    is_paused,
+    requeue_after,
+)
+from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.sink_conditions import (
+    Uncommitted,
+    failure_of,
+    follow_uncommitted,
+    remedy_of,
+    sink_conditions,
+    sink_details,
+    written_uncommitted,
+)
+from datarecs_core.sink.checkpoint import TaskWish
+from datarecs_core.sink.declared import SinkStatus, SinkWish
+from datarecs_core.sink.definition import SinkTable
+
+FOLLOW_EVERY = timedelta(seconds=15)
+"""How often the state of a sink is read, also whether another one has freed its tables."""
+DRAIN_LIMIT = timedelta(hours=1)
+"""After this time a deletion that waits for the last commit says what else can be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkController:
+    """The controller of SinkTable."""
+
+    sinks: StoredSpecs[SinkTable]
+    kind: Kind = Kind.SINK_TABLE
+    resync: timedelta = FOLLOW_EVERY
+    finalizer: str = DRAIN_SINK
+
+    def reconcile(self, seen: Snapshot, resource: Resource) -> Result:
+        """Valid, ReferencesResolved, Ready, Committing, Lagging and Fenced, with the figures."""
+        return self._observed(seen, resource, TaskWish.RUN)
+
+    def pause(self, seen: Snapshot, resource: Resource) -> Result:
+        """The tasks commit what they have read, then hold."""
+        return self._observed(seen, resource, TaskWish.PAUSE)
+
+    def finalize(self, seen: Snapshot, resource: Resource) -> Result:
+        """The deletion waits for the last commit, unless the sink never began."""
+        stored = seen.tx.sinks.status(resource.uid)
+        is_over = stored.wished is None or stored.state.is_drained
+        if is_over or resource.annotations.get(SKIP_DRAIN) == "true":
+            return finalized(self.finalizer)
+        sink = self.sinks.of(resource)
+        fault = _UNREADABLE if sink is None else connection_fault(seen, sink)
+        result = self._reported(seen, resource, stored, fault)
+        blocked = _blocked(seen, resource, stored, fault)
+        result = replace(result, conditions=(*result.conditions, blocked))
+        if sink is None or fault is not None:
+            return result
+        wish = SinkWish(
+            tasks=sink.tasks, wish=TaskWish.DRAIN, revision=revision(seen, resource, sink)
+        )
+        return _wishing(result, stored, wish)
+
+    def _observed(self, seen: Snapshot, resource: Resource, wish: TaskWish) -> Result:
+        stored = seen.tx.sinks.status(resource.uid)
+        sink = self.sinks.of(resource)
+        if sink is None:
+            return _stopped(_paused(resource, unreadable(resource)), stored)
+        fault = reference_fault(seen, resource, sink)
+        result = _paused(resource, self._reported(seen, resource, stored, fault))
+        if fault is not None:
+            return _stopped(result, stored)
+        wished = SinkWish(tasks=sink.tasks, wish=wish, revision=revision(seen, resource, sink))
+        return _wishing(result, stored, wished)
+
+    def _reported(
+        self,
+        seen: Snapshot,
+        resource: Resource,
+        stored: SinkStatus,
+        fault: ReferenceFault | None,
+    ) -> Result:
+        """Conditions and figures of this moment."""
+        sink = self.sinks.of(resource)
+        if sink is None:
+            return unreadable(resource)
+        before = written_uncommitted(resource.status)
+        uncommitted = follow_uncommitted(before, stored, now=seen.now)
+        observed = sink_conditions(sink, stored, uncommitted, now=seen.now)
+        if fault is not None:
+            others = (one for one in observed if one.type != ConditionType.READY)
+            return _result(stored, uncommitted, (_VALID, *fault.conditions(), *others))
+        return _result(stored, uncommitted, (_VALID, _RESOLVED, *observed))
+
+
+_UNREADABLE = ReferenceFault(
+    reason="Unreadable", message="this release cannot read the stored declaration of the sink"
+)
+_VALID = Condition(type=ConditionType.VALID, status=Truth.TRUE, reason="Accepted")
+_RESOLVED = Condition(
+    type=ConditionType.REFERENCES_RESOLVED, status=Truth.TRUE, reason="AllResolved"
+)
+
+
+def _result(
+    stored: SinkStatus, uncommitted: Uncommitted | None, conditions: Iterable[Condition]
+) -> Result:
+    return requeue_after(FOLLOW_EVERY, *conditions, details=sink_details(stored, uncommitted))
+
+
+def _wishing(result: Result, stored: SinkStatus, wish: SinkWish) -> Result:
+    return result if stored.wished == wish else replace(result, sink=wish)
+
+
+def _stopped(result: Result, stored: SinkStatus) -> Result:
+    """No task may run: what was read and not committed is read again later."""
+    if stored.wished is None:
+        return result
+    return _wishing(result, stored, replace(stored.wished, tasks=0, wish=TaskWish.PAUSE))
+
+
+def _paused(resource: Resource, result: Result) -> Result:
+    if not is_paused(resource):
+        return result
+    condition = Condition(
+        type=ConditionType.PAUSED,
+        status=Truth.TRUE,
+        reason="Annotated",
+        message=f'the annotation {PAUSED} is "true": the sink commits what it has read and holds;'
+        " remove it, or use `datarecs sink resume`",
+    )
+    return replace(result, conditions=(*result.conditions, condition))
+
+
+def _blocked(
+    seen: Snapshot, resource: Resource, stored: SinkStatus, fault: ReferenceFault | None
+) -> Condition:
+    """Why the deletion waits; what to do, once it is clear that it does not end by itself."""
+    reason, message = "Draining", "the deletion waits for the last commit of what was read"
+    failure = failure_of(stored)
+    began = resource.deletion_at or seen.now
+    if fault is not None:
+        reason, message = fault.reason, f"no last commit is possible: {fault.message}"
+    elif failure is not None and failure.is_halted:
+        reason = "Halted"
+        message = (
+            f"no last commit is possible: {failure.error_code}: {failure.error.rstrip('.')}."
+            f" {remedy_of(failure)}".rstrip()
+        )
+    elif seen.now - began >= DRAIN_LIMIT:
+        reason, message = "DrainTimeout", f"{message}, and has for more than an hour"
+    if reason != "Draining":
+        message = (
+            f"{message}. To delete it without the last commit, set its annotation {SKIP_DRAIN} to"
+            ' "true"; what was read and not committed is then only in the topics'
+        )
+    return Condition(
+        type=ConditionType.DELETION_BLOCKED, status=Truth.TRUE, reason=reason, message=message
+    )

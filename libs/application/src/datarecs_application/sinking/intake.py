@@ -1,0 +1,240 @@
+"""Records into the writers of their tables, and what becomes of records that do not fit.
+
+A record that goes to two tables is in both or in neither. Writers cannot give a row back, so where
+one table refuses what another has taken already, the open cycle is discarded and read again; the
+refused record is remembered and passed over then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from datarecs_application.ports.messaging import LogRecord
+from datarecs_application.ports.sinking import DeadLetter, SinkRecord, SinkTables, TableWriter
+from datarecs_application.sinking.decoding import decode_json
+from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
+from datarecs_core.sink.control import FileEntry, SourcePartition, TableReference
+from datarecs_core.sink.definition import ErrorPolicy, SinkTarget, Tolerance
+from datarecs_core.sink.routing import Route
+
+_CAREFUL_RECORDS = 128
+"""Records added at once after one of the batch was refused; each refusal costs one such attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """What became of a batch of one partition."""
+
+    refused: LogRecord | None = None
+    """The sink stops before this record."""
+    error: BadRecordError | None = None
+    is_spoilt: bool = False
+    """Writers hold rows that must not be voted: discard, and read the cycle again."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Decoded records of one partition, by the table that they go to."""
+
+    records: Sequence[LogRecord]
+    by_target: dict[int, tuple[list[int], list[SinkRecord]]] = field(default_factory=dict)
+    """Table -> indexes in `records`, and the records."""
+    bad: dict[int, BadRecordError] = field(default_factory=dict)
+    unrouted: int = 0
+    ignored: int = 0
+    done: set[int] = field(default_factory=set)
+    """Tables that have their records."""
+    last_added: int = -1
+    """Largest index that is in a writer."""
+    is_spoilt: bool = False
+    """A table has a record that another one refused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TableIntake:
+    """The writers of one task, and its dead letters since the last vote."""
+
+    tables: SinkTables
+    targets: Sequence[SinkTarget]
+    route: Route
+    policy: ErrorPolicy
+    unrouted: int = 0
+    """Records for no table, since the task began."""
+    tombstones: int = 0
+    """Records without a value, since the task began."""
+    dead_letters: int = 0
+    """Voted, since the task began."""
+    letters: list[DeadLetter] = field(default_factory=list)
+    _writers: dict[int, TableWriter] = field(default_factory=dict)
+    _references: dict[int, TableReference] = field(default_factory=dict)
+    _order: list[int] = field(default_factory=list)
+    """Tables that refused a record lately come first: then nothing is in another one yet."""
+    _known_bad: dict[tuple[SourcePartition, int], BadRecordError] = field(default_factory=dict)
+    """By partition and offset, since the last vote."""
+    _in_a_row: dict[SourcePartition, int] = field(default_factory=dict)
+    _voted_in_a_row: dict[SourcePartition, int] = field(default_factory=dict)
+
+    def take(self, partition: SourcePartition, records: Sequence[LogRecord]) -> Intake:
+        """Add the records, in their order, up to the first at which the sink stops.
+
+        Raises SinkError and errors of connectors; then the open cycle must be discarded.
+        """
+        batch = self._decoded(partition, records)
+        for target in self._in_order(batch):
+            self._add_all(batch, target)
+            batch.done.add(target)
+        for index, error in batch.bad.items():
+            self._known_bad[partition, records[index].offset] = error
+        stop = self._stop_index(partition, batch)
+        self.unrouted += batch.unrouted
+        self.tombstones += batch.ignored
+        if stop is None:
+            return Intake(is_spoilt=batch.is_spoilt)
+        spoilt = batch.is_spoilt or batch.last_added >= stop
+        return Intake(refused=records[stop], error=batch.bad[stop], is_spoilt=spoilt)
+
+    @property
+    def _stops_at_once(self) -> bool:
+        return self.policy.tolerance is Tolerance.NONE
+
+    def _decoded(self, partition: SourcePartition, records: Sequence[LogRecord]) -> _Batch:
+        batch = _Batch(records)
+        by_target, route, known_bad = batch.by_target, self.route, self._known_bad
+        for index, record in enumerate(records):
+            if record.value is None:
+                batch.ignored += 1
+                continue
+            try:
+                if known_bad and (partition, record.offset) in known_bad:
+                    raise known_bad[partition, record.offset]
+                value = decode_json(record.value)
+            except BadRecordError as error:
+                batch.bad[index] = error
+                if self._stops_at_once:
+                    break
+                continue
+            targets = route(value)
+            if not targets:
+                batch.unrouted += 1
+                continue
+            decoded = SinkRecord(record=record, value=value)
+            for target in targets:
+                indexes, places = by_target.setdefault(target, ([], []))
+                indexes.append(index)
+                places.append(decoded)
+        return batch
+
+    def _in_order(self, batch: _Batch) -> list[int]:
+        first = [target for target in self._order if target in batch.by_target]
+        return [*first, *(target for target in batch.by_target if target not in first)]
+
+    def _add_all(self, batch: _Batch, target: int) -> None:
+        """Add what goes to one table, around the records that it refuses."""
+        indexes, records = batch.by_target[target]
+        if batch.bad:
+            wanted = [place for place, index in enumerate(indexes) if self._fits(batch, index)]
+            indexes, records = [indexes[at] for at in wanted], [records[at] for at in wanted]
+        size, done = len(indexes), 0
+        while done < len(indexes):
+            end = min(done + size, len(indexes))
+            try:
+                self._add(batch, target, indexes[done:end], records[done:end])
+                done = end
+            except BadRecordError as error:
+                end = done + error.at
+                self._add(batch, target, indexes[done:end], records[done:end])
+                self._refuse(batch, target, indexes[end], error)
+                if self._stops_at_once:
+                    return
+                done, size = end + 1, _CAREFUL_RECORDS
+
+    def _fits(self, batch: _Batch, index: int) -> bool:
+        if self._stops_at_once:
+            return index < min(batch.bad)
+        return index not in batch.bad
+
+    def _add(
+        self, batch: _Batch, target: int, indexes: list[int], records: list[SinkRecord]
+    ) -> None:
+        if not records:
+            return
+        writer = self._writers.get(target)
+        if writer is None:
+            writer = self._writers[target] = self.tables.writer(self.targets[target])
+        writer.add(records)
+        batch.last_added = max(batch.last_added, indexes[-1])
+        if target not in self._references:
+            self._references[target] = self._reference(self.targets[target])
+
+    def _reference(self, target: SinkTarget) -> TableReference:
+        """After the first record: only then a table that the sink creates is there."""
+        reference = self.tables.reference(target)
+        if reference is None:
+            raise SinkError(SinkCode.TABLE_LOST, f"the table {target} was dropped")
+        return reference
+
+    def _refuse(self, batch: _Batch, target: int, index: int, error: BadRecordError) -> None:
+        batch.bad[index] = error
+        if any(index in batch.by_target[other][0] for other in batch.done):
+            batch.is_spoilt = True
+        self._order = [target, *(other for other in self._order if other != target)]
+
+    def _stop_index(self, partition: SourcePartition, batch: _Batch) -> int | None:
+        """Where the sink stops; before it, bad records become dead letters."""
+        if self._stops_at_once:
+            return min(batch.bad, default=None)
+        letters: list[DeadLetter] = []
+        in_a_row, last = self._in_a_row.get(partition, 0), -1
+        for index in sorted(batch.bad):
+            in_a_row = in_a_row + 1 if index == last + 1 else 1
+            last = index
+            if in_a_row > self.policy.max_in_a_row:
+                self.letters += letters
+                return index
+            error = batch.bad[index]
+            record = batch.records[index]
+            letters.append(DeadLetter(record=record, reason=error.reason, path=error.path))
+        self.letters += letters
+        self._in_a_row[partition] = in_a_row if last == len(batch.records) - 1 else 0
+        return None
+
+    def size(self) -> int:
+        """Bytes in memory of all writers."""
+        return sum(writer.size() for writer in self._writers.values())
+
+    def shrink(self, most_bytes: int) -> None:
+        """Write the largest buffers to files until the others fit."""
+        while (size := self.size()) > most_bytes:
+            max(self._writers.values(), key=lambda writer: writer.size()).flush()
+            if self.size() >= size:
+                return
+
+    def finish(self) -> Mapping[TableReference, tuple[FileEntry, ...]]:
+        """Complete files of every table, since the last finish."""
+        files: dict[TableReference, tuple[FileEntry, ...]] = {}
+        for target, writer in self._writers.items():
+            entries = writer.finish()
+            if entries:
+                files[self._references[target]] = entries
+        return files
+
+    def voted(self) -> None:
+        """A vote with the files and the dead letters was taken."""
+        self.dead_letters += len(self.letters)
+        self._voted_in_a_row = dict(self._in_a_row)
+        self.letters.clear()
+        self._known_bad.clear()
+        self._forget_writers()
+
+    def discard(self) -> None:
+        """Forget everything since the last vote, apart from which records are bad."""
+        self.letters.clear()
+        self._in_a_row = dict(self._voted_in_a_row)
+        writers = list(self._writers.values())
+        self._forget_writers()
+        for writer in writers:
+            writer.discard()
+
+    def _forget_writers(self) -> None:
+        """New ones see the tables as they are then."""
+        self._writers.clear()
+        self._references.clear()

@@ -1,0 +1,155 @@
+"""`datarecs sink`: list sinks, show how far they are, and steer them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Output, UsageFault, current
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+
+if TYPE_CHECKING:
+    from datarecs_cli.client import Json
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Read and steer sinks, which write records of Kafka topics into Iceberg tables.",
+)
+SINKS = "sink-tables"
+Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the sink")]
+Namespace = Annotated[str, typer.Option("--namespace", help="namespace in your tenant")]
+
+
+@app.command("ls")
+def ls(
+    *,
+    namespace: Annotated[
+        str | None, typer.Option(help="another namespace than default; * for all")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 50,
+) -> ExitCode:
+    """List sinks with their state."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.listing import print_objects
+    from datarecs_specs.kinds import KINDS
+
+    where = {} if namespace is None else {"namespace": namespace}
+    invocation = current()
+    with connect(invocation) as api:
+        print_objects(api, KINDS[Kind.SINK_TABLE], where, limit=limit, invocation=invocation)
+    return ExitCode.DONE
+
+
+@app.command("status")
+def status(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
+    """Show a sink with its conditions, its figures and the partitions that it reads."""
+    from datarecs_cli.client import ALL, connect
+    from datarecs_cli.describing import as_document, lines_of, read_described
+    from datarecs_cli.output import as_yaml, print_json
+    from datarecs_cli.sink_screens import partition_lines
+    from datarecs_specs.kinds import KINDS
+
+    invocation = current()
+    with connect(invocation) as api:
+        described = read_described(api, KINDS[Kind.SINK_TABLE], name, namespace=namespace)
+        where = {"namespace": namespace}
+        partitions = list(api.pages(SINKS, name, "partitions", limit=ALL, params=where))
+    document = {**as_document(described), "partitions": partitions}
+    match invocation.output:
+        case Output.JSON:
+            print_json("sink_status", document)
+        case Output.YAML:
+            print(as_yaml(document))
+        case None | Output.TEXT | Output.TABLE:
+            print("\n".join([*lines_of(described), *partition_lines(partitions)]))
+        case other:
+            raise UsageFault(f"-o {other} is not a format of this command; write json or yaml")
+    return ExitCode.DONE
+
+
+@app.command("commits")
+def commits(
+    name: Name,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="newest to list")] = 20,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """List the commits of a sink, newest first."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.output import print_list
+    from datarecs_cli.sink_screens import COMMITS, commit_row
+
+    invocation = current()
+    with connect(invocation) as api:
+        where = {"namespace": namespace}
+        items = list(api.pages(SINKS, name, "commits", limit=limit, params=where))
+    is_whole = invocation.output in (Output.JSON, Output.JSONL, Output.YAML)
+    rows = items if is_whole else [commit_row(one) for one in items]
+    print_list("sink_commits", COMMITS, rows, invocation)
+    if not items:
+        invocation.say(f"no commits yet; see: datarecs sink status {name}")
+    return ExitCode.DONE
+
+
+@app.command("pause")
+def pause(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
+    """Let a sink commit what it has read, and hold."""
+    return _act("pause", name, namespace, "pauses after its next commit")
+
+
+@app.command("resume")
+def resume(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
+    """Let a paused sink read again."""
+    return _act("resume", name, namespace, "resumed")
+
+
+@app.command("commit-now")
+def commit_now(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
+    """Commit what a sink has read now, without waiting for the interval."""
+    return _act("commit-now", name, namespace, "commit requested")
+
+
+@app.command("retry")
+def retry(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
+    """Begin the tasks of a sink again that have stopped because of an error."""
+    return _act("retry", name, namespace, "stopped tasks begin again")
+
+
+@app.command("reset")
+def reset(
+    name: Name,
+    *,
+    position: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC/PARTITION=OFFSET", help="where to go on; repeat it for more"),
+    ] = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """Let a sink forget its control topic, and go on at positions.
+
+    Partitions that are not named go on at what is committed. An earlier position writes records
+    again, a later one leaves records out.
+    """
+    from datarecs_cli.sink_screens import positions_of
+
+    body = {"positions": positions_of(position or [])}
+    return _act("reset", name, namespace, "goes on from the new positions", body=body)
+
+
+def _act(
+    verb: str, name: str, namespace: str, outcome: str, *, body: "Json | None" = None
+) -> ExitCode:
+    from datarecs_cli.client import connect
+    from datarecs_cli.endpoint_actions import post
+    from datarecs_cli.output import print_json
+
+    invocation = current()
+    with connect(invocation) as api:
+        where = {"namespace": namespace}
+        shown = post(api, SINKS, name, "actions", verb, params=where, body=body or {})
+    if invocation.output is Output.JSON:
+        print_json("sink", {"object": shown})
+    else:
+        print(f"sink-table/{name} {outcome}")
+    return ExitCode.DONE

@@ -1,0 +1,1 @@
+"""Iceberg tables as a sink writes them: catalogs, files, rows and commits."""

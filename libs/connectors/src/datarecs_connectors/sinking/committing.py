@@ -1,0 +1,220 @@
+"""Add the files of a commit to a table exactly once.
+
+The table itself states up to which control offset it holds the files. That is read before every
+attempt, and the catalog takes the snapshot only on top of the head that was read, so two
+coordinators cannot both add a file. If an answer is lost, the table is read instead.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+
+from datarecs_application.ports.sinking import CommitRequest
+from datarecs_application.stopping import Stopping
+from datarecs_connectors.errors import SourceError
+from datarecs_connectors.iceberg.catalogs import CurrentTable, TableName
+from datarecs_connectors.locations import Places
+from datarecs_connectors.sinking.catalog_changes import (
+    ConflictError,
+    OutcomeUnknownError,
+    TableChange,
+    WritableCatalog,
+)
+from datarecs_connectors.sinking.entries import data_file_of
+from datarecs_connectors.sinking.files import SinkFiles, check_locations
+from datarecs_connectors.sinking.snapshots import SnapshotFiles
+from datarecs_connectors.sinking.watermarks import (
+    Watermark,
+    summary_facts,
+    table_commit,
+    table_property,
+    watermark_of,
+)
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.sink.checkpoint import TableCommit
+
+_RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES = "commit.retry.num-retries", 4, 100
+_WAIT, _DEFAULT_WAIT_MS, _LONGEST_WAIT_MS = "commit.retry.min-wait-ms", 100, 5_000
+_CHECKS, _CHECK_WAIT_MS = 3, 1_000
+"""How often the table is read for a snapshot of unknown outcome, and the first pause between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommitter:
+    """Commits to the tables of one catalog."""
+
+    catalog: WritableCatalog
+    places: Places
+    task: str
+    """Named in snapshots."""
+    now: Callable[[], datetime]
+    stop: Stopping
+
+    def commit(self, name: TableName, request: CommitRequest) -> TableCommit | None:
+        """As `SinkTables.commit` says."""
+        retries, attempt = _DEFAULT_RETRIES, 0
+        while True:
+            current = self._loaded(name, request)
+            mark = self._checked(name, current, request)
+            added = _missing_files(request, mark)
+            if not added:
+                return table_commit(mark.snapshot, request.lineage, request.table)
+            retries = _number(current, _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES)
+            snapshot = self._attempt(name, current, request, mark, added)
+            if snapshot is not None:
+                return table_commit(snapshot, request.lineage, request.table)
+            if attempt >= retries:
+                raise SinkError(
+                    SinkCode.COMMIT_FAILED,
+                    f"table {name} was changed by others, or its catalog gave no answer, in "
+                    f"{attempt + 1} attempts in a row; the next commit repeats its files",
+                )
+            wait = _number(current, _WAIT, _DEFAULT_WAIT_MS, _LONGEST_WAIT_MS)
+            self._pause(min(wait * 2**attempt, _LONGEST_WAIT_MS))
+            attempt += 1
+
+    def _loaded(self, name: TableName, request: CommitRequest) -> CurrentTable:
+        current = self.catalog.find(name)
+        if current is None:
+            raise SinkError(SinkCode.TABLE_LOST, f"table {name} does not exist any more")
+        if current.metadata.table_uuid != request.table.uuid:
+            raise SinkError(
+                SinkCode.TABLE_LOST,
+                f"table {name} is another one than the one that files were written for",
+            )
+        return current
+
+    def _checked(self, name: TableName, current: CurrentTable, request: CommitRequest) -> Watermark:
+        mark = watermark_of(current.metadata, request.lineage)
+        if mark.is_rolled_back:
+            raise SinkError(
+                SinkCode.TABLE_ROLLED_BACK,
+                f"table {name} was rolled back to a state before the last commit of the sink",
+            )
+        if mark.epoch > request.epoch and mark.offset > request.control_offset:
+            raise SinkError(
+                SinkCode.COMMIT_FAILED,
+                f"a newer coordinator (epoch {mark.epoch}) has committed to table {name}; this "
+                f"one has epoch {request.epoch}",
+            )
+        return mark
+
+    def _attempt(
+        self,
+        name: TableName,
+        current: CurrentTable,
+        request: CommitRequest,
+        mark: Watermark,
+        added: Sequence[DataFile],
+    ) -> Snapshot | None:
+        """The stored snapshot; None if the table has changed, or the outcome stays unknown."""
+        metadata = current.metadata
+        check_locations(metadata, self.places)
+        offset = max(mark.offset, request.control_offset)
+        files = SnapshotFiles(
+            metadata=metadata,
+            files=SinkFiles(self.places),
+            snapshot_id=metadata.new_snapshot_id(),
+        )
+        facts = summary_facts(request, offset, task=self.task)
+        properties = table_property(request, offset, files.snapshot_id)
+        snapshot = None
+        try:
+            snapshot = files.append(added, facts, now=self.now())
+            self.catalog.commit(name, current, _change(current, snapshot, properties))
+        except ConflictError:
+            files.remove()
+            return None
+        except OutcomeUnknownError:
+            return snapshot if self._is_stored(name, files.snapshot_id) else None
+        except (DatarecsError, OSError) as cause:
+            files.remove()
+            if isinstance(cause, DatarecsError):
+                raise
+            raise SinkError(
+                SinkCode.COMMIT_FAILED,
+                f"a file of a snapshot of table {name} cannot be written: {cause.strerror}",
+            ) from cause
+        return snapshot
+
+    def _is_stored(self, name: TableName, snapshot_id: int) -> bool:
+        """Whether the table has the snapshot; read several times, as it may appear late.
+
+        A snapshot that appears even later is no danger: it is on top of the old head, so either
+        it or the next attempt is refused.
+        """
+        unanswered: SourceError | None = None
+        for check in range(_CHECKS):
+            try:
+                current = self.catalog.find(name)
+                unanswered = None
+            except SourceError as cause:
+                unanswered = cause
+            else:
+                if current is not None and current.metadata.snapshot_by_id(snapshot_id):
+                    return True
+            self._pause(_CHECK_WAIT_MS * 2**check if check + 1 < _CHECKS else 0)
+        if unanswered is not None:
+            raise SinkError(
+                SinkCode.COMMIT_FAILED,
+                f"the catalog of table {name} does not answer; the next commit checks whether "
+                "this one was stored",
+            ) from unanswered
+        return False
+
+    def _pause(self, milliseconds: float) -> None:
+        self.stop.wait(milliseconds / 1000)
+        self.stop.check()
+
+
+def _missing_files(request: CommitRequest, mark: Watermark) -> list[DataFile]:
+    """Files of messages that the table does not hold; a repeated location counts once."""
+    entries = {
+        entry.path: entry
+        for pending in request.pending
+        if mark.offset <= pending.offset < request.control_offset
+        for entry in pending.data_files
+        if entry.record_count > 0
+    }
+    return [data_file_of(entry) for entry in entries.values()]
+
+
+def _change(current: CurrentTable, snapshot: Snapshot, properties: dict[str, str]) -> TableChange:
+    """Snapshot, branch and property in one."""
+    head = current.metadata.refs.get(MAIN_BRANCH)
+    return TableChange(
+        requirements=(
+            AssertTableUUID(uuid=current.metadata.table_uuid),
+            AssertRefSnapshotId.model_validate(
+                {"ref": MAIN_BRANCH, "snapshot-id": None if head is None else head.snapshot_id}
+            ),
+        ),
+        updates=(
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate.model_validate(
+                {
+                    "ref-name": MAIN_BRANCH,
+                    "type": SnapshotRefType.BRANCH,
+                    "snapshot-id": snapshot.snapshot_id,
+                }
+            ),
+            SetPropertiesUpdate(updates=properties),
+        ),
+    )
+
+
+def _number(current: CurrentTable, name: str, default: int, most: int) -> int:
+    text = current.metadata.properties.get(name, "")
+    return min(int(text), most) if text.isdigit() else default

@@ -1,0 +1,262 @@
+"""The table that a sink creates: its columns from the first records, its partitions as declared."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import reduce
+from itertools import count
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from datarecs_application.ports.sinking import SinkRecord
+from datarecs_connectors.sinking.catalog_changes import NewTable
+from datarecs_connectors.sinking.partitions import path_to
+from datarecs_connectors.sinking.rows import place_columns
+from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
+from datarecs_core.sink.definition import SinkTable
+
+_SAMPLE = 1_000
+_FORMAT = {"format-version": "2"}
+_TERM = re.compile(
+    r"\s*(?:([A-Za-z]+)\s*\(\s*(?:([0-9]{1,10})\s*,\s*)?([^(),\s]+)\s*\)|([^(),\s]+))\s*", re.ASCII
+)
+_TIMES: Mapping[str, Callable[[], Transform[Any, Any]]] = {
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
+_SIZED: Mapping[str, Callable[[int], Transform[Any, Any]]] = {
+    "bucket": BucketTransform,
+    "truncate": TruncateTransform,
+}
+_SHORT = {"truncate": "trunc"}
+_LARGEST_SIZE = 2**31 - 1
+_FORMS = (
+    "write col, year(col), month(col), day(col), hour(col), bucket(16, col) or truncate(4, col)"
+)
+
+
+def new_table(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
+    """The table for these records.
+
+    Raises:
+        SinkError: PARTITION_TERM_INVALID, IDENTIFIER_MISSING.
+        BadRecordError: no column can be derived from the records.
+    """
+    schema = inferred_schema(sink, [record.value for record in records[:_SAMPLE]])
+    spec = PartitionSpec(
+        *(_partition_field(number, term, schema) for number, term in enumerate(sink.partition_by))
+    )
+    names = [field.name for field in spec.fields]
+    if len(set(names)) < len(names):
+        raise _invalid(len(names) - 1, sink.partition_by[-1], 1, "two terms have one name")
+    return NewTable(schema=schema, spec=spec, properties=dict(_FORMAT))
+
+
+def inferred_schema(sink: SinkTable, rows: Sequence[Mapping[str, Any]]) -> Schema:
+    """Columns in the order in which the records have them; optional, except the id columns."""
+    places = place_columns(sink.metadata_columns)
+    reserved = {place.name for place in places}
+    ids = count(1)
+    columns = _merged_members(rows)
+    fields = [
+        NestedField(
+            field_id=next(ids),
+            name=name,
+            field_type=_typed(shape, ids),
+            required=name in sink.id_columns,
+        )
+        for name, shape in columns.items()
+        if name not in reserved
+    ]
+    fields += [
+        NestedField(field_id=next(ids), name=place.name, field_type=_renumbered(place.type, ids))
+        for place in places
+    ]
+    if not fields:
+        raise BadRecordError(path="", reason="no column can be derived from the record", at=0)
+    try:
+        return Schema(*fields, identifier_field_ids=_identifiers(sink, fields))
+    except ValueError:
+        raise BadRecordError(
+            path="", reason="two fields of the record would have one name in the table", at=0
+        ) from None
+
+
+def _identifiers(sink: SinkTable, fields: Sequence[NestedField]) -> list[int]:
+    by_name = {field.name: field for field in fields}
+    for name in sink.id_columns:
+        field = by_name.get(name)
+        if field is None:
+            raise SinkError(
+                SinkCode.IDENTIFIER_MISSING,
+                f"id_columns names {name!r}, and no record of the first ones has a value for it",
+            )
+        if not field.field_type.is_primitive or isinstance(field.field_type, DoubleType):
+            raise SinkError(
+                SinkCode.IDENTIFIER_MISSING,
+                f"id_columns names {name!r}, which is {field.field_type}; use columns of text, "
+                "whole numbers or booleans",
+            )
+    return [by_name[name].field_id for name in sink.id_columns]
+
+
+Shape = type[Any] | dict[str, Any] | list[Any]
+"""A primitive type of values; the members of an object; the shape of an array's elements."""
+
+
+def _merged_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, Shape]:
+    """The shape of each name that has a value anywhere."""
+    members: dict[str, Shape] = {}
+    for row in rows:
+        for name, value in row.items():
+            shape = _shape(value)
+            if shape is not None:
+                members[name] = _merged(members[name], shape) if name in members else shape
+    return members
+
+
+def _shape(value: object) -> Shape | None:
+    """None where nothing is known: null, and objects and arrays without a value."""
+    match value:
+        case None:
+            return None
+        case dict():
+            return _merged_members([value]) or None
+        case list():
+            shapes = [shape for shape in map(_shape, value) if shape is not None]
+            return [reduce(_merged, shapes)] if shapes else None
+        case float():
+            return Decimal
+    return type(value)
+
+
+def _merged(first: Shape, second: Shape) -> Shape:
+    """Objects have the members of both, numbers the wider type; otherwise the first stays."""
+    match first, second:
+        case dict(), dict():
+            shared = {name: _merged(first[name], second[name]) for name in first if name in second}
+            return {**first, **second, **shared}
+        case list(), list():
+            return [_merged(first[0], second[0])]
+    return Decimal if {first, second} == {int, Decimal} else first
+
+
+_TYPES: Mapping[type[Any], IcebergType] = {
+    bool: BooleanType(),
+    int: LongType(),
+    Decimal: DoubleType(),
+    str: StringType(),
+}
+
+
+def _typed(shape: Shape, ids: Iterator[int]) -> IcebergType:
+    match shape:
+        case dict():
+            members = [(next(ids), name, member) for name, member in shape.items()]
+            return StructType(
+                *(
+                    NestedField(
+                        field_id=number, name=name, field_type=_typed(member, ids), required=False
+                    )
+                    for number, name, member in members
+                )
+            )
+        case list():
+            number = next(ids)
+            return ListType(
+                element_id=number, element_type=_typed(shape[0], ids), element_required=False
+            )
+    return _TYPES[shape]
+
+
+def _renumbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
+    if not isinstance(kind, MapType):
+        return kind
+    return MapType(
+        key_id=next(ids),
+        key_type=kind.key_type,
+        value_id=next(ids),
+        value_type=kind.value_type,
+        value_required=kind.value_required,
+    )
+
+
+def _partition_field(number: int, term: str, schema: Schema) -> PartitionField:
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise _invalid(number, term, _first_fault(term), _FORMS)
+    word, _, inner, column = match.groups()
+    name = inner or column
+    transform = _transform(number, term, match)
+    try:
+        field = schema.find_field(name)
+    except ValueError:
+        at = match.start(3 if inner else 4) + 1
+        raise _invalid(number, term, at, f"the table has no column {name!r}") from None
+    if not path_to(schema.as_struct(), field.field_id) or not transform.can_transform(
+        field.field_type
+    ):
+        at = match.start(1 if word else 4) + 1
+        raise _invalid(
+            number, term, at, f"column {name!r} of type {field.field_type} cannot be divided so"
+        )
+    suffix = f"_{_SHORT.get(word.lower(), word.lower())}" if word else ""
+    return PartitionField(
+        source_id=field.field_id,
+        field_id=PARTITION_FIELD_ID_START + number,
+        transform=transform,
+        name=f"{name}{suffix}",
+    )
+
+
+def _transform(number: int, term: str, match: re.Match[str]) -> Transform[Any, Any]:
+    word, size = match[1], match[2]
+    if word is None:
+        return IdentityTransform()
+    timed, sized = _TIMES.get(word.lower()), _SIZED.get(word.lower())
+    if timed is not None and size is None:
+        return timed()
+    if sized is not None and size is not None and 0 < int(size) <= _LARGEST_SIZE:
+        return sized(int(size))
+    if sized is not None or timed is not None:
+        at = match.start(2) if size is not None else match.end(1)
+        raise _invalid(number, term, at + 1, _FORMS)
+    raise _invalid(number, term, match.start(1) + 1, f"there is no transform {word!r}; {_FORMS}")
+
+
+def _first_fault(term: str) -> int:
+    """The first character after which no term can continue; counted from 1."""
+    longest = _TERM.match(term)
+    return (longest.end() if longest is not None else 0) + 1
+
+
+def _invalid(number: int, term: str, at: int, why: str) -> SinkError:
+    return SinkError(
+        SinkCode.PARTITION_TERM_INVALID,
+        f"partition_by[{number}] {term!r}, character {at}: {why}",
+    )

@@ -1,0 +1,128 @@
+"""The tables of one sink: found, created, written and committed through its catalogs."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyiceberg.table.metadata import TableMetadata
+
+from datarecs_application.ports.sinking import CommitRequest, SinkRecord
+from datarecs_application.stopping import Stopping
+from datarecs_connectors.iceberg.catalogs import Catalog, CurrentTable, TableName
+from datarecs_connectors.sinking.catalog_changes import WritableCatalog
+from datarecs_connectors.sinking.committing import TableCommitter
+from datarecs_connectors.sinking.creating import new_table
+from datarecs_connectors.sinking.rest_catalogs import RestTables
+from datarecs_connectors.sinking.sql_catalogs import SqlTables
+from datarecs_connectors.sinking.writer import IcebergTableWriter, check_writable
+from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.resources.connection import HadoopCatalog, RestCatalog, SqlCatalog
+from datarecs_core.sink.checkpoint import TableCommit
+from datarecs_core.sink.control import TableReference
+from datarecs_core.sink.definition import SinkTable, SinkTarget
+
+_NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9.-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSinkTables:
+    """Port SinkTables over the catalogs of a sink's connections."""
+
+    sink: SinkTable
+    catalogs: Mapping[str, Catalog]
+    """By the name of the connection."""
+    task: str
+    """Of the process, as snapshots and names of files have it."""
+    now: Callable[[], datetime]
+    stop: Stopping
+
+    def reference(self, target: SinkTarget) -> TableReference | None:
+        current = self._tables(target).find(_name(target))
+        return None if current is None else _reference(target, current)
+
+    def writer(self, target: SinkTarget) -> IcebergTableWriter:
+        catalog = self._tables(target)
+        current = catalog.find(_name(target))
+        if current is not None:
+            check_writable(str(target), current.metadata, self._catalog(target).places)
+        elif not self.sink.auto_create:
+            raise _lost(target)
+        return IcebergTableWriter(
+            load=lambda records: self._loaded(target, catalog, records),
+            places=self._catalog(target).places,
+            metadata_columns=self.sink.metadata_columns,
+            prefix=_NOT_OF_NAMES.sub("-", self.task) or "sink",
+        )
+
+    def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
+        committer = TableCommitter(
+            catalog=self._tables(target),
+            places=self._catalog(target).places,
+            task=self.task,
+            now=self.now,
+            stop=self.stop,
+        )
+        return committer.commit(_name(target), request)
+
+    def close(self) -> None:
+        for catalog in self.catalogs.values():
+            catalog.places.close()
+
+    def _loaded(
+        self, target: SinkTarget, catalog: WritableCatalog, records: Sequence[SinkRecord]
+    ) -> TableMetadata:
+        name = _name(target)
+        current = catalog.find(name)
+        if current is None and self.sink.auto_create:
+            catalog.create(name, new_table(self.sink, records))
+            current = catalog.find(name)
+        if current is None:
+            raise _lost(target)
+        check_writable(str(target), current.metadata, self._catalog(target).places)
+        return current.metadata
+
+    def _catalog(self, target: SinkTarget) -> Catalog:
+        catalog = self.catalogs.get(target.catalog)
+        if catalog is None:
+            raise SinkError(
+                SinkCode.CATALOG_UNSUPPORTED,
+                f"table {target} names the catalog {target.catalog!r}, which is no connection of "
+                "type iceberg of the sink",
+            )
+        return catalog
+
+    def _tables(self, target: SinkTarget) -> WritableCatalog:
+        catalog = self._catalog(target)
+        match catalog.config.catalog:
+            case SqlCatalog() as config:
+                return SqlTables(catalog=catalog, config=config)
+            case RestCatalog() as config:
+                return RestTables(catalog=catalog, config=config)
+            case HadoopCatalog():
+                raise SinkError(
+                    SinkCode.CATALOG_UNSUPPORTED,
+                    f"table {target} is in a hadoop catalog, which cannot refuse a commit that is "
+                    "based on an old state; use a rest or sql catalog",
+                )
+
+
+def _name(target: SinkTarget) -> TableName:
+    return TableName(target.namespace, target.name)
+
+
+def _reference(target: SinkTarget, current: CurrentTable) -> TableReference:
+    return TableReference(
+        catalog=target.catalog,
+        namespace=target.namespace,
+        name=target.name,
+        uuid=current.metadata.table_uuid,
+    )
+
+
+def _lost(target: SinkTarget) -> SinkError:
+    return SinkError(
+        SinkCode.TABLE_LOST,
+        f"table {target} does not exist in the catalog {target.catalog!r}; create it, or declare "
+        "auto_create",
+    )

@@ -1,0 +1,164 @@
+"""DR7: why a sink stops, waits, or refuses a record, a table or a topic."""
+
+from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
+
+
+class SinkCode(ErrorCode):
+    TOPIC_REFUSED = Entry(
+        docs_id="DR7001",
+        meaning="The login of the connection cannot read a topic of the sink, write its control "
+        "topic or join its group.",
+        causes="A topic that does not exist, or a login without the rights.",
+        remedy="Create the topic, or give the login the rights that the page on sinks lists.",
+    )
+    SINK_TABLE_TAKEN = Entry(
+        docs_id="DR7002",
+        meaning="Another SinkTable writes to a table that this one names.",
+        causes="Two declarations with the same catalog, namespace and name.",
+        remedy="Name another table, or delete the other SinkTable first.",
+    )
+    FORMAT_VERSION_UNSUPPORTED = Entry(
+        docs_id="DR7003",
+        meaning="The table has a format version that the sink does not write.",
+        causes="Format version 3, or row changes on format version 1.",
+        remedy="Use a table of format version 2.",
+    )
+    FILE_FORMAT_UNSUPPORTED = Entry(
+        docs_id="DR7004",
+        meaning="The table asks for files that are not Parquet.",
+        causes="The property write.format.default is avro or orc.",
+        remedy="Set the property to parquet.",
+    )
+    IDENTIFIER_MISSING = Entry(
+        docs_id="DR7005",
+        meaning="Row changes need columns that identify a row, and the table has none that serve.",
+        causes="No identifier fields and no id_columns, or one that is optional, a float, or not "
+        "there.",
+        remedy="Name required columns in id_columns.",
+    )
+    PARTITION_TERM_INVALID = Entry(
+        docs_id="DR7006",
+        meaning="A term of partition_by is not one, or its column cannot be partitioned so.",
+        causes="A mistake in the name of a column or a transform.",
+        remedy="Write col, year(col), month(col), day(col), hour(col), bucket(16, col) or "
+        "truncate(4, col).",
+    )
+    LINEAGE_MISMATCH = Entry(
+        docs_id="DR7010",
+        meaning="The control topic or the cluster is another one than at the last commit.",
+        causes="The topic was deleted and created again, or the cluster was rebuilt.",
+        remedy="Check that the source topics still have the records after the accepted positions, "
+        "then use the verb reset.",
+    )
+    CONTROL_GAP = Entry(
+        docs_id="DR7011",
+        meaning="Messages of the control topic that are needed were removed.",
+        causes="The sink stood still for longer than the retention of its control topic.",
+        remedy="Use the verb reset; records after the accepted positions are read again.",
+    )
+    SOURCE_GAP = Entry(
+        docs_id="DR7012",
+        meaning="Records that were not written yet were removed from a source topic.",
+        causes="The sink stood still for longer than the retention of the topic.",
+        remedy="Use the verb reset with the positions to go on from; the records between are lost.",
+    )
+    TABLE_ROLLED_BACK = Entry(
+        docs_id="DR7013",
+        meaning="A table was rolled back to a snapshot before the last commit of the sink.",
+        causes="Somebody rolled it back, or restored an older state.",
+        remedy="Roll the table forward again; the sink goes on by itself.",
+    )
+    TABLE_LOST = Entry(
+        docs_id="DR7014",
+        meaning="A table of the sink does not exist, or is another one than before.",
+        causes="It was dropped, renamed or created again.",
+        remedy="Create it, or declare auto_create; a table that was replaced needs another "
+        "SinkTable.",
+    )
+    COMMIT_FAILED = Entry(
+        docs_id="DR7015",
+        meaning="A commit failed several times in a row.",
+        causes="The catalog or the store of the table refuses or does not answer.",
+        remedy="Read the message, mend the cause; the sink retries by itself.",
+        retryable=True,
+    )
+    BAD_RECORD = Entry(
+        docs_id="DR7016",
+        meaning="A record cannot be written to the table without changing its meaning.",
+        causes="A value that is no JSON object, of a type that the column cannot hold, or without "
+        "a required column.",
+        remedy="Correct the table or the producer and use the verb retry; or declare errors with "
+        "tolerance dead_letter.",
+    )
+    SCAN_LIMIT_EXCEEDED = Entry(
+        docs_id="DR7017",
+        meaning="The rows to search for the rows that a commit replaces are too many.",
+        causes="A large table whose partitions or bounds do not narrow the search.",
+        remedy="Partition the table by a part of its key, and compact it.",
+    )
+    FILE_LOCATION_REFUSED = Entry(
+        docs_id="DR7018",
+        meaning="The files of the table would be written outside of the places that its connection "
+        "may use.",
+        causes="A location of the table, or write.data.path, in another bucket or folder.",
+        remedy="Move the table, or declare a connection for that place.",
+    )
+    BROKER_TIMEOUT = Entry(
+        docs_id="DR7019",
+        meaning="The broker did not answer within a transaction.",
+        causes="A broker that is overloaded or unreachable.",
+        remedy="Check the broker; the sink starts again by itself and loses nothing.",
+        retryable=True,
+    )
+    CATALOG_UNSUPPORTED = Entry(
+        docs_id="DR7020",
+        meaning="The sink cannot write through this catalog.",
+        causes="A hadoop catalog, which cannot refuse a commit that is based on an old state.",
+        remedy="Use a rest or sql catalog.",
+    )
+    RECORD_TOO_LARGE = Entry(
+        docs_id="DR7021",
+        meaning="A record is larger than a sink reads.",
+        causes="A value above 16 MiB.",
+        remedy="Send smaller records, or declare errors with tolerance dead_letter.",
+    )
+    CONTROL_DAMAGED = Entry(
+        docs_id="DR7022",
+        meaning="A message of the sink's own control topic cannot be read.",
+        causes="Another program writes to the topic, or a newer release did.",
+        remedy="Let only this sink write to its control topic, then use the verb reset.",
+    )
+    TASK_CRASHED = Entry(
+        docs_id="DR7023",
+        meaning="The process of a task ended without a report, or did not start.",
+        causes="Too little memory, or a defect.",
+        remedy="Read the log of iceberg-sink at this time and give it more memory; the task starts "
+        "again by itself and loses nothing.",
+        retryable=True,
+    )
+    SINK_NOT_STARTED = Entry(
+        docs_id="DR7024",
+        meaning="The verb needs a sink that has begun, and this one has not.",
+        causes="Its connections or tables do not serve it, or it was declared a moment ago.",
+        remedy="Correct what the condition Ready names; if it names nothing, repeat the request in "
+        "a few seconds.",
+    )
+
+
+class SinkError(DatarecsError):
+    """A fault of a sink, with the code of its family and a message for people."""
+
+    def __init__(self, code: SinkCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class BadRecordError(DatarecsError):
+    """A record that cannot be written; the message names the path and the reason, no value."""
+
+    code = SinkCode.BAD_RECORD
+
+    def __init__(self, *, path: str, reason: str, at: int = -1) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path, self.reason, self.at = path, reason, at
+        """`at`: index in the batch that was given."""

@@ -1,0 +1,1 @@
+"""The sink: records of Kafka topics written into Iceberg tables, each exactly once."""

@@ -1,0 +1,116 @@
+"""What a sink remembers between coordinators, and what a commit is to the outside.
+
+The tables are the truth: each snapshot states the control offset up to which it holds every
+admitted file. The checkpoint only says from where the control topic must be read again, and which
+source positions were accepted there; everything after it follows from the topic itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from datarecs_core.sink.control import SourcePartition, TableReference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Identity of a control topic; another one makes every offset meaningless."""
+
+    cluster_id: str
+    topic_id: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    accepted: int
+    """Next offset after the last admitted vote."""
+    largest: datetime | None = None
+    """Timestamp, of all records ever admitted of this partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where the next coordinator begins. All tables hold what is admitted below it."""
+
+    lineage: Lineage | None = None
+    """None before the first coordinator."""
+    control_offset: int = 0
+    """Next to read."""
+    partitions: Mapping[SourcePartition, PartitionState] = field(default_factory=dict)
+    valid_through: datetime | None = None
+
+
+class TaskWish(StrEnum):
+    """What the declaration and its verbs want of the tasks."""
+
+    RUN = "run"
+    PAUSE = "pause"
+    """Commit what was read, then hold."""
+    DRAIN = "drain"
+    """Commit what was read, remove the control topic, and end for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkState:
+    """The stored state, as a task reads it every few seconds."""
+
+    epoch: int = 0
+    """Of the newest coordinator."""
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    wish: TaskWish = TaskWish.RUN
+    commit_requests: int = 0
+    """Raised by each `commit-now`."""
+    is_drained: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """A snapshot of one table that this sink added, as the snapshot itself states it."""
+
+    commit_id: UUID
+    table: TableReference
+    snapshot_id: int
+    control_offset: int
+    """The snapshot holds every admitted file of a message below it."""
+    valid_through: datetime | None
+    records: int
+    files: int
+    source_ends: Mapping[SourcePartition, int]
+    """Accepted positions that the snapshot contains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkCommit:
+    """A completed cycle: every table has it."""
+
+    commit_id: UUID
+    epoch: int
+    checkpoint: Checkpoint
+    is_partial: bool
+    """Some partition had no vote when the time was up."""
+    tables: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """How a task is doing, for the status of the declaration."""
+
+    positions: Mapping[SourcePartition, int] = field(default_factory=dict)
+    """Read so far."""
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    """Of the partitions, as last seen."""
+    is_coordinator: bool = False
+    is_paused: bool = False
+    dead_letters: int = 0
+    """Since the task began."""
+    fenced: int = 0
+    """Votes of the task that were refused since it began."""
+    error_code: str = ""
+    """DR7 name of what stopped or hinders it; empty: nothing does."""
+    error: str = ""
+    is_halted: bool = False
+    """It needs a person: `retry`, or another declaration."""

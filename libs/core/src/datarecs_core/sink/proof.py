@@ -1,0 +1,127 @@
+"""The proof of a sink: the job that compares its topic with its table, at the sink's own cut.
+
+Every record that the table must have is a row of it, once, with the same values: rows are matched
+by the place of their record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from datarecs_core.documents import instant_text
+from datarecs_core.jobs.definition import (
+    ALL_COLUMNS,
+    Dimension,
+    Parameter,
+    ReconciliationJob,
+    Snapshot,
+    Source,
+    Stage,
+    TopicBound,
+)
+from datarecs_core.jobs.vocabulary import ParameterType, SourceKind, StageType, TopicEdge
+from datarecs_core.scheduling.schedule import Schedule
+from datarecs_core.sink.definition import MetadataColumns, SinkTable, StartAt
+
+PLACE = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
+"""The key of a row."""
+_TIMESTAMP, _SINCE = "_kafka_timestamp", "since"
+WATERMARK = TopicBound(edge=TopicEdge.WATERMARK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofOptions:
+    """What a sink does not declare."""
+
+    cron: str | None = None
+    """None: no schedule."""
+    timezone: str = "UTC"
+    window: timedelta | None = None
+    """Only records of this last part of the time, whole minutes; None: the whole topic."""
+    excluded: Sequence[str] = ()
+    """Columns that are not compared."""
+
+
+def proof_name(sink: str) -> str:
+    return f"{sink}-proof"
+
+
+def proof_obstacle(sink: SinkTable) -> str | None:
+    """Why no job can prove this sink, and what to do; None where one can."""
+    if len(sink.topics) != 1 or len(sink.tables) != 1:
+        return (
+            f"it has {len(sink.topics)} topics and {len(sink.tables)} tables, and a proof compares "
+            "one topic with one table; declare a sink for each"
+        )
+    if sink.route is not None:
+        return (
+            "its table has only the records that its route selects; write the job by hand, with "
+            "the route as `filter` of the topic"
+        )
+    if sink.metadata_columns is MetadataColumns.NONE:
+        return (
+            "its rows do not say of which record they are; write them with "
+            "metadata_columns: offsets"
+        )
+    if sink.start is StartAt.LATEST:
+        return (
+            "it began at the then latest records, which it does not declare; write the job by "
+            "hand, with the first offsets of the table as `snapshot.from` of the topic"
+        )
+    return None
+
+
+def proof_job(name: str, sink: SinkTable, options: ProofOptions) -> ReconciliationJob:
+    """The job of a sink that has no obstacle."""
+    (topic,), (target,) = sink.topics, sink.tables
+    window = None if options.window is None else f"{_TIMESTAMP} >= :{_SINCE}"
+    records = Source(
+        name="topic",
+        kind=SourceKind.KAFKA,
+        connection=sink.connection,
+        topic=topic,
+        filter=window,
+        snapshot=Snapshot(start=_start(sink.start), end=WATERMARK),
+        # The sink makes no rows of records without a value.
+        options={"tombstones": "delete"},
+    )
+    table = Source(
+        name="table",
+        kind=SourceKind.ICEBERG,
+        connection=target.catalog,
+        relation=str(target),
+        filter=window,
+    )
+    rows = Stage(
+        name="rows",
+        type=StageType.ROW,
+        dimensions=tuple(Dimension(name=column) for column in PLACE),
+        measures=ALL_COLUMNS,
+        except_=tuple(options.excluded),
+    )
+    return ReconciliationJob(
+        name=proof_name(name),
+        description=f"The table of sink {name} against its topic.",
+        parameters={} if options.window is None else {_SINCE: _since(options.window)},
+        sources=(records, table),
+        stages=(rows,),
+    )
+
+
+def proof_schedule(name: str, options: ProofOptions) -> Schedule:
+    return Schedule(job=proof_name(name), cron=options.cron, timezone=options.timezone)
+
+
+def _start(start: StartAt | datetime) -> TopicBound:
+    if isinstance(start, datetime):
+        return TopicBound(timestamp=instant_text(start))
+    return TopicBound(edge=TopicEdge.EARLIEST)
+
+
+def _since(window: timedelta) -> Parameter:
+    minutes = int(window.total_seconds()) // 60
+    return Parameter(
+        type=ParameterType.TIMESTAMP,
+        default=f"{{{{ run.timestamp - {minutes}m }}}}",
+        description="Records of this time and later are compared.",
+    )

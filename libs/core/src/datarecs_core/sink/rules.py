@@ -1,0 +1,98 @@
+"""The rules between the fields of a declared sink. Bounds of single fields are in its shape."""
+
+from collections.abc import Iterator
+
+from datarecs_core.errors.faults import Fault, Path, usable
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.notation import duration_text
+from datarecs_core.sink.definition import ErrorPolicy, SinkTable, Tolerance
+
+
+def sink_faults(sink: SinkTable) -> Iterator[Fault]:
+    """Every fault between fields; parts with a fault of their own are Gaps and left out."""
+    yield from _repeated_topics(sink)
+    yield from _repeated_tables(sink)
+    yield from _route_faults(sink)
+    yield from _creation_faults(sink)
+    if sink.commit.timeout > sink.commit.interval:
+        yield Fault(
+            code=SpecCode.BAD_DURATION,
+            path=("spec", "commit", "timeout"),
+            message=f"{duration_text(sink.commit.timeout)} is longer than the interval,"
+            f" {duration_text(sink.commit.interval)}",
+            hint=f"write {duration_text(sink.commit.interval)} or less",
+        )
+    is_default = sink.errors.max_in_a_row == ErrorPolicy().max_in_a_row
+    if sink.errors.tolerance is Tolerance.NONE and not is_default:
+        yield Fault(
+            code=SpecCode.WITHOUT_EFFECT,
+            path=("spec", "errors", "max_in_a_row"),
+            message="the sink stops at the first bad record with tolerance none",
+            hint="leave it out, or write tolerance: dead_letter",
+        )
+
+
+def _repeated_topics(sink: SinkTable) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, topic in usable(sink.topics):
+        if topic in seen:
+            yield _repeated(("spec", "topics"), seen[topic], index, "the topic")
+        seen.setdefault(topic, index)
+
+
+def _repeated_tables(sink: SinkTable) -> Iterator[Fault]:
+    seen: dict[tuple[str, tuple[str, ...], str], int] = {}
+    for index, target in usable(sink.tables):
+        place = (target.catalog, target.namespace, target.name)
+        if place in seen:
+            yield _repeated(("spec", "tables"), seen[place], index, "the table")
+        seen.setdefault(place, index)
+
+
+def _repeated(at: Path, first: int, again: int, what: str) -> Fault:
+    return Fault(
+        code=SpecCode.DUPLICATE_NAME,
+        path=(*at, again),
+        others=((*at, first),),
+        message=f"{what} is named twice",
+        hint="keep one of them",
+    )
+
+
+def _route_faults(sink: SinkTable) -> Iterator[Fault]:
+    """Rules of tables need the field, and the field needs a rule of every table."""
+    for index, target in usable(sink.tables):
+        at = ("spec", "tables", index)
+        if target.route is not None and sink.route is None:
+            yield Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=(*at, "route"),
+                message="no field decides between the tables",
+                hint="write route: {field: NAME} in the spec, or leave the rule out",
+            )
+        elif sink.route is not None and target.route is None:
+            yield Fault(
+                code=SpecCode.MISSING_FIELD,
+                path=at,
+                message="the sink has a routing field, and this table has no rule for it",
+                hint="write route: {equals: VALUE} in the table, or leave the field out",
+            )
+
+
+def _creation_faults(sink: SinkTable) -> Iterator[Fault]:
+    for name, columns in (("id_columns", sink.id_columns), ("partition_by", sink.partition_by)):
+        if columns and not sink.auto_create:
+            yield Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=("spec", name),
+                message="it is about tables that the sink creates, and auto_create is not true",
+                hint="write auto_create: true, or leave it out",
+            )
+        repeated = len({one for _, one in usable(columns)}) < len(list(usable(columns)))
+        if repeated:
+            yield Fault(
+                code=SpecCode.DUPLICATE_NAME,
+                path=("spec", name),
+                message="an entry is there twice",
+                hint="keep one of them",
+            )

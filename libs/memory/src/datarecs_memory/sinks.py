@@ -1,0 +1,139 @@
+"""Twin of the tables of sinks, as the resource-controller and the API use them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from datarecs_core.sink.checkpoint import PartitionState
+from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
+from datarecs_core.values import ResourceUid
+from datarecs_memory.scope import Scope
+from datarecs_memory.sink_rows import SinkRow, TaskLease
+
+
+class MemorySinkTasks:
+    """Port SinkTasks."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope, self._rows = scope, scope.state.sinks
+
+    def want(self, sink_uid: ResourceUid, wish: SinkWish) -> None:
+        before = self.status(sink_uid)
+        is_same = before.wished is not None and before.wished.revision == wish.revision
+        known = {one.number: one for one in before.tasks} if is_same else {}
+        tasks = (
+            known.get(number, TaskStatus(number=number, is_held=False))
+            for number in range(wish.tasks)
+        )
+        state = replace(before.state, wish=wish.wish)
+        self.set_status(sink_uid, replace(before, wished=wish, state=state, tasks=tuple(tasks)))
+        row = self._rows[sink_uid]
+        leases = {number: one for number, one in row.leases.items() if number < wish.tasks}
+        self._rows[sink_uid] = replace(row, leases=leases)
+        self._scope.wake()
+
+    def status(self, sink_uid: ResourceUid) -> SinkStatus:
+        row = self._rows.get(sink_uid)
+        if row is None:
+            return SinkStatus()
+        tasks = tuple(
+            replace(one, is_held=one.is_held or self._is_leased(row.leases.get(one.number)))
+            for one in row.status.tasks
+        )
+        last = max(row.commits, key=_place, default=None)
+        return replace(row.status, tasks=tasks, last_commit=last)
+
+    def _is_leased(self, lease: TaskLease | None) -> bool:
+        return lease is not None and lease.until is not None and lease.until > self._scope.now
+
+    def set_status(self, sink_uid: ResourceUid, status: SinkStatus) -> None:
+        """What the service and the tasks of the sink would have stored."""
+        self._rows[sink_uid] = replace(self._rows.get(sink_uid) or SinkRow(), status=status)
+
+    def add_commit(self, sink_uid: ResourceUid, commit: CommitRecord) -> None:
+        """What the coordinator of the sink would have stored."""
+        row = self._rows.get(sink_uid) or SinkRow()
+        self._rows[sink_uid] = replace(
+            row,
+            commits=(*row.commits, replace(commit, snapshots=())),
+            snapshots=(*row.snapshots, *commit.snapshots),
+        )
+
+    def remove(self, sink_uid: ResourceUid) -> None:
+        self._rows.pop(sink_uid, None)
+
+    def commits(
+        self,
+        sink_uid: ResourceUid,
+        *,
+        limit: int,
+        before: tuple[datetime, UUID] | None = None,
+    ) -> Sequence[CommitRecord]:
+        row = self._rows.get(sink_uid) or SinkRow()
+        newest = sorted(row.commits, key=_place, reverse=True)
+        page = [one for one in newest if before is None or _place(one) < before][:limit]
+        return [
+            replace(
+                one,
+                snapshots=tuple(of for of in row.snapshots if of.commit_id == one.commit_id),
+            )
+            for one in page
+        ]
+
+    def request_commit(self, sink_uid: ResourceUid) -> bool:
+        status = self.status(sink_uid)
+        if status.wished is None:
+            return False
+        requests = status.state.commit_requests + 1
+        state = replace(status.state, commit_requests=requests)
+        self.set_status(sink_uid, replace(status, state=state))
+        return True
+
+    def retry(self, sink_uid: ResourceUid) -> bool:
+        status = self.status(sink_uid)
+        if status.wished is None:
+            return False
+        self._restart(sink_uid, status, {one.number for one in status.tasks if _is_halted(one)})
+        return True
+
+    def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
+        status = self.status(sink_uid)
+        if status.wished is None:
+            return False
+        known = status.state.checkpoint.partitions
+        moved = {
+            partition: replace(known.get(partition, PartitionState(accepted=0)), accepted=accepted)
+            for partition, accepted in positions.items()
+        }
+        checkpoint = replace(
+            status.state.checkpoint, lineage=None, control_offset=0, partitions={**known, **moved}
+        )
+        state = replace(status.state, epoch=status.state.epoch + 1, checkpoint=checkpoint)
+        status = replace(status, state=state)
+        self._restart(sink_uid, status, {one.number for one in status.tasks})
+        return True
+
+    def _restart(self, sink_uid: ResourceUid, status: SinkStatus, numbers: Collection[int]) -> None:
+        """Tasks without report and lease: a process that still runs ends, and another begins."""
+        tasks = tuple(
+            TaskStatus(number=one.number, is_held=False) if one.number in numbers else one
+            for one in status.tasks
+        )
+        self.set_status(sink_uid, replace(status, tasks=tasks))
+        row = self._rows[sink_uid]
+        leases = {
+            number: replace(one, until=None) if number in numbers else one
+            for number, one in row.leases.items()
+        }
+        self._rows[sink_uid] = replace(row, leases=leases)
+        self._scope.wake()
+
+
+def _place(one: CommitRecord) -> tuple[datetime, UUID]:
+    return one.completed_at, one.commit_id
+
+
+def _is_halted(task: TaskStatus) -> bool:
+    return task.report is not None and task.report.is_halted

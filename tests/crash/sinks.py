@@ -1,0 +1,80 @@
+"""Land a topic while everything is killed, and print the ledger.
+
+`make soak` runs it. Exit code 1 when a record is lost or doubled.
+"""
+
+import argparse
+import shutil
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from datarecs_core.resources.resource import Kind
+from datarecs_runtime.environment import process_environment
+from datarecs_testing import stack
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.crashes.capture_storm import write_line
+from datarecs_testing.crashes.serving import temporary_servers
+from datarecs_testing.crashes.sink_storm import BROKER, SinkStorm, StormPlan, StormReport, shown
+from datarecs_testing.sink_process import SinkHouse
+
+
+def storm(plan: StormPlan, logs: Path | None = None) -> StormReport:
+    """One storm over servers of its own."""
+    with temporary_servers() as servers, ExitStack() as closing:
+        servers.database.add_tenant("a", A_TENANT)
+        lake = servers.folder / "lake-server"
+        lake.mkdir(mode=0o711)
+        catalog = stack.start_postgres(lake, process_environment())
+        if (
+            servers.postgres.process is None
+            or catalog.process is None
+            or servers.broker.jvm is None
+        ):
+            raise RuntimeError("the servers were not started by this program")
+        closing.callback(catalog.process.stop)
+        folder = servers.folder / "sinks"
+        folder.mkdir()
+        house = SinkHouse(
+            database=servers.database,
+            broker=servers.broker,
+            folder=folder,
+            stack=closing,
+            partitions=plan.partitions,
+            catalog=catalog.fresh_database(),
+        )
+        uid = house.declare(Kind.SINK_TABLE, "landing", house.sink_spec(tasks=plan.tasks))
+        house.want(uid, tasks=plan.tasks)
+        mortal = {"database": servers.postgres.process, "catalog": catalog.process}
+        if plan.with_broker:
+            mortal[BROKER] = servers.broker.jvm
+        try:
+            return SinkStorm(house, uid, mortal, plan, write_line).run()
+        finally:
+            if logs is not None:
+                logs.mkdir(parents=True, exist_ok=True)
+                for log in folder.glob("*.log"):
+                    shutil.copy(log, logs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.sinks", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--broker", action="store_true", help="kill the broker too")
+    parser.add_argument("--logs", type=Path, help="folder to which logs are copied")
+    options = parser.parse_args()
+    plan = StormPlan(
+        kills=options.kills,
+        records=options.records,
+        seed=options.seed,
+        with_broker=options.broker,
+    )
+    report = storm(plan, options.logs)
+    sys.stdout.write(shown(report))
+    return 0 if report.is_clean else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -8,6 +8,7 @@ import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datarecs_core.resources.resource import Kind
 from datarecs_runtime.environment import process_environment
@@ -18,9 +19,14 @@ from datarecs_testing.crashes.serving import temporary_servers
 from datarecs_testing.crashes.sink_storm import BROKER, SinkStorm, StormPlan, StormReport, shown
 from datarecs_testing.sink_process import SinkHouse
 
+if TYPE_CHECKING:
+    from tests.crash.spark_count import SparkCount
 
-def storm(plan: StormPlan, logs: Path | None = None) -> StormReport:
-    """One storm over servers of its own."""
+
+def storm(
+    plan: StormPlan, logs: Path | None = None, *, with_spark: bool = False
+) -> tuple[StormReport, "SparkCount | None"]:
+    """One storm over servers of its own; the second count is Spark's."""
     with temporary_servers() as servers, ExitStack() as closing:
         servers.database.add_tenant("a", A_TENANT)
         lake = servers.folder / "lake-server"
@@ -49,12 +55,23 @@ def storm(plan: StormPlan, logs: Path | None = None) -> StormReport:
         if plan.with_broker:
             mortal[BROKER] = servers.broker.jvm
         try:
-            return SinkStorm(house, uid, mortal, plan, write_line).run()
+            report = SinkStorm(house, uid, mortal, plan, write_line).run()
+            return report, _counted_by_spark(house) if with_spark else None
         finally:
             if logs is not None:
                 logs.mkdir(parents=True, exist_ok=True)
                 for log in folder.glob("*.log"):
                     shutil.copy(log, logs)
+
+
+def _counted_by_spark(house: SinkHouse) -> "SparkCount":
+    from tests.crash.spark_count import spark_count  # noqa: PLC0415  the short storm needs no Spark
+
+    table = house.table()
+    if table is None:
+        raise AssertionError("the table was never created")
+    house.lake.publish_to_folder(table)
+    return spark_count(table.location(), house.folder)
 
 
 def main() -> int:
@@ -63,6 +80,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--broker", action="store_true", help="kill the broker too")
+    parser.add_argument("--without-spark", action="store_true", help="count by DuckDB alone")
     parser.add_argument("--logs", type=Path, help="folder to which logs are copied")
     options = parser.parse_args()
     plan = StormPlan(
@@ -71,9 +89,12 @@ def main() -> int:
         seed=options.seed,
         with_broker=options.broker,
     )
-    report = storm(plan, options.logs)
+    report, spark = storm(plan, options.logs, with_spark=not options.without_spark)
     sys.stdout.write(shown(report))
-    return 0 if report.is_clean else 1
+    if spark is not None:
+        sys.stdout.write(f"Spark counts {spark.rows:,} rows, {spark.distinct:,} distinct ids\n")
+    is_equal = spark is None or (spark.rows, spark.distinct) == (report.rows, report.distinct)
+    return 0 if report.is_clean and is_equal else 1
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from threading import Event
 from time import monotonic
 
 import psutil  # type: ignore[import-untyped]  # publishes no types
-import psycopg
 from kafka.errors import KafkaError
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,7 +27,13 @@ TASK, DATABASE, CATALOG, BROKER = "task", "database", "catalog", "broker"
 WEIGHTS = {TASK: 6, "service 1": 2, "service 2": 2, DATABASE: 1, CATALOG: 1}
 """Relative frequency of kills; a task is worker, and one of them also coordinator."""
 BROKER_WEIGHT = 1
-BETWEEN_KILLS_S = (0.5, 6.0)
+AFTER_PROGRESS_S = (0.0, 2.5)
+"""From the first snapshot after a kill to the next kill: the sink is at work then."""
+DOUBLE_FAULT_S = (0.2, 5.0)
+DOUBLE_FAULTS = 0.25
+"""Part of the kills that do not wait for a snapshot after the kill before."""
+PATIENCE_S = 180.0
+"""Without a snapshot for so long the storm fails."""
 DOWN_S = (0.0, 3.0)
 """Time before a killed server is started again."""
 BATCH = 50
@@ -109,15 +114,23 @@ class SinkStorm:
         return self._counted(monotonic() - began)
 
     def _rage(self, began: float) -> None:
-        next_kill, next_report = began + 8, began + 30
+        next_kill: float | None = None
+        next_report, progress = began + 30, began
         while self.kills.total() < self.plan.kills:
             self._tend()
-            self._send(self.plan.records * self.kills.total() // self.plan.kills + BATCH)
-            self._watch()
+            share = self.plan.records * (self.kills.total() + 1) // self.plan.kills
+            self._send(min(share, self._sent + BATCH))
             now = monotonic()
-            if now >= next_kill:
+            if self._watch():
+                progress = now
+                if next_kill is None:
+                    next_kill = now + self._chance.uniform(*AFTER_PROGRESS_S)
+            if now - progress > PATIENCE_S:
+                raise TimeoutError(f"no snapshot for {PATIENCE_S:.0f} s; {dict(self.kills)}")
+            if next_kill is not None and now >= next_kill:
                 self._kill(now)
-                next_kill = monotonic() + self._chance.uniform(*BETWEEN_KILLS_S)
+                is_double = self._chance.random() < DOUBLE_FAULTS
+                next_kill = now + self._chance.uniform(*DOUBLE_FAULT_S) if is_double else None
             if now >= next_report:
                 self.report_progress(f"{self.kills.total()} kills, {self._snapshots} snapshots")
                 next_report = now + 30
@@ -176,10 +189,10 @@ class SinkStorm:
                 raise AssertionError(f"the test's own records were refused: {cause}") from cause
             self._sent = batch.stop
 
-    def _watch(self) -> None:
-        """Note how long it takes from a kill to the next snapshot."""
+    def _watch(self) -> bool:
+        """Note how long it takes from a kill to the next snapshot; whether there is a new one."""
         if CATALOG in self._up_at:
-            return
+            return False
         with suppress(SQLAlchemyError):
             table = self.house.table()
             count = 0 if table is None else len(table.metadata.snapshots)
@@ -188,6 +201,8 @@ class SinkStorm:
                 self._recoveries += [now - moment for moment in self._waiting]
                 self._waiting.clear()
                 self._snapshots = count
+                return True
+        return False
 
     def _kill(self, now: float) -> None:
         weights = {**WEIGHTS, **({BROKER: BROKER_WEIGHT} if self.plan.with_broker else {})}
@@ -258,9 +273,6 @@ def shown(report: StormReport) -> str:
     }
     state = "clean" if report.is_clean else "NOT CLEAN"
     head = f"seed {report.plan.seed}, {report.seconds:.0f} s: the ledger is {state}"
-    tail = f"from a kill to the next snapshot: p50 {middle:.1f} s, longest {max(recoveries, default=0):.1f} s"
+    longest = max(recoveries, default=0.0)
+    tail = f"from a kill to the next snapshot: p50 {middle:.1f} s, longest {longest:.1f} s"
     return "\n".join([head, *(f"{name:<40}{count:>9,}" for name, count in rows.items()), tail, ""])
-
-
-Lost = psycopg.OperationalError
-"""Of the platform's database while it is down; the house reads it only at the begin."""

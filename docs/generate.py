@@ -80,6 +80,7 @@ AREAS = {
     "E": "Engine",
     "F": "Facts of a result",
     "GLO": "Words",
+    "I": "Sink of Kafka into Iceberg",
     "K": "Packages and deployment",
     "L": "Life of a run",
     "M": "Mail",

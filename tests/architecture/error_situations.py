@@ -28,6 +28,7 @@ from datarecs_core.errors.captures import (
 from datarecs_core.errors.delivery import RunNotFinishedError
 from datarecs_core.errors.faults import Fault, dotted
 from datarecs_core.errors.process import InsecureStartError, RuleFault
+from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.jobs.definition import ReconciliationJob, Stage
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
@@ -425,6 +426,92 @@ SHOWN: dict[str, ShownBy] = {
         "libs/cli/tests/test_client.py::test_a_key_used_for_another_body_is_a_wrong_request",
         "key",
     ),
+    "DR7001": ShownBy(
+        "libs/testing/src/datarecs_testing/conformance/sink_log.py"
+        "::test_a_source_topic_that_does_not_exist_is_refused",
+        "topic",
+    ),
+    "DR7002": ShownBy(
+        "libs/application/tests/sinking/test_declared.py"
+        "::test_the_older_of_two_sinks_has_the_table",
+        "SinkTable",
+    ),
+    "DR7003": ShownBy(
+        "libs/connectors/tests/sinking/test_writing.py"
+        "::test_a_table_of_format_version_3_is_refused",
+        "format version",
+    ),
+    "DR7004": ShownBy(
+        "libs/connectors/tests/sinking/test_writing.py::test_a_table_of_other_files_is_refused",
+        "files",
+    ),
+    "DR7005": ShownBy(
+        "libs/connectors/tests/sinking/test_creating.py"
+        "::test_an_id_column_that_identifies_nothing_is_refused",
+        "identify",
+    ),
+    "DR7006": ShownBy(
+        "libs/connectors/tests/sinking/test_creating.py"
+        "::test_a_wrong_term_is_named_with_its_position_and_no_table_is_made",
+        "partition_by",
+    ),
+    "DR7010": ShownBy(
+        "libs/application/tests/sinking/test_sink_worker.py"
+        "::test_another_cluster_or_control_topic_halts_before_a_record_is_read",
+        "control topic",
+    ),
+    "DR7011": ShownBy(
+        "libs/application/tests/sinking/test_sink_worker.py"
+        "::test_a_control_topic_that_lost_needed_messages_halts_the_sink",
+        "control topic",
+    ),
+    "DR7012": ShownBy(
+        "libs/application/tests/sinking/test_sink_worker.py"
+        "::test_records_that_were_removed_before_they_were_written_halt_the_sink",
+        "removed",
+    ),
+    "DR7013": ShownBy(
+        "libs/connectors/tests/sinking/test_committing.py"
+        "::test_a_rollback_stops_the_table_until_it_is_rolled_forward",
+        "rolled back",
+    ),
+    "DR7014": ShownBy(
+        "libs/connectors/tests/sinking/test_writing.py::test_a_missing_table_is_named",
+        "table",
+    ),
+    "DR7015": ShownBy(
+        "libs/application/tests/sinking/test_sink_commits.py"
+        "::test_commits_that_fail_again_and_again_are_reported_and_stop_the_reading",
+        "commit",
+    ),
+    "DR7017": ShownBy(
+        "libs/connectors/tests/sinking/test_changes.py"
+        "::test_a_search_of_too_many_rows_is_refused_and_the_cycle_stays",
+        "rows",
+    ),
+    "DR7018": ShownBy(
+        "libs/connectors/tests/sinking/test_writing.py"
+        "::test_a_table_in_the_folder_of_another_tenant_is_refused",
+        "places",
+    ),
+    "DR7019": ShownBy(
+        "libs/application/tests/sinking/test_tasks.py::test_a_broker_that_does_not_answer_is_named",
+        "broker",
+    ),
+    "DR7020": ShownBy(
+        "libs/connectors/tests/sinking/test_writing.py::test_a_hadoop_catalog_is_refused",
+        "catalog",
+    ),
+    "DR7022": ShownBy(
+        "libs/application/tests/sinking/test_sink_commits.py"
+        "::test_a_damaged_control_message_halts_the_sink",
+        "control topic",
+    ),
+    "DR7023": ShownBy(
+        "libs/application/tests/sinking/test_tasks.py"
+        "::test_a_task_that_dies_begins_again_with_growing_pauses",
+        "process",
+    ),
     "DR7024": ShownBy(
         "services/core-api/tests/test_sinks.py::test_a_verb_needs_a_sink_that_has_begun", "sink"
     ),
@@ -564,6 +651,10 @@ ITEM = UUID(int=4_711)
 EVENT = RunEvent(tenant_id=RUN.tenant_id, run_id=RUN.run_id, job_id=RUN.job_id)
 (DECODED,) = decode_yaml(b"kind: ReconciliationJob\nmetadata: {name: job}\n")
 MADE: dict[type[DatarecsError], Made] = {
+    BadRecordError: Made(
+        BadRecordError(path="amount", reason="the column is required and has no value", at=7),
+        ("amount", "required"),
+    ),
     ArgumentError: Made(ArgumentError("the-reason"), ("the-reason",)),
     SchemaChangedError: Made(
         SchemaChangedError("the-source", ("a.csv", "b.csv"), "the-difference"),

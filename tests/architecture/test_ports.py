@@ -29,6 +29,9 @@ PROVED_BY = {
     "BlobStores": "BlobStore",
     "CheckFinder": "Checks",
     "ResourceFinder": "ResourceWork",
+    "SinkProducer": "SinkLog",
+    "SourceMember": "SinkLog",
+    "ControlReader": "SinkLog",
 }
 """Ports that are used through another port and tested by its suite."""
 

@@ -25,6 +25,7 @@ from datarecs_core.captures.declared import Capture, LastCapture, is_due
 from datarecs_core.captures.items import CaptureJobId, WorkState
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.notifications.evaluation import (
@@ -40,9 +41,11 @@ from datarecs_core.retention.policy import Target
 from datarecs_core.runs.model import RunMode
 from datarecs_core.scheduling.firing import Due, fire
 from datarecs_core.scheduling.schedule import Schedule
+from datarecs_core.sink.changes import RecordChanges
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.cycle import Cycle, Timetable
 from datarecs_core.sink.definition import SinkTable
+from datarecs_core.sink.dynamic import NamedTables
 from datarecs_core.sink.routing import router
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
@@ -297,12 +300,35 @@ def landed(sink: SinkTable) -> object:
     return [[sink.tables[index] for index in route(value)] for value in values]
 
 
+def named(sink: SinkTable) -> object:
+    """The tables that a record names."""
+    rule = sink.dynamic
+    if rule is None:
+        raise TypeError("the records of this sink name no table")
+    tables = NamedTables(rule)
+    return tables.targets[tables.number("Topic", {"a": "One", "b": "two"})]
+
+
 def committed(sink: SinkTable) -> object:
     """Whether a cycle is due after two minutes, and whether it still waits after ten seconds."""
     timetable = Timetable(interval=sink.commit.interval, requests=0, last_start=0)
     partitions = frozenset({SourcePartition(topic="a", number=0)})
     cycle = Cycle(commit_id=uuid5(NAMESPACE_DNS, "c"), started=0, partitions=partitions)
     return timetable.is_due(120), cycle.end(now=10, timeout=sink.commit.timeout)
+
+
+def replaced(sink: SinkTable) -> object:
+    """What some records do to the rows of their keys."""
+    changes = RecordChanges.of(sink)
+
+    def outcome(value: Mapping[str, object]) -> object:
+        try:
+            return changes.change(value)
+        except BadRecordError as error:
+            return error.path
+
+    values = [{"op": text} for text in ("i", "u", "d", "x", "y")]
+    return [*map(outcome, values), changes.deletes_by_tombstone]
 
 
 Effect = Callable[[Any], object]
@@ -333,6 +359,9 @@ _SINK = "libs/application/tests/sinking/test_declared.py"
 _SINK_LOG = "libs/kafka/tests/test_sink_log.py"
 _SINK_WORKER = "libs/application/tests/sinking/test_sink_worker.py"
 _BAD_RECORDS = "libs/application/tests/sinking/test_sink_bad_records.py"
+_EVOLVING = "libs/connectors/tests/sinking/test_evolving.py"
+_NAME_CASES = "libs/connectors/tests/sinking/test_name_cases.py"
+_DYNAMIC = "libs/core/tests/sink/test_dynamic.py"
 _CREATED = "libs/connectors/tests/sinking/test_creating.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
@@ -470,6 +499,14 @@ _ROUTED: Json = {
 }
 _ROUTED_SHORT: Json = {**_SHORT, "route": {"field": "a"}}
 _ROUTED_SHORT["table"] = _ROUTED["tables"][0]
+_UPSERT: Json = {**_LANDING, "mode": "upsert", "tombstones": "delete"}
+_BY_TOPIC: Json = {
+    "connection": "kafka",
+    "topics": ["a"],
+    "dynamic": {"catalog": "lake", "namespace": "s", "from": "topic"},
+}
+_BY_FIELD: Json = {**_BY_TOPIC, "dynamic": {**_BY_TOPIC["dynamic"], "from": {"field": "a"}}}
+_CDC: Json = {**_LANDING, "mode": "cdc", "cdc": {"field": "op"}}
 SINK_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     **{
         f"{table}.{name}": (spec, "other", landed)
@@ -484,6 +521,14 @@ SINK_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "route.field": (_ROUTED, "b", landed),
     "commit.interval": (_LANDING, "PT1M", committed),
     "commit.timeout": (_LANDING, "PT9S", committed),
+    "mode": (_LANDING, "upsert", replaced),
+    "cdc.field": (_CDC, "other", replaced),
+    "cdc.map": (_CDC, {"x": "insert", "y": "delete"}, replaced),
+    "tombstones": (_UPSERT, "ignore", replaced),
+    "dynamic.catalog": (_BY_TOPIC, "other", named),
+    "dynamic.namespace": (_BY_TOPIC, "other", named),
+    "dynamic.from.field": (_BY_FIELD, "b", named),
+    "dynamic.lower_case": (_BY_TOPIC, False, named),
 }
 POSTGRES_PROBES: Mapping[str, object] = {
     "config.host": "127.0.0.2",
@@ -521,6 +566,9 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec", _SINK, ("connection", "tasks")),
     ("spec", _SINK_LOG, ("topics",)),
     ("spec", _CREATED, ("auto_create", "id_columns", "partition_by", "metadata_columns")),
+    ("spec", _EVOLVING, ("evolve",)),
+    ("spec", _NAME_CASES, ("case_insensitive",)),
+    ("spec.dynamic", _DYNAMIC, ("max_tables",)),
     ("spec.errors", _BAD_RECORDS, ("tolerance", "max_in_a_row")),
     ("spec.files", _SINK_WORKER, ("memory",)),
     ("spec.start", _SINK_WORKER, ("timestamp",)),

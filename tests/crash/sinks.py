@@ -56,6 +56,7 @@ def storm(
             mortal[BROKER] = servers.broker.jvm
         try:
             report = SinkStorm(house, uid, mortal, plan, write_line).run()
+            write_line(shown(report))
             return report, _counted_by_spark(house) if with_spark else None
         finally:
             if logs is not None:
@@ -70,7 +71,10 @@ def _counted_by_spark(house: SinkHouse) -> "SparkCount":
     table = house.table()
     if table is None:
         raise AssertionError("the table was never created")
-    house.lake.publish_to_folder(table)
+    # As Hadoop's catalog leaves it, because Spark reads a folder without another catalog.
+    current = Path(table.metadata_location.removeprefix("file://"))
+    (current.parent / "v1.metadata.json").write_bytes(current.read_bytes())
+    (current.parent / "version-hint.text").write_text("1", encoding="utf-8")
     return spark_count(table.location(), house.folder)
 
 
@@ -90,7 +94,6 @@ def main() -> int:
         with_broker=options.broker,
     )
     report, spark = storm(plan, options.logs, with_spark=not options.without_spark)
-    sys.stdout.write(shown(report))
     if spark is not None:
         sys.stdout.write(f"Spark counts {spark.rows:,} rows, {spark.distinct:,} distinct ids\n")
     is_equal = spark is None or (spark.rows, spark.distinct) == (report.rows, report.distinct)

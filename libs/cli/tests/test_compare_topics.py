@@ -141,7 +141,7 @@ def test_the_offsets_are_part_of_the_proof(landing: Landing, capsys: Shown) -> N
     assert [each["end"] for each in pins[0]["ranges"]] == ["167", "167", "166"]
 
 
-def _pins(document: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401  JSON
+def _pins(document: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401  a value of JSON
     match document:
         case {"kind": "topic_offsets"}:
             yield document
@@ -180,6 +180,8 @@ def test_a_topic_that_is_not_there_is_named(landing: Landing, capsys: Shown) -> 
         ("snapshot: {from: latest}", "from"),
         ("snapshot: {to: {offsets: {x: 1}}}", "partition"),
         ("snapshot: {from: {timestamp: yesterday}}", "timestamp"),
+        ("snapshot: {to: watermark}", "watermark is that of the one iceberg source of a job"),
+        ("snapshot: {from: watermark}", "from"),
         ("snapshot: {from: {}}", "give exactly one of timestamp and offsets"),
         ("options: {decode: text, schema: {a: int}}", "the one column `value`"),
         ("path: x", "path"),

@@ -1,7 +1,7 @@
 """`datarecs sink`: what is shown of a sink, and what is sent to steer it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,10 @@ import pytest
 
 from datarecs_cli.main import run
 from datarecs_core.errors.sink import SinkCode
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.jobs.vocabulary import TopicEdge
+from datarecs_core.scheduling.schedule import Schedule
+from datarecs_specs.documents import decode_yaml
 from datarecs_testing.scripted_api import ScriptedApi, refuses, says, written_credentials
 
 AT = "2026-11-27T12:00:00.000000Z"
@@ -186,3 +190,95 @@ def test_a_refused_verb_names_the_code(
     server.on("POST", f"{PLACE}/actions/retry", refuses(409, SinkCode.SINK_NOT_STARTED))
     assert run(["sink", "retry", "landing"]) == 5
     assert "DR7024" in capsys.readouterr().err
+
+
+SPEC: Mapping[str, Any] = {
+    "connection": "kafka",
+    "topics": ["orders"],
+    "tables": [{"catalog": "lake", "namespace": ["sales"], "name": "orders"}],
+}
+
+
+def prove(server: ScriptedApi, spec: Mapping[str, Any], *flags: str) -> int:
+    server.on("GET", PLACE, says({**a_sink(), "spec": spec}))
+    return run(["sink", "proof", "landing", *flags])
+
+
+def test_the_proof_of_a_sink_is_a_job_to_apply(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--cron", "@daily", "--timezone", "Europe/Paris", "--window", "P7D")
+    assert prove(server, SPEC, *flags, "--except", "tags") == 0
+    job, schedule = decode_yaml(capsys.readouterr().out.encode())
+    assert not job.faults
+    assert job.declared is not None
+    assert job.declared.name == "landing-proof"
+    assert schedule.spec == Schedule(job="landing-proof", cron="@daily", timezone="Europe/Paris")
+    assert isinstance(job.spec, ReconciliationJob)
+    topic, table = job.spec.sources
+    assert (topic.topic, topic.snapshot.end.edge) == ("orders", TopicEdge.WATERMARK)
+    assert table.relation == "sales.orders"
+    assert topic.filter == table.filter == "_kafka_timestamp >= :since"
+    assert job.spec.parameters["since"].default == "{{ run.timestamp - 10080m }}"
+    assert job.spec.stages[0].except_ == ("tags",)
+
+
+def test_a_proof_without_flags_is_one_job_of_the_whole_topic(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = {"start": {"timestamp": "2026-01-31T12:00:00Z"}}
+    assert prove(server, {**SPEC, **start}) == 0
+    (job,) = decode_yaml(capsys.readouterr().out.encode())
+    assert isinstance(job.spec, ReconciliationJob)
+    topic = job.spec.sources[0]
+    assert topic.snapshot.start.timestamp == "2026-01-31T12:00:00.000000Z"
+    assert (topic.filter, job.spec.parameters) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"topics": ["orders", "refunds"]}, "2 topics and 1 tables"),
+        ({"metadata_columns": "none"}, "metadata_columns: offsets"),
+        ({"start": "latest"}, "snapshot.from"),
+        ({"mode": "cdc", "id_columns": ["id"], "cdc": {"field": "op"}}, "fold: latest_by_key"),
+        ({"mode": "upsert", "id_columns": ["id"], "tombstones": "ignore"}, "let tombstones delete"),
+    ],
+)
+def test_a_sink_that_no_job_can_prove_is_refused_with_what_to_do(
+    server: ScriptedApi,
+    capsys: pytest.CaptureFixture[str],
+    change: Mapping[str, Any],
+    words: str,
+) -> None:
+    assert prove(server, {**SPEC, **change}) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_routed_sink_needs_a_proof_by_hand(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table,) = SPEC["tables"]
+    routed = {**SPEC, "route": {"field": "type"}, "tables": [{**table, "route": {"prefix": "a"}}]}
+    assert prove(server, routed) == 2
+    assert "as `filter` of the topic" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [("--window", "a week"), ("--window", "PT1S"), ("--cron", "?")])
+def test_times_that_a_proof_cannot_have_are_refused(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str], flags: tuple[str, str]
+) -> None:
+    assert prove(server, SPEC, *flags) == 2
+    assert capsys.readouterr().err
+
+
+def test_a_row_of_the_newest_record_is_compared_with_it_of_any_age(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upsert = {**SPEC, "mode": "upsert", "id_columns": ["id"]}
+    assert prove(server, upsert) == 0
+    (job,) = decode_yaml(capsys.readouterr().out.encode())
+    assert isinstance(job.spec, ReconciliationJob)
+    assert job.spec.sources[0].options["fold"] == "latest_by_key"
+    assert prove(server, upsert, "--window", "P7D") == 2
+    assert "of any age" in capsys.readouterr().err

@@ -53,7 +53,7 @@ from datarecs_testing.clock import NOON, FixedIds
 from datarecs_testing.conformance.sink_log import (
     TABLE,
     EndTransaction,
-    SinkLogContract,
+    SinkLogConformance,
     read_to_end,
     settle,
     start_commit,
@@ -202,7 +202,7 @@ def house(access: BrokerAccess, administration: KafkaAdminClient, topic: str) ->
     house.close()
 
 
-class TestKafkaSinkLog(SinkLogContract):
+class TestKafkaSinkLog(SinkLogConformance):
     """No further tests: the suite covers it."""
 
 

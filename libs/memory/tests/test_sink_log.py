@@ -16,7 +16,7 @@ from datarecs_memory.sink_log import MemorySinkLog
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.sink_log import (
     EndTransaction,
-    SinkLogContract,
+    SinkLogConformance,
     a_vote,
     read_to_end,
     settle,
@@ -68,7 +68,7 @@ def house() -> House:
     return House()
 
 
-class TestMemorySinkLog(SinkLogContract):
+class TestMemorySinkLog(SinkLogConformance):
     """No further tests: the suite covers it."""
 
 
@@ -126,7 +126,7 @@ def test_a_new_partition_is_shared_out(house: House) -> None:
     assert SourcePartition(house.topic, 2) in stamp.assignment
 
 
-def test_members_keep_their_partitions_when_another_one_joins(house: House) -> None:
+def test_partitions_stay_with_their_members_when_another_one_joins(house: House) -> None:
     house.cluster.create_topic(house.topic, partitions=7)
     log = house.task()
     log.prepare()

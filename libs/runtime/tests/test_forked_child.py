@@ -182,9 +182,13 @@ def test_a_template_that_does_not_start_is_an_error(command: list[str], cause: s
     template.close()
 
 
-def test_a_template_that_cannot_fork_says_what_to_do() -> None:
-    template = ChildTemplate([sys.executable, "-c", NO_PROCESSES], {})
-    with pytest.raises(ChildStartError, match="MAX_PARALLELISM"):
+@pytest.mark.parametrize(
+    "options", [{}, {"limit": "DATARECS_SINK__MAX_TASKS"}], ids=["worker", "sink"]
+)
+def test_a_template_that_cannot_fork_says_what_to_do(options: dict[str, str]) -> None:
+    template = ChildTemplate([sys.executable, "-c", NO_PROCESSES], {}, **options)
+    setting = options.get("limit", "DATARECS_WORKER__MAX_PARALLELISM")
+    with pytest.raises(ChildStartError, match=f"lower {setting} or"):
         a_child(template).start(b"{}")
     template.close()
 

@@ -9,13 +9,19 @@ from jsonschema import Draft202012Validator
 from datarecs_core.resources.resource import Kind
 from datarecs_core.sink.definition import (
     MIB,
+    CdcRule,
     CommitPolicy,
+    DynamicTables,
     ErrorPolicy,
+    Evolution,
     MetadataColumns,
     RouteRule,
+    RowChange,
+    SinkMode,
     SinkTable,
     SinkTarget,
     Tolerance,
+    Tombstones,
 )
 from datarecs_specs.documents import decode_json, decode_stored, decode_yaml
 from datarecs_specs.json_schema import json_schema
@@ -44,6 +50,8 @@ spec:
   tasks: 4
   files: {memory: 128MiB}
   errors: {tolerance: dead_letter, max_in_a_row: 3}
+  evolve: full
+  case_insensitive: true
 """
 SHORT = """\
 apiVersion: datarecs.io/v1
@@ -83,6 +91,8 @@ def test_every_field_is_read_and_written_back() -> None:
         tasks=4,
         memory=128 * MIB,
         errors=ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=3),
+        evolve=Evolution.FULL,
+        case_insensitive=True,
     )
     assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
     assert canonical_spec(Kind.SINK_TABLE, spec) == declared.spec
@@ -116,10 +126,21 @@ def test_the_published_schema_accepts_it(text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "other", "fault"),
     [
-        ("mode: append", "mode: upsert", ("DR1012", 13, 9, "/spec/mode")),
+        ("mode: append", "mode: merge", ("DR1012", 13, 9, "/spec/mode")),
+        ("mode: append", "mode: cdc", ("DR1010", 13, 9, "/spec/mode")),
+        ("mode: append", "cdc: {field: op}", ("DR1009", 13, 8, "/spec/cdc")),
+        ("mode: append", "tombstones: delete", ("DR1009", 13, 15, "/spec/tombstones")),
+        ("mode: append", "mode: upsert", ("DR1009", 23, 11, "/spec/evolve")),
+        ("mode: append", "mode: upsert", ("DR1009", 24, 21, "/spec/case_insensitive")),
+        (
+            "mode: append\n  id_columns: [id]",
+            "mode: upsert",
+            ("DR1010", 14, 16, "/spec/auto_create"),
+        ),
         ("{value: json}", "{value: avro}", ("DR1012", 12, 19, "/spec/decode/value")),
         ("{value: json}", "{key: json}", ("DR1004", 12, 12, "/spec/decode/key")),
-        ("mode: append", "evolve: add", ("DR1004", 13, 3, "/spec/evolve")),
+        ("mode: append", "reader: java", ("DR1004", 13, 3, "/spec/reader")),
+        ("evolve: full", "evolve: all", ("DR1012", 23, 11, "/spec/evolve")),
         ("refunds.v1]", "payments]", ("DR1020", 6, 22, "/spec/topics/1")),
         ("refunds.v1]", "a b]", ("DR1013", 6, 22, "/spec/topics/1")),
         ("refunds.v1]", ".]", ("DR1013", 6, 22, "/spec/topics/1")),
@@ -147,6 +168,31 @@ def test_the_published_schema_accepts_it(text: str) -> None:
 def test_a_fault_has_its_place(line: str, other: str, fault: tuple[str, int, int, str]) -> None:
     assert line in FULL
     assert fault in faults(FULL.replace(line, other))
+
+
+CHANGES = """\
+  mode: cdc
+  cdc:
+    field: meta.op
+    map: {c: insert, u: update, x: delete}
+  tombstones: ignore
+  id_columns: [id]
+"""
+
+
+def test_the_fields_of_row_changes_are_read_and_written_back() -> None:
+    (decoded,) = decode_yaml((SHORT + CHANGES).encode())
+    declared, spec = decoded.require()
+    assert isinstance(spec, SinkTable)
+    by_text = {"c": RowChange.INSERT, "u": RowChange.UPDATE, "x": RowChange.DELETE}
+    assert (spec.mode, spec.cdc) == (SinkMode.CDC, CdcRule(path="meta.op", map=by_text))
+    assert (spec.tombstones, spec.id_columns) == (Tombstones.IGNORE, ("id",))
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
+
+
+def test_a_change_without_a_field_has_its_place() -> None:
+    text = SHORT + CHANGES.replace("    field: meta.op\n", "")
+    assert [pointer for *_, pointer in faults(text)] == ["/spec/cdc/field"]
 
 
 def test_an_interval_below_the_default_timeout_needs_a_timeout() -> None:
@@ -182,7 +228,7 @@ def test_all_faults_of_shape_and_meaning_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest", {"timestamp": "2026-01-01T00:00:00Z"}])
-def test_a_start_is_read_back(start: Any) -> None:  # noqa: ANN401  JSON
+def test_a_start_is_read_back(start: Any) -> None:  # noqa: ANN401  a value of JSON
     spec = {
         "connection": "kafka",
         "topics": ["orders"],
@@ -192,3 +238,81 @@ def test_a_start_is_read_back(start: Any) -> None:  # noqa: ANN401  JSON
     document = {"apiVersion": "datarecs.io/v1", "kind": "SinkTable", "metadata": {"name": "a"}}
     declared, built = decode_json({**document, "spec": spec}).require()
     assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == built
+
+
+DYNAMIC = """\
+apiVersion: datarecs.io/v1
+kind: SinkTable
+metadata: {name: payments-landing}
+spec:
+  connection: kafka
+  topics: [payments, refunds]
+  dynamic:
+    catalog: lake
+    namespace: sales.eu
+    from: {field: meta.table}
+    lower_case: false
+    max_tables: 10
+"""
+
+
+def test_every_field_of_dynamic_tables_is_read_and_written_back() -> None:
+    (decoded,) = decode_yaml(DYNAMIC.encode())
+    declared, spec = decoded.require()
+    assert spec == SinkTable(
+        connection="kafka",
+        topics=("payments", "refunds"),
+        dynamic=DynamicTables(
+            catalog="lake",
+            namespace=("sales", "eu"),
+            path="meta.table",
+            lower_case=False,
+            max_tables=10,
+        ),
+    )
+    assert spec.catalogs == ("lake",)
+    assert "tables" not in declared.spec
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
+    validator = Draft202012Validator(json_schema(Kind.SINK_TABLE))
+    document = {"apiVersion": "datarecs.io/v1", "kind": "SinkTable", "metadata": {"name": "a"}}
+    assert not list(validator.iter_errors({**document, "spec": dict(declared.spec)}))
+
+
+def test_tables_that_are_named_by_topics_are_read_back() -> None:
+    text = DYNAMIC.replace("{field: meta.table}", "topic").replace("    max_tables: 10\n", "")
+    (decoded,) = decode_yaml(text.encode())
+    declared, spec = decoded.require()
+    assert isinstance(spec, SinkTable)
+    assert spec.dynamic == DynamicTables(
+        catalog="lake", namespace=("sales", "eu"), lower_case=False
+    )
+    assert declared.spec["dynamic"]["from"] == "topic"  # type: ignore[index,call-overload]  # JSON
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "fault"),
+    [
+        ("  dynamic:", "  tables: []\n  dynamic:", ("DR1005", 8, 3, "/spec/dynamic")),
+        ("    catalog: lake\n", "", ("DR1010", 7, 3, "/spec/dynamic/catalog")),
+        ("    from: {field: meta.table}\n", "", ("DR1010", 7, 3, "/spec/dynamic/from")),
+        ("{field: meta.table}", "key", ("DR1012", 10, 11, "/spec/dynamic/from")),
+        ("max_tables: 10", "max_tables: 201", ("DR1012", 12, 17, "/spec/dynamic/max_tables")),
+        ("  dynamic:", "  route: {field: a}\n  dynamic:", ("DR1009", 7, 10, "/spec/route")),
+    ],
+)
+def test_a_fault_of_dynamic_tables_has_its_place(
+    line: str, other: str, fault: tuple[str, int, int, str]
+) -> None:
+    assert line in DYNAMIC
+    assert fault in faults(DYNAMIC.replace(line, other))
+
+
+def test_a_topic_that_can_name_no_table_is_refused() -> None:
+    text = DYNAMIC.replace("{field: meta.table}", "topic").replace("refunds]", "hr.refunds]")
+    assert faults(text) == [("DR1013", 6, 22, "/spec/topics/1")]
+
+
+def test_a_sink_without_tables_is_refused() -> None:
+    text = SHORT.replace("  table: {catalog: lake, namespace: sales, name: payments}\n", "")
+    assert [fault[0] for fault in faults(text)] == ["DR1010"]

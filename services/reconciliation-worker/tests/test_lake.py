@@ -23,7 +23,14 @@ from datarecs_core.catalog.layout import run_document
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import Source
-from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import (
+    Connection,
+    ConnectionType,
+    FilesConfig,
+    KafkaConfig,
+    KafkaSecurity,
+)
 from datarecs_core.runs.result_file import ARTEFACTS, NAME
 from datarecs_core.values import RunId, instant_text
 from datarecs_memory.engine import MemoryEngine
@@ -34,6 +41,7 @@ from datarecs_runtime.frames import SupervisorChannel
 from datarecs_specs.documents import StoredSpecs, job_of
 from datarecs_testing.builders import A_TENANT, NOON, a_run, an_id
 from datarecs_testing.clock import ManualClock
+from datarecs_testing.fields.tiny_topics import open_tiny_topic
 from datarecs_testing.lake import Lake, a_lake, delete_equal
 from datarecs_testing.platform import NoSecrets
 
@@ -48,6 +56,29 @@ SPEC = {
         {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"},
     ],
 }
+PROOF = {
+    "sources": [
+        {
+            "name": "topic",
+            "kind": "kafka",
+            "connection": "cluster",
+            "topic": "orders",
+            "snapshot": {"to": "watermark"},
+        },
+        {"name": "table", "kind": "iceberg", "connection": "lake", "relation": "books.words"},
+    ],
+    "stages": [{"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}],
+}
+CLUSTER = Connection(
+    type=ConnectionType.KAFKA,
+    config=KafkaConfig(brokers=("127.0.0.1:9092",), security=KafkaSecurity.PLAINTEXT),
+)
+SINK = {
+    "datarecs.sink.lineage": 32 * "0",
+    "kafka.connect.commit-id": str(an_id()),
+    "datarecs.sink.source-ends": '{"orders": {"0": 2}}',
+}
+"""What a snapshot of a sink states."""
 WORDS = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "word", StringType(), required=False),
@@ -60,6 +91,7 @@ class Child:
     opened: dict[str, Connector] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=ManualClock)
     catalogued: Mapping[str, CataloguedTable] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=lambda: SPEC)
 
     def connect(
         self,
@@ -68,6 +100,11 @@ class Child:
         connection: Connection | None,
         secrets: Mapping[str, str],
     ) -> Connector:
+        if source.kind is SourceKind.KAFKA:
+            self.opened[source.name] = open_tiny_topic(
+                source, connection, self.lake.folder, self.clock.now
+            )
+            return self.opened[source.name]
         around = replace(self.lake.surroundings, catalogued=allowance.catalogued)
         self.opened[source.name] = open_connector(source, connection, secrets, surroundings=around)
         return self.opened[source.name]
@@ -82,14 +119,14 @@ class Child:
         secrets = attempt / "credentials.json"
         secrets.write_text(json.dumps({"break_key": "00" * 32}))
         files = Connection(type=ConnectionType.FILES, config=FilesConfig(root="."))
-        connections = {"here": files, "lake": self.lake.connection}
+        connections = {"here": files, "lake": self.lake.connection, "cluster": CLUSTER}
         frame = {
             "tenant_id": str(A_TENANT),
             "run_id": str(RUN_ID),
             "job_id": str(an_id()),
             "job": "ledger-vs-table",
             "spec_hash": "sha256:" + 64 * "0",
-            "spec": SPEC,
+            "spec": self.spec,
             "parameters": {},
             "attempt": 1,
             "lease_epoch": 7,
@@ -162,6 +199,37 @@ def test_a_captured_snapshot_is_named(child: Child) -> None:
     assert f"snapshot {number} of the catalogue, committed" in page
 
 
+def test_a_topic_is_read_up_to_the_watermark_of_the_table_that_the_child_pins(
+    child: Child,
+) -> None:
+    (child.lake.folder / "one.json").write_text(
+        "\n".join(json.dumps({"id": number, "word": "w"}) for number in range(4))
+    )
+    table = child.lake.catalog.load_table("books.words")
+    table.overwrite(pa.table({"id": [0, 1], "word": ["w", "w"]}), snapshot_properties=SINK)
+    written = child.lake.catalog.load_table("books.words").current_snapshot()
+    table.refresh().overwrite(table.scan().to_arrow())  # by another writer
+    child.spec = PROOF
+    result, document = child.work()
+    assert (result["outcome"], result["result"]) == ("COMPLETED", "MATCHED")
+    assert document is not None
+    assert written is not None
+    pin = document["proof"]["sources"][0]["pin"]
+    assert [each["end"] for each in pin["ranges"]] == ["2", "0"]
+    assert pin["table_snapshot"] == str(written.snapshot_id)
+    page = run_report(document, {"run_id": str(RUN_ID), "job": "proof"}, samples=True).decode()
+    assert "2 offsets of topic orders, committed records" in page
+    assert f"table snapshot {written.snapshot_id}" in page
+
+
+def test_a_table_without_a_sink_leaves_no_verdict_about_a_topic(child: Child) -> None:
+    child.spec = PROOF
+    result, document = child.work()
+    assert (result["outcome"], document) == ("ERRORED", None)
+    assert "SNAPSHOT_LOST" in json.dumps(result)
+    assert "no sink has written its snapshots" in json.dumps(result)
+
+
 def test_a_table_that_is_not_there_leaves_no_verdict(child: Child) -> None:
     child.lake.catalog.drop_table("books.words")
     result, document = child.work()
@@ -170,16 +238,17 @@ def test_a_table_that_is_not_there_leaves_no_verdict(child: Child) -> None:
     assert "QUERY_ERROR" in json.dumps(result)
 
 
-def test_the_supervisor_opens_no_table(child: Child) -> None:
+@pytest.mark.parametrize("spec", [SPEC, PROOF])
+def test_the_supervisor_opens_no_table(child: Child, spec: Mapping[str, Any]) -> None:
     """It holds the platform's credentials, and metadata is a file of the customer."""
 
     def connect(source: Source, _connection: Connection | None, _secrets: object) -> Connector:
         raise AssertionError(source.name)
 
     secured = replace(child.lake.connection, auth={"password": "env:DATARECS_CONN_A_LAKE"})
-    prepared = Prepared(
-        run=a_run(), job=job_of("job", SPEC), connections={"lake": secured}, secrets={}
-    )
+    login = replace(CLUSTER, auth={"password": "env:DATARECS_CONN_A_CLUSTER"})
+    connections = {"lake": secured, "cluster": login}
+    prepared = Prepared(run=a_run(), job=job_of("job", spec), connections=connections, secrets={})
     preparing = Preparing(
         decode=StoredSpecs(), secrets=NoSecrets(), connect=connect, break_key=lambda _: "00"
     )

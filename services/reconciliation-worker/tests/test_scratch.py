@@ -68,6 +68,8 @@ def test_a_second_worker_leaves_the_files_of_a_live_one(tmp_path: Path) -> None:
         assert all(file.exists() for file in left)
         assert f"process {first.pid}" in str(refused.value)
         assert "DATARECS_WORKER__SCRATCH_DIR" in str(refused.value)
+        with pytest.raises(ScratchInUseError, match="another DATARECS_SINK__SCRATCH_DIR for"):
+            ScratchFolder(tmp_path, setting="DATARECS_SINK__SCRATCH_DIR").claim()
 
 
 def test_a_worker_that_ends_leaves_nothing_and_frees_its_folder(tmp_path: Path) -> None:

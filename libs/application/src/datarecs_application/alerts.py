@@ -197,6 +197,25 @@ _DELIVERY = (
         lasting=_MINUTE,
     ),
 )
+_SINKS = (
+    _page(
+        "sink_halted",
+        'max(datarecs_sink_tasks{state="halted"}) > 0',
+        "A task of a sink has stopped at something that only a person can decide; nothing of what "
+        "it reads is committed.",
+        "`datarecs get sinks` names it and `datarecs sink status` says why and what to do; then "
+        "use `datarecs sink retry`.",
+    ),
+    _page(
+        "sink_stalled",
+        'max(datarecs_sink_tasks{state="stalled"}) > 0',
+        "A sink has not committed what it read for five intervals, or an error hinders it for as "
+        "long; nothing is lost as long as the topics have the records.",
+        "Compare `datarecs sink status` of the sinks with Ready or Lagging; mend the cluster, the "
+        "catalog or the store that it names. The sink goes on by itself.",
+        lasting=_MINUTE,
+    ),
+)
 
-ALERTS: tuple[Alert, ...] = (*_RUNS, *_DELIVERY)
+ALERTS: tuple[Alert, ...] = (*_RUNS, *_DELIVERY, *_SINKS)
 """Every alert, in the order in which a page shows them."""

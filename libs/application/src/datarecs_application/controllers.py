@@ -155,7 +155,8 @@ class Decided:
     makes_users_due: bool = False
     capture: CaptureStart | None = None
     sink: SinkWish | None = None
-    """These four as in `Result`."""
+    has_figures: bool = False
+    """These five as in `Result`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +305,7 @@ def decide(observed: Observed, result: Result, pace: Pace) -> Decided:
         makes_users_due=result.makes_users_due,
         capture=result.capture,
         sink=result.sink,
+        has_figures=result.has_figures,
     )
 
 
@@ -399,11 +401,18 @@ def _carry_out(tx: Transaction, one: Outcome, locked: Resource | None) -> None:
         if decided.capture is not None:
             status = start_capture(tx, decided.capture, status)
         after = observe_locked(tx, locked, status, observed_generation=decided.observed_generation)
-        if decided.ended is not None:
+        if decided.ended is not None and not _are_figures(decided, before, after):
             event = changes.reconciled(before, after, error=decided.error, now=tx.now)
             tx.outbox.append(event)
     if decided.makes_users_due:
         tx.resource_work.reconcile_users_of(before.name)
+
+
+def _are_figures(decided: Decided, before: Resource, after: Resource) -> bool:
+    """Nothing but figures that always move has changed."""
+    is_seen = before.observed_generation == after.observed_generation
+    is_same = before.status.get("conditions") == after.status.get("conditions")
+    return decided.has_figures and is_seen and is_same and not decided.error
 
 
 def _is_late_start(decided: Decided, before: Resource, locked: Resource) -> bool:

@@ -119,6 +119,38 @@ _CAPTURES = (
         "removed; `datarecs catalog verify` names what is damaged.",
     ),
 )
+_SINKS = (
+    _counter(
+        "sink_commits_total",
+        "Commit cycles of sinks: full, partial (some partition had no vote in time), or failed "
+        "(some table did not take it).",
+        "outcome",
+    ),
+    _histogram(
+        "sink_commit_seconds",
+        "Time from the begin of a cycle until every table had it.",
+        buckets=_LONG,
+    ),
+    _counter("sink_records_total", "Records of completed cycles, each table counted."),
+    _counter("sink_dead_letters_total", "Records that went to topics of dead letters."),
+    _counter("sink_votes_refused_total", "Votes of tasks that were refused and read again."),
+    _counter("sink_unrouted_total", "Records that the route of their sink gives to no table."),
+    _counter("sink_tombstones_total", "Records without a value, left out."),
+    _counter("sink_fields_dropped_total", "Values of fields that their table has no column for."),
+    _gauge(
+        "sink_tasks",
+        "Tasks of this process: running; halted, until a person acts; stalled, for five commit "
+        "intervals without a commit of what was read, or hindered by an error.",
+        "state",
+    ),
+    _gauge(
+        "sink_lag_messages", "Records of topics that are not committed, of tasks of this process."
+    ),
+    _gauge(
+        "sink_oldest_uncommitted_seconds",
+        "Time since the oldest record that is not committed was seen, of tasks of this process.",
+    ),
+)
 _DELIVERY = (
     _gauge("outbox_unsent", "Outbox rows that are not sent yet, in all shards."),
     _gauge("outbox_oldest_unsent_seconds", "Age of the oldest unsent outbox row."),
@@ -243,6 +275,7 @@ CATALOGUE: Mapping[str, Metric] = MappingProxyType(
                 _SCHEDULES,
                 _CHECKS,
                 _RETENTION,
+                _SINKS,
             ),
             *(_RECONCILING, _SCHEDULER, _WATCHING, _PROCESS),
         )

@@ -341,6 +341,7 @@ def _hold_connections(tx: Transaction, *versions: Resource) -> tuple[str, ...]:
             names.add(str(one.spec["connection"]))
         if one.kind is Kind.SINK_TABLE:
             names |= _references(one.spec.get("tables"), "catalog")
+            names |= _references([one.spec.get("dynamic")], "catalog")
         if one.kind is Kind.RECONCILIATION_JOB:
             names |= _references(one.spec.get("sources"), "connection")
     tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, sorted(names))

@@ -1,5 +1,6 @@
 """The controller of SinkTable over the store in memory: what the tasks shall do, and when."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,7 +27,7 @@ from datarecs_core.resources.conditions import Condition, conditions_of, phase_o
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.reconciling import DRAIN_SINK, PAUSED, SKIP_DRAIN
 from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.sink.checkpoint import PartitionState, TaskReport, TaskWish
+from datarecs_core.sink.checkpoint import Checkpoint, PartitionState, TaskReport, TaskWish
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
 from datarecs_core.sink.definition import SinkTable
@@ -162,9 +163,9 @@ class Platform:
             tasks=tuple(replace(one, is_held=True, report=report or TaskReport()) for one in tasks)
         )
 
-    def commit(self, *, at: datetime) -> None:
+    def commit(self, *, at: datetime, number: int = 7) -> None:
         record = CommitRecord(
-            commit_id=UUID(int=7),
+            commit_id=UUID(int=number),
             epoch=1,
             completed_at=at,
             is_partial=False,
@@ -234,6 +235,67 @@ def test_an_unchanged_sink_leaves_no_trace(platform: Platform) -> None:
     before = platform.sink()
     platform.after(FOLLOW_EVERY)
     assert platform.sink() == before
+
+
+def events_of(platform: Platform) -> Counter[str]:
+    """Events of the sink by type."""
+    queued = platform.store.committed(platform.tenant).outbox.values()
+    prefix = "io.datarecs.resource.sinktable."
+    types = [one.row.type for one in queued]
+    return Counter(name.removeprefix(prefix) for name in types if name.startswith(prefix))
+
+
+def test_a_healthy_sink_makes_one_event_a_minute(platform: Platform) -> None:
+    """It commits every minute and reads all the time; its figures never stand still."""
+    platform.apply("landing", SPEC)
+    platform.run_tasks(TaskReport(positions={FIRST: 1}, ends={FIRST: 2}))
+    platform.commit(at=platform.clock.now())
+    platform.after(FOLLOW_EVERY)
+    before = events_of(platform)
+    for step in range(40):
+        read = 10 * step + 10
+        state = platform.status().state
+        accepted = PartitionState(accepted=read - 5)
+        checkpoint = replace(state.checkpoint, partitions={FIRST: accepted})
+        platform.report(state=replace(state, checkpoint=checkpoint))
+        platform.run_tasks(TaskReport(positions={FIRST: read}, ends={FIRST: read + step}))
+        if step % 4 == 0:
+            platform.commit(at=platform.clock.now(), number=step + 8)
+        platform.after(FOLLOW_EVERY)
+    assert phase_of(platform.sink()) == "Committing"
+    events = events_of(platform) - before
+    assert list(events) == ["status_updated"]
+    assert 8 <= events["status_updated"] <= 10
+
+
+def test_an_idle_sink_makes_no_event(platform: Platform) -> None:
+    platform.apply("landing", SPEC)
+    platform.run_tasks(TaskReport(positions={FIRST: 2}, ends={FIRST: 2}))
+    platform.report(
+        state=replace(
+            platform.status().state,
+            checkpoint=Checkpoint(partitions={FIRST: PartitionState(accepted=2)}),
+        )
+    )
+    platform.commit(at=platform.clock.now())
+    platform.after(FOLLOW_EVERY)
+    before = events_of(platform)
+    for _ in range(40):
+        platform.after(FOLLOW_EVERY)
+    assert events_of(platform) == before
+
+
+def test_figures_are_new_at_once_when_a_condition_changes(platform: Platform) -> None:
+    platform.apply("landing", SPEC)
+    platform.run_tasks(TaskReport(positions={FIRST: 1}, ends={FIRST: 1}))
+    platform.after(FOLLOW_EVERY)
+    platform.run_tasks(TaskReport(positions={FIRST: 1}, ends={FIRST: 7}))
+    platform.after(FOLLOW_EVERY)
+    assert platform.sink().status["lag"] == 0
+    platform.commit(at=platform.clock.now())
+    platform.after(FOLLOW_EVERY)
+    assert platform.sink().status["lag"] == 6
+    assert str(platform.conditions()["Committing"].status) == "True"
 
 
 def test_another_declaration_is_another_revision(platform: Platform) -> None:
@@ -314,6 +376,27 @@ def test_the_older_of_two_sinks_has_the_table(platform: Platform) -> None:
         "SINK_TABLE_TAKEN: SinkTable default/landing writes to table sales.orders of connection"
     )
     assert platform.status("second").wished is None
+    assert platform.wished.wish is TaskWish.RUN
+
+
+@pytest.mark.case("I70")
+@pytest.mark.parametrize("is_older_named", [True, False])
+def test_a_table_that_a_topic_names_is_taken_too(platform: Platform, is_older_named: bool) -> None:
+    named = {name: value for name, value in SPEC.items() if name != "tables"}
+    named["dynamic"] = {"catalog": "lake", "namespace": "sales", "from": "topic"}
+    platform.apply("landing", named if is_older_named else SPEC)
+    platform.clock.advance(SECOND)
+    platform.apply("second", SPEC if is_older_named else named)
+    assert platform.ready("second").reason == "SinkTableTaken"
+    assert platform.wished.wish is TaskWish.RUN
+
+
+def test_a_catalog_of_named_tables_must_be_there(platform: Platform) -> None:
+    named = {name: value for name, value in SPEC.items() if name != "tables"}
+    named["dynamic"] = {"catalog": "late", "namespace": "sales", "from": {"field": "a"}}
+    platform.apply("landing", named)
+    assert platform.ready().reason == "ConnectionMissing"
+    platform.apply("late", LAKE, kind=Kind.CONNECTION)
     assert platform.wished.wish is TaskWish.RUN
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import SinkRecord
 from datarecs_application.sinking.task import SinkTask
-from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.control import DataWritten, SourcePartition
 from datarecs_core.sink.definition import ErrorPolicy, RouteRule, SinkTarget, Tolerance
 from datarecs_testing.sink_house import NAME, ORDERS, TOPIC, KilledError, SinkHouse, a_sink
 
@@ -259,3 +260,21 @@ def test_a_created_table_is_there_at_the_first_record() -> None:
     house.send(5)
     house.run_cycles(1, house.task())
     assert house.mistakes() == ""
+
+
+def test_files_are_of_the_table_that_the_writer_loaded() -> None:
+    house = SinkHouse()
+    task = house.task()
+    before = house.tables.table(ORDERS).uuid
+    house.run_cycles(1, task)
+    house.send(3)
+    house.run_for(timedelta(seconds=2), task)
+    house.tables.create(ORDERS)
+    house.send(3)
+    house.run_until(lambda: written_tables(house) != set(), task)
+    assert written_tables(house) == {before}
+    assert house.tables.counts(ORDERS) == {}
+
+
+def written_tables(house: SinkHouse) -> set[UUID]:
+    return {one.table.uuid for one in house.control() if isinstance(one, DataWritten)}

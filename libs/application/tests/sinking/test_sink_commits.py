@@ -397,6 +397,31 @@ def test_a_request_begins_a_cycle_before_the_interval() -> None:
     assert len(house.memory.commits) == 1
 
 
+def test_a_request_from_before_the_process_is_served_once() -> None:
+    house = SinkHouse(a_sink(commit=CommitPolicy(interval=timedelta(hours=1))))
+    house.send(5)
+    house.memory.request_commit()
+    first = house.task()
+    house.run_for(timedelta(seconds=10), first)
+    assert len(house.memory.commits) == 1
+    assert house.memory.stored.checkpoint.commit_requests == 1
+    first.finish()
+    house.kill(first)
+    house.run_for(timedelta(seconds=30), house.task())
+    assert len(house.memory.commits) == 1
+
+
+def test_a_request_whose_coordinator_dies_is_served_by_the_next_one() -> None:
+    house = SinkHouse(a_sink(commit=CommitPolicy(interval=timedelta(hours=1))))
+    house.send(5)
+    house.memory.request_commit()
+    task = house.task(killed_at("after announce"))
+    run_until_killed(house, task)
+    house.kill(task)
+    house.run_for(timedelta(minutes=1), house.task())
+    assert len(house.memory.commits) == 1
+
+
 def test_a_pause_commits_what_was_read_and_reads_nothing_more() -> None:
     house = SinkHouse(a_sink(commit=CommitPolicy(interval=timedelta(hours=1))))
     tasks = (house.task(), house.task())

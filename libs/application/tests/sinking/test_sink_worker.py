@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from threading import Event, RLock, Thread
+from threading import Event, RLock, Thread, current_thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 
@@ -409,6 +410,35 @@ def test_the_loops_of_a_process_end_with_the_stop_signal() -> None:
     assert not thread.is_alive()
     assert house.mistakes() == ""
     assert house.cluster.members(NAME) == ()
+
+
+def test_a_last_vote_that_hangs_is_abandoned() -> None:
+    house, stop, released = SinkHouse(), Event(), Event()
+    is_voting = Event()
+
+    def hang(name: str) -> None:
+        if name == "before announce":  # else a cycle may vote first
+            released.wait(30)
+        if name == "before vote" and current_thread().name == "sink-last-vote":
+            is_voting.set()
+            released.wait(30)
+
+    task = house.task(hang)
+    task.end_limit = timedelta(milliseconds=100)
+    house.send(5)
+    thread = Thread(target=task.run, args=(stop,))
+    thread.start()
+    while not (task.worker and task.worker.positions().get(P0)):
+        stop.wait(0.01)
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert is_voting.is_set()
+    assert house.mistakes() != ""
+    released.set()
+    for left in enumerate_threads():
+        if left.name.startswith("sink-"):
+            left.join(10)
 
 
 def test_the_broker_may_be_away_for_a_while() -> None:

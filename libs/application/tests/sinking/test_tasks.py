@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.polling import Rhythm
-from datarecs_application.ports.sink_leases import SinkLease
+from datarecs_application.ports.sink_leases import ENDS, SinkLease
 from datarecs_application.ports.sinking import SinkMemory
 from datarecs_application.sinking.assignments import Assignments
+from datarecs_application.sinking.figures import SinkGauges
 from datarecs_application.sinking.renewals import FENCE, TaskRenewals
 from datarecs_application.sinking.tasks import SinkSlot
 from datarecs_core.access.references import SecretUse
@@ -21,9 +22,10 @@ from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
-from datarecs_core.sink.checkpoint import TaskReport, TaskWish
+from datarecs_core.sink.checkpoint import Checkpoint, SinkCommit, TaskReport, TaskWish
 from datarecs_core.sink.declared import SinkWish
 from datarecs_core.sink.definition import SinkTable
+from datarecs_core.sink.documents import sink_document
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
@@ -51,6 +53,17 @@ CATALOG = {"type": "sql", "name": "lake", "sqlite": "catalog.db"}
 LAKE: dict[str, Any] = {"type": "iceberg", "config": {"catalog": CATALOG}, "auth": {}}
 ORDERS = {"catalog": "lake", "namespace": "sales", "name": "orders"}
 SINK = {"connection": "events", "topics": ["orders"], "tables": [ORDERS]}
+
+
+COMMIT = SinkCommit(
+    commit_id=UUID(int=1),
+    epoch=1,
+    checkpoint=Checkpoint(),
+    is_partial=True,
+    tables=1,
+    records=4,
+    duration=timedelta(seconds=2.5),
+)
 
 
 def decoded(kind: Kind) -> Callable[[str, Mapping[str, object]], Any]:
@@ -130,7 +143,8 @@ class House:
         self.leases, self.secrets, self.stop = Leases(lease, self.memory), Secrets(), Latch()
         self.scripts, self.plans = list(scripts), list[Mapping[str, object]]()
         self.children: list[ScriptedChild] = []
-        metrics, wake = RecordedMetrics(), Latch()
+        wake = Latch()
+        self.metrics = metrics = RecordedMetrics()
         self.renewals = TaskRenewals(
             leases=self.leases, clock=self.clock, metrics=metrics, wake=wake
         )
@@ -149,6 +163,7 @@ class House:
             surroundings={"roots": []},
             ids=FixedIds(9_000),
             rhythm=Rhythm(clock=self.clock, wake=wake),
+            gauges=SinkGauges(metrics),
         )
         self.slot.use(self.stop)
 
@@ -231,11 +246,11 @@ def test_a_task_that_dies_begins_again_with_growing_pauses() -> None:
         house.renewals.beat()
         return 1
 
-    house = House(*[script] * 5)
+    house = House(*[script] * 4)
     house.slot.step()
-    assert len(house.children) == 6
-    assert len(set(house.leases.sessions)) == 6
-    assert 1 + 2 + 4 + 8 + 16 <= house.clock.monotonic() < 33
+    assert len(house.children) == 5
+    assert len(set(house.leases.sessions)) == 5
+    assert 1 + 2 + 4 + 8 <= house.clock.monotonic() < 17
     assert house.last.error_code == "TASK_CRASHED"
     assert house.last.error == "the process of the task ended with exit code 1 and no report"
 
@@ -314,6 +329,61 @@ def test_another_declaration_begins_the_task_anew_after_a_clean_stop() -> None:
     assert ends == ["stopped"]
     assert len(house.children) == 2
     assert house.memory.reports == []
+
+
+def test_a_retried_task_stops_cleanly_and_is_claimed_again() -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        call(side, "report", {"is_halted": True, "error_code": "BAD_RECORD"})
+        house.leases.revision = ENDS
+        house.renewals.beat()
+        code = waits(side)
+        ends.append("stopped")
+        return code
+
+    ends: list[str] = []
+    house = House(script)
+    assert house.slot.step() == 1
+    assert ends == ["stopped"]
+    assert len(house.children) == 1
+    assert house.leases.released == [house.leases.lease]
+
+
+def test_a_task_that_is_retried_while_it_pauses_is_claimed_again() -> None:
+    def script(_: Mapping[str, object], _side: ChildSide) -> int:
+        house.leases.revision = ENDS
+        house.renewals.beat()
+        return 1
+
+    house = House(script)
+    house.slot.step()
+    assert len(house.children) == 1
+    assert house.leases.released == [house.leases.lease]
+
+
+def test_calls_of_a_task_are_counted() -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        call(side, "state")
+        call(side, "report", {"dead_letters": 2, "positions": {"orders/0": 5}, "ends": {}})
+        position, end = {"orders/0": 5}, {"orders/0": 8}
+        call(side, "report", {"dead_letters": 3, "positions": position, "ends": end})
+        running.append(house.metrics.last("sink_tasks", state="running"))
+        call(side, "committed", sink_document(COMMIT))
+        call(side, "committed", sink_document(COMMIT))
+        house.stop.set()
+        return waits(side)
+
+    running: list[float | None] = []
+    house = House(script)
+    house.slot.step()
+    metrics = house.metrics
+    assert metrics.total("sink_dead_letters_total") == 3
+    assert metrics.total("sink_commits_total", outcome="partial") == 1
+    assert metrics.total("sink_records_total") == 4
+    assert metrics.values("sink_commit_seconds") == [2.5]
+    assert running == [1]
+    assert metrics.last("sink_tasks", state="running") == 0
+    assert max(metrics.values("sink_lag_messages")) == 3
+    assert metrics.last("sink_lag_messages") == 0
 
 
 def test_a_rotated_secret_begins_the_task_anew() -> None:

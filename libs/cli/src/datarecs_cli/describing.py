@@ -201,9 +201,13 @@ def _uses(job: Json, connection: str) -> bool:
 def _is_sink_of(sink: Json, connection: str) -> bool:
     spec = part_of(sink, "spec")
     tables = spec.get("tables")
-    return spec.get("connection") == connection or (
-        isinstance(tables, list)
-        and any(isinstance(one, Mapping) and one.get("catalog") == connection for one in tables)
+    return (
+        spec.get("connection") == connection
+        or (
+            isinstance(tables, list)
+            and any(isinstance(one, Mapping) and one.get("catalog") == connection for one in tables)
+        )
+        or part_of(spec, "dynamic").get("catalog") == connection
     )
 
 

@@ -63,7 +63,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "up": HelpPage(("", "--detach --port 8090"), (0, 2, 3, 130)),
     "down": HelpPage(("", "--reset --yes"), _PARTS),
     "status": HelpPage(("", "-o csv"), _PARTS),
-    "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
+    "demo": HelpPage(("", "--no-keep", "--template iceberg-kafka"), (0, 2, 3, 130)),
     "apply": HelpPage(
         (
             "-f jobs/",
@@ -158,6 +158,9 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "sink reset": HelpPage(
         ("payments-landing", "payments-landing --position payments/0=5 --position payments/1=7"),
         _SERVER,
+    ),
+    "sink proof": HelpPage(
+        ("payments-landing", "payments-landing --cron @daily --window P7D > proof.yaml"), _SERVER
     ),
     "diff": HelpPage(("@latest:orders", "comparison --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),

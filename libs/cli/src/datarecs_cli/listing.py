@@ -11,8 +11,8 @@ from datarecs_cli.run_names import run_named
 from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
 from datarecs_core.resources.reconciling import RECONCILE_AT
 from datarecs_core.resources.resource import Kind
-from datarecs_core.retention.policy import Target
 from datarecs_core.resources.sink_conditions import StatusField
+from datarecs_core.retention.policy import Target
 from datarecs_specs.kinds import KindEntry
 
 _OBJECTS = (

@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from datarecs_cli.invocation import UsageFault
 from datarecs_core.comparison.oracle.grouping import Outside
 from datarecs_core.comparison.oracle.reference import sums_of_source
+from datarecs_core.comparison.planning.documents import plan_from_document
 from datarecs_core.comparison.planning.faults import ConditionNotSupportedError, TooManyRowsError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planning.planner import plan_from_document
 from datarecs_core.comparison.planning.scan import FileList, Scan
 from datarecs_core.comparison.proof.sealed import SealedRun
 from datarecs_core.comparison.proof.verification import Finding, differing_leaves, verify_digests

@@ -1,15 +1,17 @@
 """The documents of a sink's proof, as `datarecs sink proof` prints them."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from datarecs_cli.client import Json
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.output import as_yaml
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.notation import parse_duration
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.scheduling.schedule import Schedule
-from datarecs_core.sink.definition import SinkTable
+from datarecs_core.sink.definition import SinkMode, SinkTable
 from datarecs_core.sink.proof import (
     ProofOptions,
     proof_job,
@@ -19,6 +21,8 @@ from datarecs_core.sink.proof import (
 )
 from datarecs_specs.documents import decode_json, decode_stored
 from datarecs_specs.kinds import KINDS
+
+_LEAST_WINDOW = timedelta(minutes=1)
 
 
 def proof_documents(resource: Json, options: ProofOptions) -> list[Mapping[str, JsonValue]]:
@@ -36,6 +40,11 @@ def proof_documents(resource: Json, options: ProofOptions) -> list[Mapping[str, 
     obstacle = proof_obstacle(sink)
     if obstacle is not None:
         raise UsageFault(f"the sink {name} cannot be proven: {obstacle}")
+    if options.window is not None and sink.mode is not SinkMode.APPEND:
+        raise UsageFault(
+            f"--window: a row of the sink {name} has the last record of its key, of any age; leave "
+            "it out"
+        )
     namespace = str(metadata.get("namespace", DEFAULT_NAMESPACE))
     made = [_document(Kind.RECONCILIATION_JOB, name, namespace, proof_job(name, sink, options))]
     if options.cron is not None:
@@ -43,8 +52,16 @@ def proof_documents(resource: Json, options: ProofOptions) -> list[Mapping[str, 
     return made
 
 
+def window_of(text: str) -> timedelta:
+    """Raises UsageFault."""
+    window = parse_duration(text)
+    if window is None or window < _LEAST_WINDOW:
+        raise UsageFault(f"--window {text} is no duration of a minute or more, such as P7D or PT6H")
+    return window
+
+
 def yaml_of(documents: list[Mapping[str, JsonValue]]) -> str:
-    return "---\n".join(as_yaml(document) for document in documents)
+    return "\n---\n".join(as_yaml(document).rstrip("\n") for document in documents)
 
 
 def _document(

@@ -9,7 +9,9 @@ import pytest
 from kafka import TopicPartition
 
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.definition import Limits, Snapshot, TopicBound
+from datarecs_core.jobs.vocabulary import TopicEdge
 from datarecs_core.resources.connection import KafkaConfig, KafkaSecurity
 
 from .conftest import Topics, topic_source
@@ -291,3 +293,42 @@ def test_data_without_encryption_needs_consent_outside_the_loopback(topics: Topi
     with pytest.raises(DatarecsError) as caught:
         topics.connector(source, config=config).pin(source)
     assert "not encrypted" in str(caught.value)
+
+
+def watermark(**offsets: int) -> Snapshot:
+    """As a run resolves it, by partition `p<number>`."""
+    listed = {name.removeprefix("p"): offset for name, offset in offsets.items()}
+    return Snapshot(end=TopicBound(edge=TopicEdge.WATERMARK, offsets=listed, table_snapshot=7))
+
+
+def test_a_watermark_ends_each_partition_where_the_table_does(topics: Topics) -> None:
+    topic = topics.create(partitions=2)
+    for partition in range(2):
+        topics.write(topic, [(None, {"id": n}) for n in range(5)], partition=partition)
+    opened = topics.open(topic, snapshot=watermark(p0=3))
+    assert opened.bounds == [(0, 3), (0, 0)]
+    assert opened.pin.table_snapshot == 7
+    later = replace(watermark(p0=3, p1=5), start=TopicBound(offsets={"0": 4, "1": 1}))
+    assert topics.open(topic, snapshot=later).bounds == [(4, 4), (1, 5)]
+
+
+def test_a_topic_that_ends_before_its_table_was_created_again(topics: Topics) -> None:
+    topic = topics.create(partitions=1)
+    topics.write(topic, [(None, {"id": 1})])
+    with pytest.raises(DatarecsError, match="up to offset 9, and the topic has it up to 1") as lost:
+        topics.open(topic, snapshot=watermark(p0=9))
+    assert lost.value.code is RunDetail.SNAPSHOT_LOST
+    with pytest.raises(DatarecsError, match="partition 3"):
+        topics.open(topic, snapshot=watermark(p3=1))
+
+
+def test_the_columns_of_a_table_are_read_and_no_others(topics: Topics) -> None:
+    topic = topics.create(partitions=1)
+    topics.write(topic, [(None, {"id": 1, "raw": "AAH/", "at": "2026-01-31T12:00Z", "more": 2})])
+    written = {"id": "int", "raw": "binary", "at": "instant", "gone": "decimal(5,2)"}
+    opened = topics.open(topic, options={"schema": written, "infer": "none"})
+    assert opened.types == written
+    assert opened.rows("id", "raw", "at", "gone") == [
+        (1, b"\x00\x01\xff", Decimal(1769860800000000), None)
+    ]
+    assert opened.schema.undelivered == (("_kafka_headers", "headers"),)

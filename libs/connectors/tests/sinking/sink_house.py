@@ -17,10 +17,11 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.iceberg.catalogs import Catalog
 from datarecs_connectors.locations import Places
 from datarecs_connectors.sinking.tables import IcebergSinkTables
+from datarecs_connectors.sinking.writer import reference_of
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import IcebergConfig
 from datarecs_core.sink.checkpoint import Lineage, TableCommit
-from datarecs_core.sink.control import FileEntry
+from datarecs_core.sink.control import FileEntry, TableReference
 from datarecs_core.sink.definition import SinkTable, SinkTarget
 from datarecs_testing.lake import NAMESPACE, Lake, path_at
 from datarecs_testing.tables import NOON
@@ -95,6 +96,10 @@ class House:
         writer.add(records)
         return writer.finish()
 
+    def reference(self, target: SinkTarget = TARGET) -> TableReference:
+        table = self.lake.catalog.load_table((*target.namespace, target.name))
+        return reference_of(target, table.metadata)
+
     def request(
         self,
         *files: FileEntry,
@@ -102,8 +107,7 @@ class House:
         **changes: Any,  # noqa: ANN401  fields of CommitRequest
     ) -> CommitRequest:
         """A commit of files in the next message of the control topic."""
-        reference = changes.get("table") or self.tables().reference(target)
-        assert reference is not None
+        reference = changes.get("table") or self.reference(target)
         pending = PendingFiles(offset=self.offset, data_files=files)
         self.offset += 1
         facts: dict[str, Any] = {

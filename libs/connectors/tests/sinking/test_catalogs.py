@@ -170,7 +170,7 @@ class TestRest:
         catalog = RestCatalog(type=CatalogType.REST, uri=f"https://{host}:9/cat")
         rest.config, rest.profile = IcebergConfig(catalog=catalog), Profile.SERVER
         with pytest.raises(ConnectionFailedError, match="not allowed"):
-            rest.tables().reference(TARGET)
+            rest.tables().writer(TARGET)
 
     @pytest.mark.case("I68")
     def test_a_name_that_moves_to_a_refused_address_is_refused_in_the_commit(
@@ -305,7 +305,7 @@ class TestSqlite:
     def test_a_file_that_is_no_catalog_is_named(self, house: House) -> None:
         (house.lake.folder / "catalog.db").write_bytes(b"")
         with pytest.raises(SourceError, match="catalog"):
-            house.tables().reference(TARGET)
+            house.tables().writer(TARGET)
 
 
 @pytest.mark.integration
@@ -342,7 +342,7 @@ def _committed(house: House, tables: IcebergSinkTables, number: int) -> CommitRe
     writer = tables.writer(TARGET)
     writer.add(records_of({"id": number, "name": "x" * 100}))
     files = writer.finish()
-    request = house.request(*files, table=tables.reference(TARGET))
+    request = house.request(*files, table=writer.reference())
     commit = tables.commit(TARGET, request)
     assert commit is not None
     assert (commit.files, commit.records) == (1, 1)

@@ -5,9 +5,9 @@ import pytest
 from datarecs_core.comparison.oracle.grouping import Outside
 from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
 from datarecs_core.comparison.planning.cataloguing import column_rows
+from datarecs_core.comparison.planning.documents import plan_document, plan_from_document
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import StagePlan
-from datarecs_core.comparison.planning.planner import plan_document, plan_from_document
 from datarecs_core.comparison.proof.run_json import Sealing, proof_document
 from datarecs_core.comparison.proof.stage_json import question_document
 from datarecs_core.comparison.results.differences import COMPARE_KEY

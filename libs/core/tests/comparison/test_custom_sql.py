@@ -7,15 +7,10 @@ import pytest
 
 from datarecs_core.comparison.oracle.grouping import Outside, Rows
 from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
+from datarecs_core.comparison.planning.documents import plan_document, plan_from_document, plan_hash
 from datarecs_core.comparison.planning.faults import DuplicateKeysError, PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan
-from datarecs_core.comparison.planning.planner import (
-    PlanRequest,
-    plan_comparison,
-    plan_document,
-    plan_from_document,
-    plan_hash,
-)
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
 from datarecs_core.comparison.planning.scan import ExportedSnapshot, SourceColumn, SourceSchema
 from datarecs_core.comparison.proof.stage_json import question_document
 from datarecs_core.comparison.results.differences import COMPARE_KEY

@@ -19,9 +19,10 @@ from ruamel.yaml import YAML
 from datarecs_core.comparison.insight.hint_stage import EXPRESSION_KINDS, hint_stage
 from datarecs_core.comparison.insight.hints import Hint, hints
 from datarecs_core.comparison.insight.patterns import HintRule
+from datarecs_core.comparison.planning.documents import plan_document
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan
-from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison, plan_document
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
 from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import SourceKind

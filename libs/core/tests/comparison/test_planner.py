@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
+from datarecs_core.comparison.planning.documents import plan_document, plan_from_document, plan_hash
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, Cut, Effort, MeasurePlan
-from datarecs_core.comparison.planning.planner import (
-    PlanRequest,
-    plan_comparison,
-    plan_document,
-    plan_from_document,
-    plan_hash,
-)
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
 from datarecs_core.comparison.planning.tolerance import AbsoluteTolerance
 from datarecs_core.comparison.proof.stage_json import question_document
 from datarecs_core.errors.run import RunDetail

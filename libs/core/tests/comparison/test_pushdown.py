@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
+from datarecs_core.comparison.planning.documents import plan_document, plan_from_document, plan_hash
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planning.planner import (
-    PlanRequest,
-    plan_comparison,
-    plan_document,
-    plan_from_document,
-    plan_hash,
-)
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
 from datarecs_core.comparison.planning.pushdown import PUSH_FROM, reads_rows
 from datarecs_core.comparison.planning.scan import Extract, Keys, Only, SourceColumn, SourceSchema
 from datarecs_core.jobs.definition import (

@@ -32,3 +32,9 @@ def test_a_later_pin_with_the_same_offsets_is_the_same_read() -> None:
     assert is_same_read(PIN, later)
     assert not is_same_read(PIN, replace(later, topic_id="u"))
     assert not is_same_read(PIN, replace(later, ranges=()))
+
+
+def test_a_watermark_names_its_table_snapshot() -> None:
+    cut = replace(PIN, table_snapshot=2**60 + 1)
+    assert pin_document(cut)["table_snapshot"] == str(2**60 + 1)
+    assert not is_same_read(PIN, cut)

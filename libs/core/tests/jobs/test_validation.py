@@ -26,6 +26,7 @@ from datarecs_core.jobs.definition import (
     Source,
     Stage,
     Tolerance,
+    TopicBound,
     WarnAt,
 )
 from datarecs_core.jobs.types import DATE, TEXT
@@ -39,6 +40,7 @@ from datarecs_core.jobs.vocabulary import (
     SourceKind,
     StageType,
     ToleranceType,
+    TopicEdge,
 )
 
 LEDGER = Source(name="ledger", kind=SourceKind.POSTGRES, connection="pg", relation="public.entries")
@@ -363,3 +365,28 @@ def test_a_job_of_the_largest_size_is_judged_at_once() -> None:
     measures = tuple(replace(AMOUNT, name=f"m{index}") for index in range(500))
     stages = tuple(replace(BALANCES, name=f"t{index}", measures=measures) for index in range(10))
     assert faults_of(replace(JOB, sources=sources, stages=stages)) == []
+
+
+WATERMARK = Source(
+    name="topic",
+    kind=SourceKind.KAFKA,
+    connection="k",
+    topic="orders",
+    snapshot=Snapshot(end=TopicBound(edge=TopicEdge.WATERMARK)),
+)
+LAKE = Source(name="lake", kind=SourceKind.ICEBERG, connection="lake", relation="sales.orders")
+
+
+@pytest.mark.parametrize(
+    ("others", "hint"),
+    [
+        ((LEDGER,), "add the table that the sink writes"),
+        ((LAKE, replace(LAKE, name="copy")), "in a job of its own"),
+    ],
+)
+def test_a_watermark_is_that_of_one_table(others: tuple[Source, ...], hint: str) -> None:
+    job = replace(JOB, sources=(WATERMARK, *others), reference=None)
+    (fault,) = [one for one in job_faults(job) if "watermark" in str(one.message)]
+    assert (fault.code.docs_id, dotted(fault.path)) == ("DR1009", "spec.sources[0].snapshot.to")
+    assert hint in fault.hint
+    assert faults_of(replace(JOB, sources=(WATERMARK, LEDGER, LAKE))) == []

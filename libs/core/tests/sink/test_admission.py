@@ -150,7 +150,7 @@ def test_votes_of_two_senders_may_interleave() -> None:
 
 
 @pytest.mark.case("I33")
-def test_files_that_wait_for_their_vote_keep_a_commit_from_being_cut() -> None:
+def test_no_commit_is_cut_while_files_wait_for_their_vote() -> None:
     state, _ = fold(files(0))
     assert state.has_open_parts
     state.apply(vote(1, {P0: (0, 10)}, parts=1))

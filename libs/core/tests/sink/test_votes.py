@@ -9,13 +9,14 @@ from datarecs_core.sink.control import (
     DataWritten,
     FileContent,
     FileEntry,
+    KeyFile,
     Outgoing,
     PartitionField,
     SourcePartition,
     SourceRange,
     TableReference,
 )
-from datarecs_core.sink.votes import CHUNK_BYTES, entry_bytes, vote_messages
+from datarecs_core.sink.votes import CHUNK_BYTES, entry_bytes, vote_messages, with_keys
 
 TABLE = TableReference(catalog="lake", namespace=("sales",), name="orders", uuid=UUID(int=7))
 RANGES = (SourceRange(partition=SourcePartition("orders", 0), start=0, end=9),)
@@ -60,8 +61,20 @@ def test_a_table_is_named_by_its_path() -> None:
     assert str(TABLE) == "sales.orders"
 
 
-def test_a_vote_without_files_is_one_message() -> None:
-    assert [outgoing.headers.parts for outgoing in messages()] == [0]
+def test_a_vote_without_tables_is_one_message() -> None:
+    alone = vote_messages(UUID(int=1), 3, {}, ranges=RANGES, positions=())
+    assert [outgoing.headers.parts for outgoing in alone] == [0]
+
+
+def test_the_first_message_of_a_table_names_its_key_file() -> None:
+    keys = KeyFile(path="s3://lake/sales/orders/metadata/a-keys.parquet", sha256="00", rows=3)
+    many = [a_file(number, bound=1_000) for number in range(200)]
+    for entries, least in (([], 1), (many, 2)):
+        *written, vote = with_keys(messages(*entries), {TABLE: keys})
+        named = [outgoing.headers.keys for outgoing in written]
+        assert named == [keys, *[None] * (len(written) - 1)]
+        assert (vote.headers.keys, vote.headers.parts) == (None, len(written))
+        assert len(written) >= least
 
 
 @pytest.mark.case("I33")

@@ -95,10 +95,10 @@ class _Compiler:
     def _reference(self, name: str, namespace: str) -> Node:
         if name in _PRIMITIVES:
             return Leaf(name, facts={"type": name})
-        found = self._named.get(f"{namespace}.{name}", self._named.get(name))
-        if found is None:
+        node = self._named.get(f"{namespace}.{name}", self._named.get(name))
+        if node is None:
             raise AvroError(f"the schema does not define {name!r}")
-        return found
+        return node
 
     def _definition(self, schema: Mapping[str, Any], namespace: str, depth: int) -> Node:
         inner = schema.get("namespace", namespace)

@@ -7,6 +7,8 @@ from typing import Any
 from datarecs_core.sink.control import (
     ControlHeaders,
     DataComplete,
+    DataWritten,
+    KeyFile,
     Message,
     SourcePartition,
     SourceRange,
@@ -17,6 +19,7 @@ EPOCH = "datarecs-epoch"
 RANGES = "datarecs-ranges"
 PARTS = "datarecs-parts"
 EXPECTED = "datarecs-expected"
+KEYS = "datarecs-keys"
 
 
 def encode_headers(message: Message, headers: ControlHeaders) -> list[tuple[str, bytes]]:
@@ -29,6 +32,9 @@ def encode_headers(message: Message, headers: ControlHeaders) -> list[tuple[str,
         case StartCommit() if headers.expected:
             positions = [[*partition, at] for partition, at in headers.expected.items()]
             texts[EXPECTED] = json.dumps(positions)
+        case DataWritten() if headers.keys is not None:
+            file = headers.keys
+            texts[KEYS] = json.dumps([file.path, file.sha256, file.rows])
     return [(name, text.encode()) for name, text in texts.items()]
 
 
@@ -48,6 +54,8 @@ def decode_headers(message: Message, raw: Sequence[tuple[str, bytes | None]]) ->
                 )
             case StartCommit():
                 return ControlHeaders(epoch=epoch, expected=_expected(texts.get(EXPECTED, "[]")))
+            case DataWritten() if KEYS in texts:
+                return ControlHeaders(epoch=epoch, keys=_key_file(texts[KEYS]))
         return ControlHeaders(epoch=epoch)
     except KeyError as cause:
         raise ValueError(f"the header {cause.args[0]} is missing") from cause
@@ -66,6 +74,11 @@ def _ranges(text: str) -> tuple[SourceRange, ...]:
 
 def _expected(text: str) -> Mapping[SourcePartition, int]:
     return {SourcePartition(str(topic), int(number)): int(at) for topic, number, at in _rows(text)}
+
+
+def _key_file(text: str) -> KeyFile:
+    path, sha256, rows = _rows(text)
+    return KeyFile(path=str(path), sha256=str(sha256), rows=int(rows))
 
 
 def _rows(text: str) -> list[Any]:

@@ -168,9 +168,9 @@ class KafkaSourceMember:
         where = TopicPartition(*partition)
         times = {where: int(time.timestamp() * 1000)}
         with failures_of(self._of.access):
-            found = self._inner.offsets_for_times(times, timeout_ms=CALL_TIMEOUT_MS).get(where)
+            first = self._inner.offsets_for_times(times, timeout_ms=CALL_TIMEOUT_MS).get(where)
         _, end = self.bounds(partition)
-        return end if found is None else min(int(found.offset), end)
+        return end if first is None else min(int(first.offset), end)
 
     def seek(self, partition: SourcePartition, offset: int) -> None:
         self._inner.seek(TopicPartition(*partition), offset)

@@ -154,7 +154,8 @@ def reads_from(one: Resource, connection: str) -> bool:
             return one.spec.get("connection") == connection
         case Kind.SINK_TABLE:
             is_source = one.spec.get("connection") == connection
-            return is_source or _names(one.spec.get("tables"), "catalog", connection)
+            tables = (one.spec.get("tables"), [one.spec.get("dynamic")])
+            return is_source or any(_names(part, "catalog", connection) for part in tables)
         case Kind.RECONCILIATION_JOB:
             return _names(one.spec.get("sources"), "connection", connection)
         case _:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from datarecs_application.ports.sink_leases import SINK_LEASE, SinkLease
+from datarecs_application.ports.sink_leases import ENDS, SINK_LEASE, SinkLease
 from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
@@ -49,7 +49,8 @@ class MemorySinkLeases:
                     states[lease.tenant_id].sinks[lease.sink_uid] = _until(
                         row, lease, now + SINK_LEASE
                     )
-                    renewed[lease] = row.status.wished.revision
+                    ends = row.leases[lease.number].ends
+                    renewed[lease] = ENDS if ends else row.status.wished.revision
         return renewed
 
     def release(self, lease: SinkLease) -> None:
@@ -67,7 +68,7 @@ class MemorySinkLeases:
         row, epoch = state.sinks[sink_uid], self._store.next_sink_epoch()
         until = self._store.clock.now() + SINK_LEASE
         before = row.leases.get(number) or TaskLease(epoch=epoch, until=until)
-        taken = replace(before, epoch=epoch, until=until)
+        taken = replace(before, epoch=epoch, until=until, ends=False)
         state.sinks[sink_uid] = replace(row, leases={**row.leases, number: taken})
         return SinkLease(tenant_id=tenant, sink_uid=sink_uid, number=number, epoch=epoch)
 
@@ -178,7 +179,7 @@ class MemorySinkMemory:
                 fenced_at=tx.now if is_fenced else row.status.fenced_at,
                 tasks=tuple(
                     replace(one, report=report, reported_at=tx.now)
-                    if one.number == self.lease.number
+                    if one.number == self.lease.number and not before.ends
                     else one
                     for one in row.status.tasks
                 ),

@@ -16,6 +16,8 @@ class TaskLease:
     epoch: int
     until: datetime | None
     """None: it was ended."""
+    ends: bool = False
+    """Its process shall stop, and release it."""
     session: UUID | None = None
     letters: int = 0
     fenced: int = 0

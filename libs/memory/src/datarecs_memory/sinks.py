@@ -1,6 +1,6 @@
 """Twin of the tables of sinks, as the resource-controller and the API use them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -95,7 +95,8 @@ class MemorySinkTasks:
         status = self.status(sink_uid)
         if status.wished is None:
             return False
-        self._restart(sink_uid, status, {one.number for one in status.tasks if _is_halted(one)})
+        halted = {one.number for one in status.tasks if _is_halted(one)}
+        self._restart(sink_uid, status, halted, lambda lease: replace(lease, ends=True))
         return True
 
     def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
@@ -112,11 +113,18 @@ class MemorySinkTasks:
         )
         state = replace(status.state, epoch=status.state.epoch + 1, checkpoint=checkpoint)
         status = replace(status, state=state)
-        self._restart(sink_uid, status, {one.number for one in status.tasks})
+        every = {one.number for one in status.tasks}
+        self._restart(sink_uid, status, every, lambda lease: replace(lease, until=None))
         return True
 
-    def _restart(self, sink_uid: ResourceUid, status: SinkStatus, numbers: Collection[int]) -> None:
-        """Tasks without report and lease: a process that still runs ends, and another begins."""
+    def _restart(
+        self,
+        sink_uid: ResourceUid,
+        status: SinkStatus,
+        numbers: Collection[int],
+        changed: Callable[[TaskLease], TaskLease],
+    ) -> None:
+        """Tasks without report: a process that still runs ends, and another begins."""
         tasks = tuple(
             TaskStatus(number=one.number, is_held=False) if one.number in numbers else one
             for one in status.tasks
@@ -124,8 +132,7 @@ class MemorySinkTasks:
         self.set_status(sink_uid, replace(status, tasks=tasks))
         row = self._rows[sink_uid]
         leases = {
-            number: replace(one, until=None) if number in numbers else one
-            for number, one in row.leases.items()
+            number: changed(one) if number in numbers else one for number, one in row.leases.items()
         }
         self._rows[sink_uid] = replace(row, leases=leases)
         self._scope.wake()

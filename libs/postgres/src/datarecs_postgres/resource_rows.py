@@ -82,7 +82,13 @@ def reads_from(connection: str) -> ColumnElement[bool]:
             kind.in_([Kind.CAPTURE.value, Kind.SINK_TABLE.value]),
             spec.contains({"connection": connection}),
         ),
-        and_(kind == Kind.SINK_TABLE.value, spec.contains({"tables": [{"catalog": connection}]})),
+        and_(
+            kind == Kind.SINK_TABLE.value,
+            or_(
+                spec.contains({"tables": [{"catalog": connection}]}),
+                spec.contains({"dynamic": {"catalog": connection}}),
+            ),
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Text,
     Uuid,
     bindparam,
+    case,
     cast,
     func,
     select,
@@ -19,7 +20,7 @@ from sqlalchemy import (
 )
 
 from datarecs_application.ports.outside import Ids
-from datarecs_application.ports.sink_leases import SINK_LEASE, SinkLease
+from datarecs_application.ports.sink_leases import ENDS, SINK_LEASE, SinkLease
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_postgres.database import Database
 from datarecs_postgres.sink_memory import PostgresSinkMemory
@@ -55,7 +56,12 @@ _RENEW = (
         _STATE.sink_uid == _TASK.sink_uid,
     )
     .values(lease_until=func.clock_timestamp() + SINK_LEASE)
-    .returning(_TASK.sink_uid, _TASK.number, _TASK.epoch, _STATE.revision)
+    .returning(
+        _TASK.sink_uid,
+        _TASK.number,
+        _TASK.epoch,
+        case((_TASK.executor.is_(None), ENDS), else_=_STATE.revision),
+    )
 )
 
 

@@ -145,9 +145,9 @@ class PostgresSinkMemory:
     def report(self, report: TaskReport) -> None:
         with self._writing() as tx:
             row = tx.session.execute(
-                select(_TASK.session, _TASK.session_letters, _TASK.session_fenced).where(
-                    *self._held(tx.session)
-                )
+                select(
+                    _TASK.session, _TASK.session_letters, _TASK.session_fenced, _TASK.executor
+                ).where(*self._held(tx.session))
             ).one()
             is_same = row.session == self.session
             counted = max(report.dead_letters - (row.session_letters if is_same else 0), 0)
@@ -165,9 +165,8 @@ class PostgresSinkMemory:
                     session=self.session,
                     session_letters=report.dead_letters,
                     session_fenced=report.fenced,
-                    report=sink_document(report),
-                    reported_at=func.now(),
-                    is_halted=report.is_halted,
+                    # After a retry the process that ends is not how the task is doing.
+                    **({} if row.executor is None else _how(report)),
                 )
             )
 
@@ -226,3 +225,12 @@ class PostgresSinkMemory:
 
     def _lost(self) -> LeaseLostError:
         return LeaseLostError(item_id=self.lease.sink_uid, epoch=self.lease.epoch)
+
+
+def _how(report: TaskReport) -> dict[str, Any]:
+    """How the task is doing."""
+    return {
+        "report": sink_document(report),
+        "reported_at": func.now(),
+        "is_halted": report.is_halted,
+    }

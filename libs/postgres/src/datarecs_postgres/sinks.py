@@ -119,13 +119,9 @@ class PostgresSinks:
         self._session.execute(
             update(SINK_TASK)
             .where(*self._tasks(sink_uid), _TASK.is_halted)
-            .values(
-                # A halted process may still vote: without its lease it ends, and another begins.
-                epoch=_TASK.epoch + 1,
-                executor=None,
-                lease_until=None,
-                **_WITHOUT_REPORT,
-            )
+            # Its process may still vote what it has read: it stops as after another declaration,
+            # and a lease without an executor says so.
+            .values(executor=None, **_WITHOUT_REPORT)
         )
         self._session.wake(Woken.SINKS)
         return True

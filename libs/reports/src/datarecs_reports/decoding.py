@@ -45,6 +45,7 @@ from datarecs_reports.model import (
     MeasureFacts,
     PinFacts,
     PinnedFile,
+    PinnedOffsets,
     QuestionFacts,
     RunFacts,
     SourceFacts,
@@ -160,6 +161,16 @@ def _pin(part: Part) -> PinFacts:
         ),
         catalogued=part.maybe_part("catalogued").maybe("snapshot_id"),
         committed_at=part.maybe_part("catalogued").maybe("committed_at"),
+        topic=part.maybe("topic"),
+        offsets=tuple(
+            PinnedOffsets(
+                partition=each.count("partition"),
+                start=int(each.text("start")),
+                end=int(each.text("end")),
+            )
+            for each in part.maybe_parts("ranges")
+        ),
+        table_snapshot=part.maybe("table_snapshot"),
     )
 
 

@@ -29,6 +29,15 @@ class PinnedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedOffsets:
+    """Offsets of one partition of a topic, `[start, end)`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinFacts:
     """The pin of a source; the kind decides which fields are set."""
 
@@ -47,6 +56,10 @@ class PinFacts:
     """Id of the equal snapshot of the catalogue."""
     committed_at: str | None = None
     """Of that snapshot."""
+    topic: str | None = None
+    offsets: tuple[PinnedOffsets, ...] = ()
+    table_snapshot: str | None = None
+    """The snapshot of a sink's table that states the ends of the offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

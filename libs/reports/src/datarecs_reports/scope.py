@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datarecs_reports.figures import count, counted, instant, size, visible
 from datarecs_reports.model import PinFacts, RunFacts, SourceFacts
 
-MAX_FILES, MAX_COLUMNS = 8, 30
+MAX_FILES, MAX_PARTITIONS, MAX_COLUMNS = 8, 8, 30
 """Most columns of a source to list; the others are counted."""
 MAX_SQL = 1000
 Facts = tuple[tuple[str, str], ...]
@@ -69,6 +69,19 @@ def _pin(source: SourceFacts) -> Iterator[str]:
         yield f"snapshot {source.pin.catalogued} of the catalogue, committed {committed}"
 
 
+def _offsets(pin: PinFacts) -> Iterator[str]:
+    total = sum(each.end - each.start for each in pin.offsets)
+    yield f"{counted(total, 'offset')} of topic {visible(pin.topic or '')}, committed records"
+    if pin.table_snapshot is not None:
+        yield f"up to the watermark of the sink's table snapshot {pin.table_snapshot}"
+    for each in pin.offsets[:MAX_PARTITIONS]:
+        yield f"partition {each.partition}: [{each.start}, {each.end})"
+    if len(pin.offsets) > MAX_PARTITIONS:
+        yield f"and {count(len(pin.offsets) - MAX_PARTITIONS)} more partitions"
+    if pin.taken_at:
+        yield f"taken {instant(pin.taken_at)}"
+
+
 def _pinned(pin: PinFacts) -> Iterator[str]:
     if pin.kind == "exported_snapshot":
         yield f"snapshot {pin.snapshot} of {visible(pin.database or '')}, log position {pin.lsn}"
@@ -82,6 +95,9 @@ def _pinned(pin: PinFacts) -> Iterator[str]:
         yield f"{snapshot} of table {visible(pin.table or '')}"
         if pin.taken_at:
             yield f"taken {instant(pin.taken_at)}"
+        return
+    if pin.kind == "topic_offsets":
+        yield from _offsets(pin)
         return
     yield f"{counted(pin.file_count, 'file')}, {size(pin.size_bytes)}"
     for file in pin.files[:MAX_FILES]:

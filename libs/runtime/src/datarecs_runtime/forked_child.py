@@ -34,8 +34,16 @@ class ChildTemplate:
     `child_template.become_child`.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        limit: str = "DATARECS_WORKER__MAX_PARALLELISM",
+    ) -> None:
+        """`limit` names the setting of how many children run, for messages."""
         self._command, self._environment = tuple(command), dict(environment)
+        self._limit = limit
         self._running: _RunningTemplate | None = None
         self._lock = threading.Lock()
 
@@ -57,13 +65,13 @@ class ChildTemplate:
                 except (BrokenPipeError, ConnectionResetError, EOFError):
                     if not running.ends_soon():
                         raise OSError(
-                            "the system started no further process; lower"
-                            " DATARECS_WORKER__MAX_PARALLELISM or raise its limits"
+                            f"the system started no further process; lower {self._limit}"
+                            " or raise its limits"
                         ) from None
                 except OSError:
                     running.kill()
                     raise
-            raise OSError("the process that starts captures ended; read the log for its cause")
+            raise OSError("the process that starts the others ended; read the log for its cause")
 
     def pid(self) -> int | None:
         """Of the template that runs."""

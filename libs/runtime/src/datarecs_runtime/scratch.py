@@ -51,7 +51,9 @@ class ScratchFolder:
         except BlockingIOError:
             holder = os.pread(lock, 200, 0).decode(errors="replace")
             os.close(lock)
-            raise ScratchInUseError(folder=str(self.root), holder=holder) from None
+            raise ScratchInUseError(
+                folder=str(self.root), holder=holder, setting=self._setting
+            ) from None
         except OSError as cause:
             log.warning("scratch_not_locked", folder=str(self.root), cause=str(cause))
         else:

@@ -26,6 +26,17 @@ def members(session: int) -> Iterator[int]:
             continue
 
 
+def leaves_below(pid: int) -> tuple[int, ...]:
+    """Processes below a process that have no child, oldest first."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return ()
+    parents = {one.ppid() for one in below if one.is_running()}
+    leaves = [one for one in below if one.pid not in parents and one.is_running()]
+    return tuple(one.pid for one in sorted(leaves, key=lambda one: one.create_time()))
+
+
 def kill_all(session: int) -> None:
     """Send SIGKILL to every process of the session, twice, since the first may miss a fork."""
     for _ in range(2):

@@ -7,33 +7,40 @@ they are refused, never ignored.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.sink.definition import (
+    BY_TOPIC,
     LEAST_INTERVAL,
     LONGEST_INTERVAL,
     MIB,
     MOST_TABLES,
     MOST_TASKS,
     MOST_TOPICS,
+    CdcRule,
     CommitPolicy,
+    DynamicTables,
     ErrorPolicy,
+    Evolution,
     MetadataColumns,
     RouteRule,
+    RowChange,
     SinkMode,
     SinkTable,
     SinkTarget,
     StartAt,
     Tolerance,
+    Tombstones,
     ValueFormat,
 )
 from datarecs_core.sink.rules import sink_faults
 from datarecs_specs.capture_shape import NAMESPACE
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading, Shape
-from datarecs_specs.records import REQUIRED, Field, ListOf, Record
+from datarecs_specs.records import REQUIRED, Field, ListOf, MapOf, Record
 from datarecs_specs.shapes import (
     FLAG,
     NAME_TEXT,
@@ -131,6 +138,100 @@ class _Start:
         return {"anyOf": [_START_WORD.schema(), _FROM.schema()]}
 
 
+class _NamedBy(StrEnum):
+    TOPIC = BY_TOPIC
+
+
+_NAME_FIELD = _single(
+    "field",
+    Text(most=_MOST_CHARACTERS, normal=False),
+    title="the field that names the table",
+    doc="field of the value with the name, as a dotted path such as `order.table`",
+)
+_NAME_WORD = Word(words=_NamedBy)
+
+
+@dataclass(frozen=True, slots=True)
+class _NameSource:
+    """The word `topic`, which is no path, or a mapping with the field of the value."""
+
+    def read(self, node: Node, at: Path, reading: Reading) -> object:
+        if isinstance(node, MapNode):
+            return _NAME_FIELD.read(node, at, reading)
+        word = _NAME_WORD.read(node, at, reading)
+        return word if isinstance(word, Gap) else None
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        if value is _NamedBy.TOPIC:
+            return _NAME_WORD.write(value, minimal=minimal)
+        return _NAME_FIELD.write(value, minimal=minimal)
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [_NAME_WORD.schema(), _NAME_FIELD.schema()]}
+
+
+def _check_source(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    if "from" not in values:
+        reading.fault(
+            Fault(
+                code=SpecCode.MISSING_FIELD,
+                path=(*at, "from"),
+                message="'from' is missing",
+                hint="write from: topic, or from: {field: NAME}",
+                place=Place.MISSING,
+            )
+        )
+
+
+_DYNAMIC = Record(
+    title="tables that the records name",
+    model=DynamicTables,
+    check=_check_source,
+    fields=(
+        Field(
+            name="catalog",
+            shape=NAME_TEXT,
+            doc="name of a connection of type iceberg, in the namespace default",
+            stand_in=Gap(),
+        ),
+        Field(
+            name="namespace",
+            shape=NAMESPACE,
+            doc="namespace of every table; without it each name begins with one",
+            get=lambda rule: rule.namespace or None,
+        ),
+        Field(
+            name="from",
+            attribute="path",
+            shape=_NameSource(),
+            doc="topic: the topic is the name; {field: NAME}: a field of the value has it",
+            get=lambda rule: rule.path or _NamedBy.TOPIC,
+        ),
+        Field(name="lower_case", shape=FLAG, doc="true makes names lower case"),
+        Field(
+            name="max_tables",
+            shape=Whole(least=1, most=MOST_TABLES),
+            doc="tables of one task since its start; records of one more are bad",
+        ),
+    ),
+)
+
+
+def _check_tables(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    written = [name for name in ("tables", "dynamic") if name in values]
+    if len(written) == 1:
+        return
+    reading.fault(
+        Fault(
+            code=SpecCode.FIELD_GIVEN_TWICE if written else SpecCode.MISSING_FIELD,
+            path=(*at, written[-1] if written else "tables"),
+            others=tuple((*at, name) for name in written[:-1]),
+            message="set exactly one of table, tables and dynamic",
+            place=Place.KEY if written else Place.MISSING,
+        )
+    )
+
+
 _RULES = ("equals", "in", "prefix")
 
 
@@ -200,6 +301,25 @@ _COMMIT = Record(
         ),
     ),
 )
+_CDC = Record(
+    title="which change a record is",
+    model=CdcRule,
+    fields=(
+        Field(
+            name="field",
+            attribute="path",
+            shape=Text(most=_MOST_CHARACTERS, normal=False),
+            doc="field of the value that says it, as a dotted path such as `meta.op`",
+            stand_in=Gap(),
+        ),
+        Field(
+            name="map",
+            shape=MapOf(key=_VALUE, value=Word(words=RowChange), most=_MOST_VALUES),
+            doc="change for each text of the field; without it the first letter decides: I, C and "
+            "R insert, U updates, D deletes",
+        ),
+    ),
+)
 _ERRORS = Record(
     title="what becomes of records that cannot be written",
     model=ErrorPolicy,
@@ -219,6 +339,7 @@ _ERRORS = Record(
 SINK_TABLE = Record(
     title="spec of a SinkTable",
     model=SinkTable,
+    check=_check_tables,
     fields=(
         Field(
             name="connection",
@@ -237,8 +358,9 @@ SINK_TABLE = Record(
             shape=ListOf(item=_TARGET, least=1, most=MOST_TABLES),
             doc="the tables that records are written to; `table` is the form for one",
             short_forms={"table": _One(_TARGET)},
-            stand_in=(),
+            get=lambda sink: sink.tables or None,
         ),
+        Field(name="dynamic", shape=_DYNAMIC, doc="instead of tables: the records name them"),
         Field(
             name="route",
             shape=_single(
@@ -261,16 +383,40 @@ SINK_TABLE = Record(
             ),
             doc="the format of records",
         ),
-        Field(name="mode", shape=Word(words=SinkMode), doc="append adds a row for each record"),
+        Field(
+            name="mode",
+            shape=Word(words=SinkMode),
+            doc="append adds a row for each record; upsert has the newest record of each key; cdc "
+            "inserts, updates and deletes as a field of the record says",
+        ),
+        Field(name="cdc", shape=_CDC, doc="with mode cdc: which change a record is"),
+        Field(
+            name="tombstones",
+            shape=Word(words=Tombstones),
+            doc="with mode upsert or cdc: what a record without a value does to the row of its "
+            "key; without this field it deletes the row",
+        ),
         Field(
             name="id_columns",
             shape=ListOf(item=_COLUMN, most=_MOST_COLUMNS),
-            doc="with auto_create: columns that become identifier fields of created tables",
+            doc="the key of a row in the modes upsert and cdc, without it the identifier fields of "
+            "the table; created tables have them as identifier fields",
         ),
         Field(
             name="auto_create",
             shape=FLAG,
             doc="true creates a missing table from the first records",
+        ),
+        Field(
+            name="evolve",
+            shape=Word(words=Evolution),
+            doc="add makes columns of new fields; full also widens types and makes columns"
+            " optional",
+        ),
+        Field(
+            name="case_insensitive",
+            shape=FLAG,
+            doc="true matches names of fields and columns in any case",
         ),
         Field(
             name="partition_by",

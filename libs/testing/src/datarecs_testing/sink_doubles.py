@@ -20,8 +20,8 @@ from datarecs_core.sink.checkpoint import (
     TaskReport,
     TaskWish,
 )
-from datarecs_core.sink.control import FileEntry, SourcePartition, TableReference
-from datarecs_core.sink.declared import SinkWish
+from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
+from datarecs_core.sink.declared import SinkStatus, SinkWish
 from datarecs_core.sink.definition import SinkTarget
 from datarecs_core.values import ResourceUid
 from datarecs_memory.sink_leases import MemorySinkLeases
@@ -72,6 +72,12 @@ class RecordedSinkMemory:
     def wish(self, wish: TaskWish) -> None:
         with self._unit.begin(self._tenant) as tx:
             tx.sinks.want(self._uid, SinkWish(tasks=1, wish=wish, revision="1"))
+
+    def status(self) -> SinkStatus:
+        """As the controller of the sink reads it; its task is always held."""
+        with self._unit.begin(self._tenant, read_only=True) as tx:
+            status = tx.sinks.status(self._uid)
+        return replace(status, tasks=tuple(replace(one, is_held=True) for one in status.tasks))
 
     def request_commit(self) -> None:
         with self._unit.begin(self._tenant) as tx:
@@ -192,6 +198,7 @@ class MemorySinkTables:
         return self.files.keys() - used
 
     def reference(self, target: SinkTarget) -> TableReference | None:
+        """The table now; None if it does not exist."""
         table = self.tables.get(str(target))
         if table is None:
             return None
@@ -247,20 +254,34 @@ class MemoryTableWriter:
         self._tables, self._target = tables, target
         self._rows: list[SinkRecord] = []
         self._paths: list[str] = []
-        if self._reference() is None:
-            if not tables.has_auto_create:
-                raise SinkError(SinkCode.TABLE_LOST, f"the table {target} does not exist")
-            tables.create(target)
+        self._table: TableReference | None = None
+        if tables.reference(target) is None and not tables.has_auto_create:
+            raise SinkError(SinkCode.TABLE_LOST, f"the table {target} does not exist")
 
-    def _reference(self) -> TableReference | None:
-        return self._tables.reference(self._target)
+    @property
+    def dropped_fields(self) -> int:
+        """Every field is a column."""
+        return 0
+
+    def reference(self) -> TableReference:
+        assert self._table is not None
+        return self._table
 
     def add(self, records: Sequence[SinkRecord]) -> None:
         for index, record in enumerate(records):
             reason = self._tables.refuses(self._target, record)
             if reason is not None:
                 raise BadRecordError(path="amount", reason=reason, at=index)
+        self._table = self._table or self._loaded()
         self._rows += records
+
+    def _loaded(self) -> TableReference:
+        if self._tables.has_auto_create and self._tables.reference(self._target) is None:
+            self._tables.create(self._target)
+        reference = self._tables.reference(self._target)
+        if reference is None:
+            raise SinkError(SinkCode.TABLE_LOST, f"the table {self._target} was dropped")
+        return reference
 
     def size(self) -> int:
         return len(self._rows) * self._tables.row_bytes
@@ -286,6 +307,10 @@ class MemoryTableWriter:
             )
             for path in paths
         )
+
+    def key_file(self) -> KeyFile | None:
+        """None: rows are only appended."""
+        return None
 
     def discard(self) -> None:
         self._rows = []

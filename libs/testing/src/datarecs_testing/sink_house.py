@@ -46,8 +46,10 @@ class Watched:
         self.opened: list[object] = []
         """Ports that this one has returned."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a call, or a value
         method, hook = getattr(self._port, name), self._hook
+        if not callable(method):
+            return method
 
         def call(*args: object, **options: object) -> object:
             hook(f"before {name}")

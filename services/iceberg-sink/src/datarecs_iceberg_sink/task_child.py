@@ -5,8 +5,8 @@ database, no setting of the platform in its environment. The secrets of the conn
 through its own pipe, and what is stored of the sink is asked for over the same pipe.
 """
 
-import logging
 import gc
+import logging
 import os
 import signal
 import sys
@@ -204,7 +204,7 @@ def _catalogs_of(
             connections.secrets_of(name),
             around,
         ).catalog
-        for name in dict.fromkeys(table.catalog for table in sink.tables)
+        for name in sink.catalogs
     }
 
 

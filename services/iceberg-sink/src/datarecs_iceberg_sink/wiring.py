@@ -12,6 +12,7 @@ from pathlib import Path
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.sinking.assignments import Assignments
+from datarecs_application.sinking.figures import SinkGauges
 from datarecs_application.sinking.renewals import TaskRenewals
 from datarecs_application.sinking.task_session import END_LIMIT_S, STOP_LIMIT
 from datarecs_application.sinking.tasks import SinkSlot
@@ -73,6 +74,7 @@ def build(settings: Settings) -> Process:
         ),
         template=template,
         clock=clock,
+        gauges=SinkGauges(metrics),
     )
     slots = _slots(settings, parts)
     return Process(
@@ -93,7 +95,9 @@ def build(settings: Settings) -> Process:
 
 def task_template(home: Path) -> ChildTemplate:
     """Forks the processes of tasks; it knows no setting of the platform."""
-    return ChildTemplate([sys.executable, "-m", TASK], template_environment(home))
+    return ChildTemplate(
+        [sys.executable, "-m", TASK], template_environment(home), limit="DATARECS_SINK__MAX_TASKS"
+    )
 
 
 def sink_of(name: str, spec: Mapping[str, object]) -> SinkTable:
@@ -121,6 +125,7 @@ class _Parts:
     assignments: Assignments
     template: ChildTemplate
     clock: SystemClock
+    gauges: SinkGauges
 
 
 def _slots(settings: Settings, parts: _Parts) -> list[SinkSlot]:
@@ -138,6 +143,7 @@ def _slots(settings: Settings, parts: _Parts) -> list[SinkSlot]:
             surroundings={**frame, "directory": str(scratch / f"child-{number}")},
             ids=UuidV7Ids(),
             rhythm=Rhythm(clock=parts.clock, wake=Latch()),
+            gauges=parts.gauges,
         )
         for number in range(settings.sink.max_tasks)
     ]

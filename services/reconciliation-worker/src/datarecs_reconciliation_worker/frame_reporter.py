@@ -10,8 +10,8 @@ from datarecs_application.child_frames import (
     failure_words,
     payload_fields,
 )
+from datarecs_core.comparison.planning.documents import plan_hash
 from datarecs_core.comparison.planning.plan import ComparisonPlan
-from datarecs_core.comparison.planning.planner import plan_hash
 from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.comparison.results.payload import ComparisonPayload
 from datarecs_core.documents import to_document

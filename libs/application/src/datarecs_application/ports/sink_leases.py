@@ -14,6 +14,8 @@ from datarecs_core.values import ResourceUid, TenantId
 
 SINK_LEASE = timedelta(seconds=15)
 SINK_HEARTBEAT = timedelta(seconds=4)
+ENDS = ""
+"""Instead of a revision, which is never empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,10 @@ class SinkLeases(Protocol):
         """
 
     def renew(self, leases: Collection[SinkLease]) -> Mapping[SinkLease, str]:
-        """The wished revision of each lease that is still held; the others are lost."""
+        """The wished revision of each lease that is still held; the others are lost.
+
+        `ENDS` for a lease whose task was begun again by `retry`: stop its process, then release it.
+        """
 
     def release(self, lease: SinkLease) -> None:
         """End a lease; nothing happens if it is lost."""

@@ -22,11 +22,12 @@ from datarecs_core.sink.checkpoint import (
 from datarecs_core.sink.control import (
     Envelope,
     FileEntry,
+    KeyFile,
     Outgoing,
     SourcePartition,
     TableReference,
 )
-from datarecs_core.sink.definition import SinkTarget
+from datarecs_core.sink.definition import RowChange, SinkTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,14 +207,25 @@ class SinkRecord:
 
     record: LogRecord
     value: Mapping[str, object]
-    """JSON: numbers with a fraction are Decimal, integers int."""
+    """JSON: numbers with a fraction are Decimal, integers int. Of a delete: at least the key."""
+    change: RowChange = RowChange.INSERT
 
 
 class TableWriter(Protocol):
     """Buffers rows of one table and writes them to Parquet files. Not safe for threads."""
 
+    @property
+    def dropped_fields(self) -> int:
+        """Values of fields without a column, since the writer was made."""
+
     def add(self, records: Sequence[SinkRecord]) -> None:
         """All of them or none. Raises BadRecordError with `at` of the first that does not fit."""
+
+    def reference(self) -> TableReference:
+        """The table of the rows and files since the last finish; call after an add.
+
+        With the uuid that was loaded: a table that was created again meanwhile is another one.
+        """
 
     def size(self) -> int:
         """Bytes in memory, estimated."""
@@ -223,6 +235,9 @@ class TableWriter(Protocol):
 
     def finish(self) -> tuple[FileEntry, ...]:
         """Every file since the last finish, complete and readable."""
+
+    def key_file(self) -> KeyFile | None:
+        """Of the last finish; None for a table that is only appended to, and without a record."""
 
     def discard(self) -> None:
         """Forget rows and files since the last finish, and remove the files."""
@@ -235,6 +250,7 @@ class PendingFiles:
     offset: int
     data_files: tuple[FileEntry, ...]
     delete_files: tuple[FileEntry, ...] = ()
+    keys: KeyFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,9 +273,6 @@ class CommitRequest:
 class SinkTables(Protocol):
     """Tables of the catalogs that a sink names. Raise SinkError and the errors of connectors."""
 
-    def reference(self, target: SinkTarget) -> TableReference | None:
-        """The table now; None if it does not exist."""
-
     def writer(self, target: SinkTarget) -> TableWriter:
         """Create the table at the first record, where the sink declares `auto_create`.
 
@@ -274,10 +287,14 @@ class SinkTables(Protocol):
         The head of the table is compared when the catalog takes the commit, so that two
         coordinators cannot both add a file; a foreign commit between is kept and ours repeated.
         An unknown outcome is resolved by looking.
+        With key files, only the newest row of each key stays: rows of the table and of the files
+        that are replaced or deleted get position deletes in the same snapshot. The key files are
+        removed once the table states their messages.
 
         Returns:
             The newest snapshot of this lineage, added now or before; None without any.
 
         Raises:
-            SinkError: TABLE_LOST, TABLE_ROLLED_BACK, COMMIT_FAILED (retryable).
+            SinkError: TABLE_LOST, TABLE_ROLLED_BACK, COMMIT_FAILED (retryable), and with key
+                files SCAN_LIMIT_EXCEEDED, FORMAT_VERSION_UNSUPPORTED, IDENTIFIER_MISSING.
         """

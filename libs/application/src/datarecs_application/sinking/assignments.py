@@ -73,7 +73,7 @@ class Assignments:
             if wished is None or declaration is None:
                 return None
             sink = self.sink_of(declaration.name, declaration.spec)
-            names = {sink.connection, *(table.catalog for table in sink.tables)}
+            names = {sink.connection, *sink.catalogs}
             connections = self._connections(tx, names)
         if names != set(connections):
             return None

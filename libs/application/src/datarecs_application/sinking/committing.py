@@ -88,6 +88,7 @@ def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRe
                 offset=part.offset,
                 data_files=part.message.data_files,
                 delete_files=part.message.delete_files,
+                keys=part.keys,
             )
             for part in parts
         ),

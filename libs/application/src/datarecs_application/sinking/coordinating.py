@@ -78,6 +78,8 @@ class SinkCoordinator:
     fault: SinkError | None = None
     """Why the last cycle is not in every table."""
     refused_votes: int = 0
+    failed_commits: int = 0
+    """Cycles that some table did not take, since it began."""
     _producer: SinkProducer
     _reader: ControlReader
     _fold: ControlFold
@@ -197,6 +199,7 @@ class SinkCoordinator:
 
     def _failed(self, result: CutResult, cycle: Cycle, now: float) -> None:
         self.failures += 1
+        self.failed_commits += 1
         self.fault = self._reported(result)
         self._announce_snapshots(result.commits, cycle)
         if self.failures >= MOST_FAILURES and not result.commits:
@@ -232,6 +235,7 @@ class SinkCoordinator:
             control_offset=self._next_needed(cut.control_offset),
             partitions=states,
             valid_through=cut.valid_through or self.checkpoint.valid_through,
+            commit_requests=self.timetable.requests,
         )
         self.memory.committed(
             SinkCommit(
@@ -241,6 +245,7 @@ class SinkCoordinator:
                 is_partial=end is CycleEnd.PARTIAL,
                 tables=len(new),
                 records=sum(commit.records for commit in new),
+                duration=self._duration(),
             )
         )
         self._fold.release(cut.control_offset)
@@ -248,6 +253,11 @@ class SinkCoordinator:
         self.failures, self.fault, self._cycle, self._retry_at = 0, None, None, None
         self.timetable.ended(end, is_committed=True)
         log.info("sink_cycle_completed", commit_id=str(cut.commit_id), end=end, tables=len(new))
+
+    def _duration(self) -> timedelta:
+        if self._cycle is None:
+            return _NO_WAIT
+        return timedelta(seconds=self.clock.monotonic() - self._cycle.started)
 
     def _next_needed(self, cut: int) -> int:
         """The first message that the next coordinator needs.
@@ -283,11 +293,9 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
     clock: Clock,
     ids: Ids,
     lineage: Lineage,
-    requests: int,
 ) -> SinkCoordinator:
     """Draw an epoch, replace the older producer, and read on from the checkpoint.
 
-    `requests` are the `commit_requests` that need no cycle any more.
     Raises SinkError LINEAGE_MISMATCH, CONTROL_GAP.
     """
     epoch = memory.begin_epoch()
@@ -316,7 +324,9 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
         clock=clock,
         ids=ids,
         lineage=lineage,
-        timetable=Timetable(interval=sink.commit.interval, requests=requests, last_start=now),
+        timetable=Timetable(
+            interval=sink.commit.interval, requests=checkpoint.commit_requests, last_start=now
+        ),
         epoch=epoch,
         checkpoint=checkpoint,
         _producer=producer,

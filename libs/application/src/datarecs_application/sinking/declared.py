@@ -4,7 +4,6 @@ The wish and the status are one transaction under the lease of the object. The s
 carries the wish out; a deletion waits until the tasks have committed what they read.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -28,12 +27,12 @@ from datarecs_core.resources.reconciling import (
 )
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.resources.sink_conditions import (
-    Uncommitted,
     failure_of,
     follow_uncommitted,
     remedy_of,
     sink_conditions,
     sink_details,
+    written_details,
     written_uncommitted,
 )
 from datarecs_core.sink.checkpoint import TaskWish
@@ -109,8 +108,14 @@ class SinkController:
         observed = sink_conditions(sink, stored, uncommitted, now=seen.now)
         if fault is not None:
             others = (one for one in observed if one.type != ConditionType.READY)
-            return _result(stored, uncommitted, (_VALID, *fault.conditions(), *others))
-        return _result(stored, uncommitted, (_VALID, _RESOLVED, *observed))
+            conditions = (_VALID, *fault.conditions(), *others)
+        else:
+            conditions = (_VALID, _RESOLVED, *observed)
+        details = written_details(
+            resource.status, conditions, sink_details(stored, uncommitted), now=seen.now
+        )
+        result = requeue_after(FOLLOW_EVERY, *conditions, details=details)
+        return replace(result, has_figures=True)
 
 
 _UNREADABLE = ReferenceFault(
@@ -120,12 +125,6 @@ _VALID = Condition(type=ConditionType.VALID, status=Truth.TRUE, reason="Accepted
 _RESOLVED = Condition(
     type=ConditionType.REFERENCES_RESOLVED, status=Truth.TRUE, reason="AllResolved"
 )
-
-
-def _result(
-    stored: SinkStatus, uncommitted: Uncommitted | None, conditions: Iterable[Condition]
-) -> Result:
-    return requeue_after(FOLLOW_EVERY, *conditions, details=sink_details(stored, uncommitted))
 
 
 def _wishing(result: Result, stored: SinkStatus, wish: SinkWish) -> Result:

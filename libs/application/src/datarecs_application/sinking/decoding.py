@@ -27,6 +27,12 @@ class RecordTooLargeError(BadRecordError):
 
     code = SinkCode.RECORD_TOO_LARGE
 
+    def __init__(self, *, size: int) -> None:
+        super().__init__(
+            path="", reason=f"the value has {size} bytes, and a sink reads at most {MOST_BYTES}"
+        )
+        self.size = size
+
 
 class _RefusedError(ValueError):
     """A rule that JSON itself does not have."""
@@ -56,7 +62,7 @@ def decode_json(value: bytes) -> Mapping[str, object]:
         RecordTooLargeError: it is longer than 16 MiB.
     """
     if len(value) > MOST_BYTES:
-        raise RecordTooLargeError(path="", reason=f"the value has {len(value)} bytes")
+        raise RecordTooLargeError(size=len(value))
     try:
         text = value.decode()
         # A search for one character costs a fraction of a count.

@@ -12,8 +12,10 @@ from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import DeadLetter, SinkRecord, SinkTables, TableWriter
 from datarecs_application.sinking.decoding import decode_json
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
-from datarecs_core.sink.control import FileEntry, SourcePartition, TableReference
-from datarecs_core.sink.definition import ErrorPolicy, SinkTarget, Tolerance
+from datarecs_core.sink.changes import RecordChanges
+from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
+from datarecs_core.sink.definition import ErrorPolicy, RowChange, SinkTarget, Tolerance
+from datarecs_core.sink.dynamic import NamedTables
 from datarecs_core.sink.routing import Route
 
 _CAREFUL_RECORDS = 128
@@ -54,15 +56,23 @@ class TableIntake:
     """The writers of one task, and its dead letters since the last vote."""
 
     tables: SinkTables
-    targets: Sequence[SinkTarget]
+    targets: Mapping[int, SinkTarget]
+    """By the numbers that `route` and `named` give."""
     route: Route
     policy: ErrorPolicy
+    named: NamedTables | None = None
+    """Instead of `route`: records name their tables."""
+    changes: RecordChanges = field(default_factory=RecordChanges)
+    key_files: Mapping[TableReference, KeyFile] = field(default_factory=dict)
+    """Of the last finish, by table."""
     unrouted: int = 0
     """Records for no table, since the task began."""
     tombstones: int = 0
-    """Records without a value, since the task began."""
+    """Records without a value that were ignored, since the task began."""
     dead_letters: int = 0
     """Voted, since the task began."""
+    _dropped_fields: int = 0
+    """By writers that are gone."""
     letters: list[DeadLetter] = field(default_factory=list)
     _writers: dict[int, TableWriter] = field(default_factory=dict)
     _references: dict[int, TableReference] = field(default_factory=dict)
@@ -93,35 +103,62 @@ class TableIntake:
         return Intake(refused=records[stop], error=batch.bad[stop], is_spoilt=spoilt)
 
     @property
+    def dropped_fields(self) -> int:
+        """Values of fields without a column, since the task began."""
+        return self._dropped_fields + sum(one.dropped_fields for one in self._writers.values())
+
+    @property
     def _stops_at_once(self) -> bool:
         return self.policy.tolerance is Tolerance.NONE
 
     def _decoded(self, partition: SourcePartition, records: Sequence[LogRecord]) -> _Batch:
         batch = _Batch(records)
-        by_target, route, known_bad = batch.by_target, self.route, self._known_bad
+        by_target, known_bad = batch.by_target, self._known_bad
         for index, record in enumerate(records):
-            if record.value is None:
+            if record.value is None and not self.changes.deletes_by_tombstone:
                 batch.ignored += 1
                 continue
             try:
                 if known_bad and (partition, record.offset) in known_bad:
                     raise known_bad[partition, record.offset]
-                value = decode_json(record.value)
+                decoded = self._read(record)
+                targets = self._targets(decoded)
             except BadRecordError as error:
                 batch.bad[index] = error
                 if self._stops_at_once:
                     break
                 continue
-            targets = route(value)
             if not targets:
                 batch.unrouted += 1
                 continue
-            decoded = SinkRecord(record=record, value=value)
             for target in targets:
                 indexes, places = by_target.setdefault(target, ([], []))
                 indexes.append(index)
                 places.append(decoded)
         return batch
+
+    def _read(self, record: LogRecord) -> SinkRecord:
+        """Raises BadRecordError."""
+        if record.value is not None:
+            value = decode_json(record.value)
+            return SinkRecord(record=record, value=value, change=self.changes.change(value))
+        if record.key is None:
+            raise BadRecordError(path="", reason="a record without value has no key to delete")
+        try:
+            value = decode_json(record.key)
+        except BadRecordError as error:
+            raise BadRecordError(path="", reason=f"the key to delete: {error}") from error
+        return SinkRecord(record=record, value=value, change=RowChange.DELETE)
+
+    def _targets(self, decoded: SinkRecord) -> Sequence[int]:
+        """Raises BadRecordError for a delete that no table would see."""
+        if self.named is not None:
+            return (self.named.number(decoded.record.topic, decoded.value),)
+        targets = self.route(decoded.value)
+        if not targets and decoded.record.value is None:
+            reason = "the key of a record without value goes to no table"
+            raise BadRecordError(path="", reason=reason)
+        return targets
 
     def _in_order(self, batch: _Batch) -> list[int]:
         first = [target for target in self._order if target in batch.by_target]
@@ -159,18 +196,22 @@ class TableIntake:
             return
         writer = self._writers.get(target)
         if writer is None:
-            writer = self._writers[target] = self.tables.writer(self.targets[target])
+            writer = self._writers[target] = self._writer(target)
         writer.add(records)
         batch.last_added = max(batch.last_added, indexes[-1])
         if target not in self._references:
-            self._references[target] = self._reference(self.targets[target])
+            self._references[target] = writer.reference()
 
-    def _reference(self, target: SinkTarget) -> TableReference:
-        """After the first record: only then a table that the sink creates is there."""
-        reference = self.tables.reference(target)
-        if reference is None:
-            raise SinkError(SinkCode.TABLE_LOST, f"the table {target} was dropped")
-        return reference
+    def _writer(self, target: int) -> TableWriter:
+        """A table that a record names may be missing: that record is bad, and no other."""
+        if self.named is not None:
+            self.named.require(target)
+        try:
+            return self.tables.writer(self.targets[target])
+        except SinkError as error:
+            if self.named is None or error.code is not SinkCode.TABLE_LOST:
+                raise
+            raise self.named.missing(target, str(error)) from error
 
     def _refuse(self, batch: _Batch, target: int, index: int, error: BadRecordError) -> None:
         batch.bad[index] = error
@@ -211,10 +252,14 @@ class TableIntake:
     def finish(self) -> Mapping[TableReference, tuple[FileEntry, ...]]:
         """Complete files of every table, since the last finish."""
         files: dict[TableReference, tuple[FileEntry, ...]] = {}
+        keys: dict[TableReference, KeyFile] = {}
         for target, writer in self._writers.items():
-            entries = writer.finish()
-            if entries:
+            entries, key_file = writer.finish(), writer.key_file()
+            if entries or key_file is not None:
                 files[self._references[target]] = entries
+            if key_file is not None:
+                keys[self._references[target]] = key_file
+        self.key_files = keys
         return files
 
     def voted(self) -> None:
@@ -236,5 +281,9 @@ class TableIntake:
 
     def _forget_writers(self) -> None:
         """New ones see the tables as they are then."""
+        self._dropped_fields = self.dropped_fields
         self._writers.clear()
         self._references.clear()
+        if self.named is not None:
+            self.named.recheck()
+            self._order = [target for target in self._order if target in self.targets]

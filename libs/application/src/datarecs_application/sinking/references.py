@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from datarecs_application.controllers import Snapshot
-from datarecs_core.captures.naming import joined_name
+from datarecs_core.captures.naming import joined_name, split_name
 from datarecs_core.errors.sink import SinkCode
 from datarecs_core.hashing import canonical_json, sha256_hex
 from datarecs_core.resources.conditions import Condition, ConditionType, Truth
 from datarecs_core.resources.connection import CatalogType, ConnectionType
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Resource
-from datarecs_core.sink.definition import SinkTable, SinkTarget
+from datarecs_core.sink.definition import BY_TOPIC, DynamicTables, SinkTable, SinkTarget
+from datarecs_core.sink.dynamic import topic_tables
 
 _REVISION_CHARACTERS = 32
 
@@ -46,7 +47,7 @@ def connection_fault(seen: Snapshot, sink: SinkTable) -> ReferenceFault | None:
 
 def connection_names(sink: SinkTable) -> Sequence[str]:
     """Every connection that the sink uses, each once."""
-    return tuple(dict.fromkeys((sink.connection, *(one.catalog for one in sink.tables))))
+    return tuple(dict.fromkeys((sink.connection, *sink.catalogs)))
 
 
 def revision(seen: Snapshot, resource: Resource, sink: SinkTable) -> str:
@@ -66,7 +67,7 @@ def _source_fault(seen: Snapshot, sink: SinkTable) -> ReferenceFault | None:
 
 
 def _catalog_faults(seen: Snapshot, sink: SinkTable) -> Iterator[ReferenceFault]:
-    for name in dict.fromkeys(one.catalog for one in sink.tables):
+    for name in sink.catalogs:
         connection = seen.connection(name)
         if connection is None:
             yield _missing(name)
@@ -105,7 +106,8 @@ def _catalog_type(connection: Resource) -> object:
 
 def _taken(seen: Snapshot, resource: Resource, sink: SinkTable) -> ReferenceFault | None:
     """Another SinkTable has a table of this one; the older of both keeps it."""
-    wanted = {_place(one): one for one in sink.tables}
+    named = topic_tables(sink.dynamic, sink.topics) if sink.dynamic is not None else ()
+    wanted = {_place(one): one for one in (*sink.tables, *named)}
     older = [
         one
         for one in seen.sinks()
@@ -136,7 +138,24 @@ def _place(target: SinkTarget) -> _Place:
 
 def _places(other: Resource) -> Iterator[_Place]:
     """The tables of a stored declaration, also of one that this release cannot read in full."""
+    yield from map(_place, _topic_tables(other))
     tables = other.spec.get("tables")
     for one in tables if isinstance(tables, list | tuple) else ():
         if isinstance(one, Mapping):
             yield str(one.get("catalog")), str(one.get("namespace")), str(one.get("name"))
+
+
+def _topic_tables(other: Resource) -> Iterator[SinkTarget]:
+    """Those that a stored declaration names by its topics. What records name is not known."""
+    dynamic, topics = other.spec.get("dynamic"), other.spec.get("topics")
+    if not isinstance(dynamic, Mapping) or not isinstance(topics, list | tuple):
+        return
+    if dynamic.get("from") != BY_TOPIC:
+        return
+    namespace = dynamic.get("namespace")
+    rule = DynamicTables(
+        catalog=str(dynamic.get("catalog")),
+        namespace=() if namespace is None else split_name(str(namespace)) or (),
+        lower_case=dynamic.get("lower_case") is not False,
+    )
+    yield from topic_tables(rule, map(str, topics))

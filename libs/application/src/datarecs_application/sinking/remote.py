@@ -124,6 +124,10 @@ class Answered:
     """To be sent to the task."""
     report: TaskReport | None = None
     """Stored by this call."""
+    commit: SinkCommit | None = None
+    """Stored by this call, or by an earlier one."""
+    state: SinkState | None = None
+    """Read by this call."""
     is_drained: bool = False
     """The sink is drained: its tasks end."""
     is_lease_lost: bool = False
@@ -152,13 +156,21 @@ def answer_call(memory: SinkMemory, frame: Mapping[str, object]) -> Answered:
     except ValueError as cause:
         raise BadFrameError(f"the argument of {name} is not its document") from cause
     done: dict[str, JsonValue] = {"type": ANSWER, "id": number, "value": value}
-    report = _report(argument) if name == "report" else None  # type: ignore[arg-type]  # JSON
-    return Answered(frame=done, report=report, is_drained=name == "drained" or _is_drained(value))
+    return _answered(done, name, argument)  # type: ignore[arg-type]  # parsed JSON
 
 
-def _is_drained(value: JsonValue) -> bool:
-    """Of the value of `state`."""
-    return isinstance(value, Mapping) and value.get("is_drained") is True
+def _answered(done: Mapping[str, JsonValue], name: str, argument: JsonValue) -> Answered:
+    """With what the service follows of the task."""
+    match name:
+        case "report":
+            return Answered(frame=done, report=_report(argument))
+        case "committed":
+            return Answered(frame=done, commit=from_sink_document(SinkCommit, argument))
+        case "state":
+            state = from_sink_document(SinkState, done["value"])
+            return Answered(frame=done, state=state, is_drained=state.is_drained)
+        case _:
+            return Answered(frame=done, is_drained=name == "drained")
 
 
 def _cause(error: DatarecsError) -> str:

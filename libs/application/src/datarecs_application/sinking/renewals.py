@@ -34,7 +34,7 @@ class TaskStanding:
     """Monotonic seconds before the last request that the database confirmed."""
     is_refused: bool = False
     revision: str | None = None
-    """As it is wished; None before the first renewal."""
+    """As it is wished; None before the first renewal; `ENDS`: the task is begun again."""
 
     def is_lost(self, now: float) -> bool:
         """The lease is another process's, or may be soon."""

@@ -30,8 +30,10 @@ from datarecs_application.sinking.working import SinkWorker
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.sink.changes import RecordChanges
 from datarecs_core.sink.checkpoint import Lineage, SinkState, TaskReport, TaskWish
 from datarecs_core.sink.definition import SinkTable
+from datarecs_core.sink.dynamic import NamedTables
 from datarecs_core.sink.routing import router
 
 log = structlog.get_logger()
@@ -39,7 +41,7 @@ log = structlog.get_logger()
 STATE_EVERY = timedelta(seconds=2)
 REPORT_EVERY = timedelta(seconds=10)
 LAST_VOTE_WITHIN = timedelta(seconds=20)
-"""After the stop signal; the service waits a little longer."""
+"""After the stop signal, with the end of the coordinator; the service waits a little longer."""
 _FENCED_PAUSE = timedelta(seconds=5)
 """Before a coordinator that was replaced begins again, if the partition is still its own."""
 _FAULT_PAUSE = timedelta(seconds=5)
@@ -67,6 +69,7 @@ class SinkTask:
     ids: Ids
     name: str
     """Of the task, within the sink."""
+    end_limit: timedelta = LAST_VOTE_WITHIN
     worker: SinkWorker | None = None
     coordinator: SinkCoordinator | None = None
     is_ended: bool = False
@@ -74,8 +77,10 @@ class SinkTask:
     halt: SinkError | None = None
     _state: SinkState = field(default_factory=SinkState)
     _lineage: Lineage | None = None
-    _requests: int | None = None
-    """`commit_requests` that are served; None before the state was read."""
+    _has_state: bool = False
+    """The state was read."""
+    _failed_commits: int = 0
+    """Of earlier coordinators of this task."""
     _state_at: float | None = None
     _report_at: float | None = None
     _reported: TaskReport | None = None
@@ -88,20 +93,32 @@ class SinkTask:
     _resume_coordinator: float = 0
 
     def run(self, stop: Wake) -> None:
-        """Until the stop signal, the drain, or the loss of the task."""
+        """Until the stop signal, the drain, or the loss of the task.
+
+        A last vote that does not end in time is given up: threads may still run, and the process
+        ends with them. Its transaction is then taken as a whole or not at all.
+        """
         ended = Event()
-        thread = Thread(target=self._coordinate, args=(stop, ended), name="sink-coordinator")
-        thread.start()
+        coordinator = _started(self._coordinate, stop, ended, name="sink-coordinator")
+        end_at = float("inf")
         try:
             while not (stop.is_set() or self.is_ended):
                 self.step_worker()
                 if self.halt is not None:
                     self.clock.wait(STATE_EVERY, until=stop)
                 self._wait_for_resume(self._resume_worker, stop)
-            self.finish()
+            end_at = self.clock.monotonic() + self.end_limit.total_seconds()
+            self._wait_for_end(_started(self.finish, name="sink-last-vote"), end_at)
         finally:
             ended.set()
-            thread.join(LAST_VOTE_WITHIN.total_seconds())
+            self._wait_for_end(coordinator, end_at)
+
+    def _wait_for_end(self, thread: Thread, end_at: float) -> None:
+        """At most until then, monotonic seconds."""
+        seconds = min(end_at - self.clock.monotonic(), self.end_limit.total_seconds())
+        thread.join(max(seconds, 0))
+        if thread.is_alive():
+            log.warning("sink_end_given_up", task=self.name, what=thread.name)
 
     def _coordinate(self, stop: Wake, ended: Event) -> None:
         while not (stop.is_set() or ended.is_set() or self.is_ended):
@@ -122,7 +139,7 @@ class SinkTask:
         self._guarded(self._refresh)
         if self.is_ended:
             return
-        if self._requests is None:
+        if not self._has_state:
             self._resume_worker = self.clock.monotonic() + STATE_EVERY.total_seconds()
             return
         if self.halt is not None:
@@ -172,14 +189,17 @@ class SinkTask:
         finally:
             reader.close()
         self._lineage = lineage
+        named = None if self.sink.dynamic is None else NamedTables(self.sink.dynamic)
         self.worker = SinkWorker(
             log=self.log,
             sink=self.sink,
             intake=TableIntake(
                 tables=self.tables,
-                targets=self.sink.tables,
+                targets=dict(enumerate(self.sink.tables)) if named is None else named.targets,
+                named=named,
                 route=router(self.sink.route, self.sink.tables),
                 policy=self.sink.errors,
+                changes=RecordChanges.of(self.sink),
             ),
             clock=self.clock,
             ids=self.ids,
@@ -233,10 +253,8 @@ class SinkTask:
                 clock=self.clock,
                 ids=self.ids,
                 lineage=self._lineage,
-                requests=self._requests or 0,
             )
         self.coordinator.step(self._state)
-        self._requests = self.coordinator.timetable.requests
         if self._state.wish is TaskWish.DRAIN and self.coordinator.is_held:
             self._end_for_good()
 
@@ -249,6 +267,7 @@ class SinkTask:
         coordinator, self.coordinator = self.coordinator, None
         self._coordinator_fault = None
         if coordinator is not None:
+            self._failed_commits += coordinator.failed_commits
             self._guarded(coordinator.close)
 
     # --- state, faults, reports
@@ -259,8 +278,7 @@ class SinkTask:
             return
         self._state_at = now
         self._state = self.memory.state()
-        if self._requests is None:
-            self._requests = self._state.commit_requests
+        self._has_state = True
         self.is_ended = self.is_ended or self._state.is_drained
 
     def _guarded(self, action: Callable[[], None]) -> Exception | None:
@@ -297,14 +315,19 @@ class SinkTask:
         if not (is_new or is_due):
             return
         self._report_at = now
-        worker = self.worker
+        worker, coordinator = self.worker, self.coordinator
         report = TaskReport(
             positions=worker.positions() if worker else {},
             ends=worker.log_ends() if worker and not self._worker_fault else {},
-            is_coordinator=self.coordinator is not None,
+            is_coordinator=coordinator is not None,
             is_paused=bool(worker and worker.is_paused),
             dead_letters=worker.intake.dead_letters if worker else 0,
             fenced=worker.fenced if worker else 0,
+            unrouted=worker.intake.unrouted if worker else 0,
+            tombstones=worker.intake.tombstones if worker else 0,
+            dropped_fields=worker.intake.dropped_fields if worker else 0,
+            failed_commits=self._failed_commits
+            + (coordinator.failed_commits if coordinator else 0),
             error_code=code,
             error=text,
             is_halted=is_halted,
@@ -323,6 +346,13 @@ class SinkTask:
             or (coordinator.fault if coordinator else None)
             or self._coordinator_fault
         )
+
+
+def _started(target: Callable[..., None], *arguments: object, name: str) -> Thread:
+    """A thread that holds no process up."""
+    thread = Thread(target=target, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def _described(fault: Exception | None) -> tuple[str, str]:

@@ -15,10 +15,19 @@ import structlog
 from datarecs_application.child_frames import BadFrameError, Reader
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.outside import Clock, Wake
+from datarecs_application.ports.sink_leases import ENDS
 from datarecs_application.ports.sinking import SinkMemory
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_application.sinking.assignments import SinkAssignment, TaskSecrets
-from datarecs_application.sinking.remote import CALL, FAILED, LOG, STOP, answer_call
+from datarecs_application.sinking.figures import TaskFigures
+from datarecs_application.sinking.remote import (
+    CALL,
+    FAILED,
+    LOG,
+    STOP,
+    Answered,
+    answer_call,
+)
 from datarecs_application.sinking.renewals import TaskStanding
 from datarecs_application.source_secrets import masked, one_line
 from datarecs_core.errors.base import DatarecsError
@@ -58,6 +67,8 @@ class Ending(Enum):
     """This service ends."""
     CHANGED = auto()
     """The declaration, a connection or a secret is another one."""
+    RETRIED = auto()
+    """A person begins the task again."""
     DIED = auto()
     DONE = auto()
     """It is halted or drained: nothing is left to do."""
@@ -68,16 +79,29 @@ class TaskReporting:
     """The last report of a task, and what is added to it from outside."""
 
     memory: SinkMemory
+    figures: TaskFigures
     secrets: Collection[str] = ()
     """Values that no text may show."""
     last: TaskReport = field(default_factory=TaskReport)
+
+    def note(self, answered: Answered) -> None:
+        """Follow what a call of the task has stored or read."""
+        if answered.report is not None:
+            self.last = answered.report
+            self.figures.note_report(answered.report)
+        if answered.commit is not None:
+            self.figures.note_commit(answered.commit)
+        if answered.state is not None:
+            self.figures.note_state(answered.state)
 
     def failed(self, code: str, message: str) -> Ending:
         """Store why the task is not running; it begins again by itself."""
         text = one_line(masked(message, self.secrets), MOST_TEXT)
         log.warning("sink_task_failed", code=code, cause=text)
+        failure = replace(self.last, error_code=code, error=text)
+        self.figures.note_report(failure)
         try:
-            self.memory.report(replace(self.last, error_code=code, error=text))
+            self.memory.report(failure)
         except LeaseLostError:
             return Ending.LOST
         except (StoreUnavailableError, StoreBusyError) as cause:
@@ -141,8 +165,8 @@ class TaskSession:
             raise BadFrameError("a frame that does not belong to a task")
         answered = answer_call(report.memory, frame)
         self.child.send(canonical_json(answered.frame))
+        report.note(answered)
         if answered.report is not None:
-            report.last = answered.report
             self._is_over = answered.report.is_halted
         self._is_over = self._is_over or answered.is_drained
         return Ending.LOST if answered.is_lease_lost else None
@@ -167,10 +191,13 @@ class TaskSession:
             return self._why if now >= self._stops_at else None
         if self.stop.is_set():
             self._request_end(Ending.STOPPED, now)
+        elif standing.revision == ENDS:
+            self._request_end(Ending.RETRIED, now)
         elif standing.revision not in (None, self.assignment.revision) or self._has_rotated(now):
             self._request_end(Ending.CHANGED, now)
         elif now >= self._memory_at:
             self._memory_at = now + MEMORY_EVERY.total_seconds()
+            report.figures.show()
             return self._exceeded(report)
         return None
 

@@ -14,9 +14,10 @@ from datarecs_application.child_frames import BadFrameError
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.outside import Ids, Wake
-from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
+from datarecs_application.ports.sink_leases import ENDS, SinkLease, SinkLeases
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_application.sinking.assignments import Assignments, SinkAssignment, TaskSecrets
+from datarecs_application.sinking.figures import SinkGauges, TaskFigures
 from datarecs_application.sinking.renewals import TaskRenewals
 from datarecs_application.sinking.task_session import (
     GLANCE,
@@ -51,6 +52,8 @@ class SinkSlot:
     """Roots, egress policy and excluded places."""
     ids: Ids
     rhythm: Rhythm
+    gauges: SinkGauges
+    """Of all slots of the process."""
     _stop: Wake = field(init=False)
 
     def use(self, stop: Wake) -> None:
@@ -73,9 +76,11 @@ class SinkSlot:
                 task=lease.number,
                 lease_epoch=lease.epoch,
             ):
+                figures = TaskFigures(slot=self.name, gauges=self.gauges, clock=self.rhythm.clock)
                 try:
-                    self._hold(lease)
+                    self._hold(lease, figures)
                 finally:
+                    figures.end()
                     self.renewals.drop(lease)
                     self._release(lease)
         return len(leases)
@@ -86,16 +91,16 @@ class SinkSlot:
         except (StoreUnavailableError, StoreBusyError) as cause:
             log.warning("sink_task_not_released", code=cause.code.name)
 
-    def _hold(self, lease: SinkLease) -> None:
+    def _hold(self, lease: SinkLease, figures: TaskFigures) -> None:
         """Begin the process again until the lease ends or nothing is left to do."""
         clock, backoff = self.rhythm.clock, FIRST_BACKOFF
         while True:
             began = clock.monotonic()
-            ending = self._session(lease)
+            ending = self._session(lease, figures)
             log.info("sink_task_ended", ending=ending.name)
             if ending is Ending.CHANGED:
                 continue
-            if ending is not Ending.DIED:
+            if ending is not Ending.DIED or self.renewals.standing(lease).revision == ENDS:
                 return
             if clock.monotonic() - began > LONGEST_BACKOFF.total_seconds():
                 backoff = FIRST_BACKOFF
@@ -111,14 +116,16 @@ class SinkSlot:
             standing = self.renewals.standing(lease)
             if self._stop.is_set() or standing.is_lost(clock.monotonic()):
                 return False
+            if standing.revision == ENDS:
+                return False
             if standing.revision != before.revision:
                 break
             clock.wait(GLANCE, until=self._stop)
         return not self._stop.is_set()
 
-    def _session(self, lease: SinkLease) -> Ending:
+    def _session(self, lease: SinkLease, figures: TaskFigures) -> Ending:
         """One process, from its start to its end."""
-        report = TaskReporting(self.leases.memory(lease, self.ids.new()))
+        report = TaskReporting(self.leases.memory(lease, self.ids.new()), figures)
         try:
             session = self._begun(lease, report)
             if session is not None:
@@ -126,6 +133,7 @@ class SinkSlot:
                     return session.watched(report)
                 finally:
                     session.kill()
+                    figures.end_process()
             log.info("sink_declaration_incomplete")
         except (StoreUnavailableError, StoreBusyError) as cause:
             log.warning("sink_task_waits", code=cause.code.name)
@@ -145,6 +153,8 @@ class SinkSlot:
             return None
         secrets = self.assignments.resolve(assignment)
         report.secrets = secrets.values.values()
+        child = self._started(lease, assignment, secrets)
+        report.figures.begin(assignment.sink.commit.interval)
         return TaskSession(
             clock=self.rhythm.clock,
             stop=self._stop,
@@ -152,7 +162,7 @@ class SinkSlot:
             resolve=self.assignments.resolve,
             assignment=assignment,
             secrets=secrets,
-            child=self._started(lease, assignment, secrets),
+            child=child,
             secrets_at=secrets_at,
         )
 

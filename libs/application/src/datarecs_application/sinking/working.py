@@ -30,7 +30,7 @@ from datarecs_core.sink.checkpoint import SinkState
 from datarecs_core.sink.control import SourcePartition, StartCommit
 from datarecs_core.sink.definition import SinkTable, StartAt
 from datarecs_core.sink.ranges import ReadRanges, first_offset
-from datarecs_core.sink.votes import vote_messages
+from datarecs_core.sink.votes import vote_messages, with_keys
 
 log = structlog.get_logger()
 
@@ -336,6 +336,7 @@ class SinkWorker:
             positions=self._ranges.positions(self._unread()),
         )
         try:
+            messages = with_keys(messages, self.intake.key_files)
             self._session().vote(messages, self._ranges.ends(), self._stamp, self.intake.letters)
         except (VoteRefusedError, LogUnavailableError) as error:
             self._end_session()

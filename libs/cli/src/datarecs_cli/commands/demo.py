@@ -4,6 +4,8 @@ import platform as machine
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +26,20 @@ FOLDER = "demo"
 """Below the current folder, which is the platform's project."""
 
 
+class Template(StrEnum):
+    LEDGER = "ledger"
+    ICEBERG_KAFKA = "iceberg-kafka"
+
+
 def demo(
     *,
+    template: Annotated[
+        Template,
+        typer.Option(
+            help="ledger: compare two books that differ; iceberg-kafka: land a topic in a table, "
+            "kill its tasks, and prove the table"
+        ),
+    ] = Template.LEDGER,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     port: Annotated[
         int | None,
@@ -36,7 +50,7 @@ def demo(
         typer.Option("--keep/--no-keep", help="keep the platform running; default on a terminal"),
     ] = None,
 ) -> ExitCode:
-    """Start the platform, compare two books that differ, correct one and compare again."""
+    """Start the platform, and run two comparisons of small data that you can change."""
     from datarecs_cli.commands.version import release
     from datarecs_cli.stack.layout import layout_of
     from datarecs_cli.stack.options import Options, Report
@@ -54,10 +68,10 @@ def demo(
     platform = Platform(options, Report(done=_done, note=_note))
     if not platform.take():
         invocation.say(f"  a platform runs on {layout.root} already")
-        return _finish(_played(layout, invocation, stays=True, receives_on=False), invocation)
-    performance = _Performance(
-        platform, lambda: _played(layout, invocation, stays=stays, receives_on=stays), invocation
-    )
+        stage = _Stage(layout=layout, template=template, stays=True, receives_on=False)
+        return _finish(_played(stage, invocation), invocation)
+    stage = _Stage(layout=layout, template=template, stays=stays, receives_on=stays)
+    performance = _Performance(platform, lambda: _played(stage, invocation), invocation)
     return _with_platform(platform, performance, stays=stays)
 
 
@@ -67,6 +81,16 @@ def _stays(flag: bool | None, setting: str | None) -> bool:  # noqa: FBT001  wha
     if flag is not None:
         return flag
     return setting == "1" if setting else sys.stdout.isatty()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """Which demo is played, and where."""
+
+    layout: "Layout"
+    template: Template
+    stays: bool
+    receives_on: bool
 
 
 class _Performance:
@@ -115,23 +139,24 @@ def _finish(played: "Played", invocation: Invocation) -> ExitCode:
         from datarecs_cli.output import print_json
 
         runs = [ending.run for ending in played.endings]
-        paths = {"reports": [str(path) for path in played.reports], "mail": str(played.mail)}
-        print_json("demo", {"runs": runs, **paths})
+        mail = {} if played.mail is None else {"mail": str(played.mail)}
+        reports = [str(path) for path in played.reports]
+        print_json("demo", {"runs": runs, "reports": reports, **mail})
     return ExitCode.DONE
 
 
-def _played(
-    layout: "Layout", invocation: Invocation, *, stays: bool, receives_on: bool
-) -> "Played":
+def _played(stage: _Stage, invocation: Invocation) -> "Played":
     from datarecs_cli.client import Api
     from datarecs_cli.config import Access
     from datarecs_cli.demo.books import admin_login
     from datarecs_cli.demo.play import Scene, play
+    from datarecs_cli.demo.sink_play import play_sink
     from datarecs_cli.output import stdout_words
     from datarecs_cli.stack.credentials import read_credentials
     from datarecs_cli.stack.failures import DemoFailedError
     from datarecs_runtime.environment import process_environment
 
+    layout = stage.layout
     credentials = read_credentials(layout.credentials_file)
     if credentials is None:
         raise DemoFailedError(step="signing in", reason=f"no key in {layout.credentials_file}")
@@ -146,10 +171,10 @@ def _played(
             words=stdout_words(environment),
             invocation=invocation,
             show=_show if invocation.output is None else _show_nothing,
-            stays=stays,
-            receives_on=receives_on,
+            stays=stage.stays,
+            receives_on=stage.receives_on,
         )
-        return play(scene)
+        return play(scene) if stage.template is Template.LEDGER else play_sink(scene)
 
 
 def _show(line: str) -> None:

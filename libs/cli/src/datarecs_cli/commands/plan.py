@@ -163,7 +163,7 @@ def _print_json(
     plan: "ComparisonPlan", prepared: "PreparedQuestion", explained: Mapping[str, list[str]]
 ) -> None:
     from datarecs_cli.output import print_json
-    from datarecs_core.comparison.planning.planner import plan_document, plan_hash
+    from datarecs_core.comparison.planning.documents import plan_document, plan_hash
     from datarecs_core.comparison.proof.run_json import (
         placeless,
         strategy_document,
@@ -229,7 +229,7 @@ def _group_statements(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]
 def _lines(plan: "ComparisonPlan", prepared: "PreparedQuestion") -> Iterator[str]:
     from datarecs_cli.local.reports import NAMES, further
     from datarecs_cli.output import cell
-    from datarecs_core.comparison.planning.planner import plan_hash
+    from datarecs_core.comparison.planning.documents import plan_hash
     from datarecs_reports.figures import count
     from datarecs_reports.plan_words import (
         masked_columns,

@@ -137,6 +137,53 @@ def reset(
     return _act("reset", name, namespace, "goes on from the new positions", body=body)
 
 
+@app.command("proof")
+def proof(
+    name: Name,
+    *,
+    cron: Annotated[
+        str | None, typer.Option(help="also print a schedule with these times, such as @daily")
+    ] = None,
+    timezone: Annotated[str, typer.Option(help="time zone of --cron")] = "UTC",
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="compare only the newest records, such as those of P7D; less than the retention "
+            "of the topic",
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="COLUMN", help="do not compare it; repeat it for more"),
+    ] = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """Print the job that compares the topic of a sink with its table, for `apply`.
+
+    The topic is read up to what the table has, so a proof may run while the sink writes.
+    """
+    from datarecs_cli.client import connect
+    from datarecs_cli.output import print_json
+    from datarecs_cli.sink_proof import proof_documents, window_of, yaml_of
+    from datarecs_core.sink.proof import ProofOptions
+
+    invocation = current()
+    options = ProofOptions(
+        cron=cron,
+        timezone=timezone,
+        window=None if window is None else window_of(window),
+        excluded=tuple(exclude or ()),
+    )
+    with connect(invocation) as api:
+        documents = proof_documents(api.get(SINKS, name, namespace=namespace), options)
+    if invocation.is_json:
+        print_json("sink_proof", {"documents": documents})
+    else:
+        print(yaml_of(documents))
+    return ExitCode.DONE
+
+
 def _act(
     verb: str, name: str, namespace: str, outcome: str, *, body: "Json | None" = None
 ) -> ExitCode:

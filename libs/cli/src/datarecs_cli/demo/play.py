@@ -65,7 +65,7 @@ class Played:
 
     endings: tuple[Ending, Ending]
     reports: tuple[Path, Path]
-    mail: Path
+    mail: Path | None
 
 
 def play(scene: Scene) -> Played:
@@ -77,21 +77,21 @@ def play(scene: Scene) -> Played:
     """
     receiver = Receiver(keys=(), clock=SystemClock())
     receiver.open()
-    with _timed(scene, "demo data: ledger (Postgres, 1,000 rows), exports (Parquet, 1,005)"):
+    with timed(scene, "demo data: ledger (Postgres, 1,000 rows), exports (Parquet, 1,005)"):
         places = _prepare(scene, receiver)
     receiver.keys = (secret_key(_signing_secret(scene)),)
-    first = _run(scene, number=1, wanted=expected.FIRST)
+    first = run_job(scene, declarations.JOB, number=1, wanted=expected.FIRST)
     _check_gap(first)
     mail = _show_mail(scene, first.run_id)
     _show_webhook(scene, receiver, first.run_id)
     scene.show("  ... the demo corrects the exports and runs again")
     write_exports(scene.folder / declarations.EXPORTS, exports(corrected=True))
-    second = _run(scene, number=2, wanted=expected.SECOND)
+    second = run_job(scene, declarations.JOB, number=2, wanted=expected.SECOND)
     _show_webhook(scene, receiver, second.run_id)
     if not scene.receives_on:
         _declare_surroundings(scene, replace(places, listening=False))
         receiver.close()
-    reports = (_saved_report(scene, first, 1), _saved_report(scene, second, 2))
+    reports = (saved_report(scene, first, 1), saved_report(scene, second, 2))
     dot = f" {scene.words.dot} "
     scene.show(f"  report    {dot.join(shown_path(one) for one in reports)}")
     edit = f"edit {shown_path(scene.folder / declarations.JOB_FILE)}"
@@ -101,7 +101,8 @@ def play(scene: Scene) -> Played:
 
 
 @contextmanager
-def _timed(scene: Scene, text: str) -> Iterator[None]:
+def timed(scene: Scene, text: str) -> Iterator[None]:
+    """A step of the preparation; its text is printed at its end."""
     clock = SystemClock()
     began = clock.monotonic()
     yield
@@ -132,17 +133,18 @@ def _prepare(scene: Scene, receiver: Receiver) -> declarations.Places:
     for one in applied:
         if one.secret is not None:
             LocalSecrets(scene.layout.secrets).put(WEBHOOK_SECRET, one.secret)
-    _applied(scene, str(job))
+    apply_file(scene, str(job))
     return places
 
 
 def _declare_surroundings(scene: Scene, places: declarations.Places) -> list[Applied]:
     around = scene.folder / declarations.SURROUNDINGS_FILE
     around.write_text(declarations.surroundings_text(places), encoding="utf-8")
-    return _applied(scene, str(around))
+    return apply_file(scene, str(around))
 
 
-def _applied(scene: Scene, file: str) -> list[Applied]:
+def apply_file(scene: Scene, file: str) -> list[Applied]:
+    """Raises DemoFailedError for faults and refusals."""
     declared = check_for_server([file], scene.invocation)
     if not declared:
         raise DemoFailedError(step="its declarations", reason="they have the faults above")
@@ -170,14 +172,19 @@ def _signing_secret(scene: Scene) -> str:
     return _secret_file(scene).read_text(encoding="utf-8")
 
 
-def _run(scene: Scene, *, number: int, wanted: Mapping[str, object]) -> Ending:
+def run_job(scene: Scene, job: str, *, number: int, wanted: Mapping[str, object]) -> Ending:
+    """Run a job of the namespace default and show its end.
+
+    Raises:
+        DemoFailedError: it has no verdict, or a number of its comparison is not the wanted one.
+    """
     compared: list[Json] = []
 
     def happened(entry: Json) -> None:
         if entry["type"] == expected.COMPARED:
             compared.append(entry)
 
-    made = trigger(scene.api, (DEFAULT_NAMESPACE, declarations.JOB), {})
+    made = trigger(scene.api, (DEFAULT_NAMESPACE, job), {})
     view = ProgressView(
         screen=Screen(quiet=True, moves=False), words=scene.words, happened=happened
     )
@@ -236,7 +243,7 @@ def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
     scene.show(f"{INDENT}webhook  {text}, attempt {received.attempt}")
 
 
-def _saved_report(scene: Scene, ending: Ending, number: int) -> Path:
+def saved_report(scene: Scene, ending: Ending, number: int) -> Path:
     target = scene.layout.root / "demo" / f"report-{number}.html"
     save_report(scene.api, ending.run_id, target)
     return target

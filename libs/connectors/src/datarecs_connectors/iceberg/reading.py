@@ -77,7 +77,7 @@ class TableReader:
     def _keys(self, file: PlannedFile, fields: Sequence[NestedField]) -> Iterator[pa.RecordBatch]:
         names = [str(field.field_id) for field in fields]
         for _, batch, columns in self._raw(file, fields):
-            arrays = [_key(columns.column(batch, field)) for field in fields]
+            arrays = [key_values(columns.column(batch, field)) for field in fields]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _raw(
@@ -103,7 +103,7 @@ class TableReader:
             )
 
 
-def _key(column: TypedColumn) -> pa.Array:
+def key_values(column: TypedColumn) -> pa.Array:
     """Texts as bytes, so collations have no effect; text that is not UTF-8 is NULL elsewhere."""
     if not pa.types.is_string(column.values.type):
         return column.values

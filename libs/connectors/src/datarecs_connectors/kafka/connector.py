@@ -20,7 +20,14 @@ from datarecs_connectors.errors import SourceLimitError
 from datarecs_connectors.extracting import Batches, Readers, write_extract, write_together
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.kafka.cluster import Cluster, TopicRecord
-from datarecs_connectors.kafka.decoding import METADATA_COLUMNS, PARTITION, Decoder, Row
+from datarecs_connectors.kafka.decoding import (
+    HEADERS,
+    HEADERS_COLUMN,
+    METADATA_COLUMNS,
+    PARTITION,
+    Decoder,
+    Row,
+)
 from datarecs_connectors.kafka.folding import LastRecords, last_records
 from datarecs_connectors.kafka.options import Fold, Tombstones, TopicOptions
 from datarecs_connectors.kafka.pinning import HeldTopic, check_identity, pin_topic, topic_pin
@@ -65,8 +72,10 @@ class KafkaConnector:
             columns, rows, size = inferred.columns, inferred.rows, inferred.size_bytes
         filled = sum(each.end > each.start for each in topic.ranges)
         at_once = max(min(filled, source.limits.max_connections), 1)
+        is_table = self.options.infer == "none"
         return SourceSchema(
-            columns=(*columns, *METADATA_COLUMNS),
+            columns=(*columns, *METADATA_COLUMNS, *((HEADERS_COLUMN,) if is_table else ())),
+            undelivered=((HEADERS, "headers"),) if is_table else (),
             estimated_rows=sum(each.end - each.start for each in topic.ranges)
             if rows is None
             else rows,

@@ -25,7 +25,7 @@ from datarecs_connectors.kafka.written_values import reader_as_written, written_
 from datarecs_core.comparison.planning.scan import SourceColumn
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
-from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 VALUE = "value"
 """The column of values that are not decoded into columns."""
@@ -41,6 +41,14 @@ _METADATA: Mapping[str, CanonicalType] = {
 METADATA_COLUMNS = tuple(
     SourceColumn(name=name, type=kind, native_type=str(kind), is_metadata=True)
     for name, kind in _METADATA.items()
+)
+HEADERS = "_kafka_headers"
+"""Of tables alone: a topic as a source does not deliver it."""
+HEADERS_COLUMN = SourceColumn(
+    name=HEADERS,
+    type=CanonicalType(kind=TypeKind.MAP, members=(("key", types.TEXT), ("value", types.BINARY))),
+    native_type="headers",
+    is_metadata=True,
 )
 _WHOLE: Mapping[Decode, CanonicalType] = {Decode.TEXT: types.TEXT, Decode.BYTES: types.BINARY}
 _BLANK = b" \t\r\n"

@@ -53,7 +53,7 @@ def _is_nested_text(value: object, kind: CanonicalType) -> bool:
 def _converted(value: object, kind: CanonicalType) -> object:
     """None for a value that the sink refuses as well."""
     # pyiceberg takes half a second to import: only the proof of a table needs it.
-    from datarecs_connectors.sinking import values  # noqa: PLC0415
+    from datarecs_connectors.sinking import values  # noqa: PLC0415  the reason above
 
     times = {
         TypeKind.TIME: values.to_time,

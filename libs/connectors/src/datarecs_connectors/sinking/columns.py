@@ -6,7 +6,7 @@ that both ways accept the same values.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from types import NoneType
 from typing import Any
@@ -44,6 +44,8 @@ Values = Sequence[Any]
 """JSON values, one for each row."""
 _REQUIRED = "the column is required and has no value"
 _TWICE = "two fields belong to one column"
+_AMBIGUOUS = "two columns have this name in other cases"
+_UNCLEAR = -1
 _SHORTEST_TIMESTAMP = len("2026-01-31T23:59")
 _PLAIN: Mapping[type[IcebergType], frozenset[type]] = {
     BooleanType: frozenset({bool, NoneType}),
@@ -147,6 +149,8 @@ class Struct:
     members: Sequence[Member]
     positions: Mapping[str, int]
     """Name in a record to the index of the member."""
+    any_case: Mapping[str, int] = field(default_factory=dict)
+    """The same for names without case; `_UNCLEAR` for two members. Empty: case matters."""
     dropped: int = 0
     """Values of unknown names so far."""
 
@@ -159,6 +163,15 @@ class Struct:
         mask = pa.array(nulls) if any(nulls) else None
         return pa.StructArray.from_arrays(columns, fields=list(self.arrow), mask=mask)
 
+    def position(self, name: str) -> int | None:
+        """Of the member for a name in a record. Raises MismatchError for two of them."""
+        position = self.positions.get(name)
+        if position is None and self.any_case:
+            position = self.any_case.get(name.casefold())
+        if position == _UNCLEAR:
+            raise MismatchError(_AMBIGUOUS)
+        return position
+
     def columns(self, rows: Sequence[Mapping[str, Any]], absent: int = 0) -> list[pa.Array]:
         """One column for each member.
 
@@ -170,7 +183,7 @@ class Struct:
         """
         names: list[list[str]] = [[] for _ in self.members]
         for name in set().union(*rows):
-            position = self.positions.get(name)
+            position = self.position(name)
             if position is None:
                 self.dropped += sum(name in row for row in rows)
             else:
@@ -188,10 +201,16 @@ class Struct:
             raise BadRecordError(path=path, reason=str(unfit(value, "struct")))
         self.check_members(value, path)
 
+    def _checked_position(self, name: str, path: str) -> int | None:
+        try:
+            return self.position(name)
+        except MismatchError as cause:
+            raise BadRecordError(path=_below(path, name), reason=str(cause)) from None
+
     def check_members(self, row: Mapping[str, Any], path: str) -> None:
         names: dict[int, str] = {}
         for name in row:
-            position = self.positions.get(name)
+            position = self._checked_position(name, path)
             if position is not None and names.setdefault(position, name) != name:
                 raise BadRecordError(path=_below(path, name), reason=_TWICE)
         for position, member in enumerate(self.members):
@@ -292,54 +311,97 @@ def _offsets(values: Values, kind: pa.DataType | None = None) -> pa.Array:
     return pa.array([*offsets, total], type=kind or pa.int64())
 
 
-def column_of(kind: IcebergType, arrow: pa.DataType, mapping: Sequence[MappedField]) -> Column:
+def column_of(
+    kind: IcebergType,
+    arrow: pa.DataType,
+    mapping: Sequence[MappedField],
+    *,
+    ignores_case: bool = False,
+) -> Column:
     """The conversion to a column.
 
     Args:
         kind: of the column.
         arrow: the same type in Arrow.
         mapping: names of the fields inside, as the table's name mapping has them.
+        ignores_case: whether a name in another case is the same.
     """
     match kind:
         case StructType(fields=fields):
-            return struct_of(fields, arrow, mapping)
+            return struct_of(fields, arrow, mapping, ignores_case=ignores_case)
         case ListType(element_type=element, element_required=is_required):
-            inner = _fields_of(kind.element_id, mapping)
-            column = column_of(element, arrow.value_type, inner)
+            inner = mapped_below(kind.element_id, mapping)
+            column = column_of(element, arrow.value_type, inner, ignores_case=ignores_case)
             return Listing(arrow=arrow, element=column, is_required=is_required)
         case MapType(key_type=key, value_type=value, value_required=is_required):
             return Mapped(
                 arrow=arrow,
-                key=column_of(key, arrow.key_type, _fields_of(kind.key_id, mapping)),
-                value=column_of(value, arrow.item_type, _fields_of(kind.value_id, mapping)),
+                key=column_of(key, arrow.key_type, mapped_below(kind.key_id, mapping)),
+                value=column_of(
+                    value,
+                    arrow.item_type,
+                    mapped_below(kind.value_id, mapping),
+                    ignores_case=ignores_case,
+                ),
                 is_required=is_required,
             )
     return Leaf(kind=kind, arrow=arrow, convert=conversion_to(kind))
 
 
 def struct_of(
-    fields: Sequence[NestedField], arrow: Iterable[pa.Field], mapping: Sequence[MappedField]
+    fields: Sequence[NestedField],
+    arrow: Iterable[pa.Field],
+    mapping: Sequence[MappedField],
+    *,
+    ignores_case: bool = False,
 ) -> Struct:
     """A struct, or the columns of a table; a name of the mapping comes before a column's."""
     types = list(arrow)
     members = [
         Member(
-            name=field.name,
-            column=column_of(field.field_type, kind.type, _fields_of(field.field_id, mapping)),
-            is_required=field.required,
+            name=each.name,
+            column=column_of(
+                each.field_type,
+                kind.type,
+                mapped_below(each.field_id, mapping),
+                ignores_case=ignores_case,
+            ),
+            is_required=each.required,
         )
-        for field, kind in zip(fields, types, strict=True)
+        for each, kind in zip(fields, types, strict=True)
     ]
-    by_id = {field.field_id: position for position, field in enumerate(fields)}
+    positions = field_positions(fields, mapping)
+    return Struct(
+        arrow=pa.struct(types),
+        members=members,
+        positions=positions,
+        any_case=any_case(positions) if ignores_case else {},
+    )
+
+
+def any_case(positions: Mapping[str, int]) -> dict[str, int]:
+    """Positions by names without case; `_UNCLEAR` for a name of two fields."""
+    folded: dict[str, int] = {}
+    for name, position in positions.items():
+        if folded.setdefault(name.casefold(), position) != position:
+            folded[name.casefold()] = _UNCLEAR
+    return folded
+
+
+def field_positions(
+    fields: Sequence[NestedField], mapping: Sequence[MappedField]
+) -> dict[str, int]:
+    """The names that records use, with the index of the field; the mapping's come first."""
+    by_id = {each.field_id: position for position, each in enumerate(fields)}
     positions = {
         name: by_id[mapped.field_id]
         for mapped in mapping
         if mapped.field_id in by_id
         for name in mapped.names
     }
-    for position, field in enumerate(fields):
-        positions.setdefault(field.name, position)
-    return Struct(arrow=pa.struct(types), members=members, positions=positions)
+    for position, each in enumerate(fields):
+        positions.setdefault(each.name, position)
+    return positions
 
 
 def dropped_in(column: Column) -> int:
@@ -371,15 +433,16 @@ def nullable_members(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _with_members(field: pa.Field) -> pa.Field:
-    return field.with_type(nullable_members(field.type))
+def _with_members(member: pa.Field) -> pa.Field:
+    return member.with_type(nullable_members(member.type))
 
 
 def mapped_fields(mapping: NameMapping | None) -> Sequence[MappedField]:
     return mapping.root if mapping is not None else ()
 
 
-def _fields_of(field_id: int, mapping: Sequence[MappedField]) -> Sequence[MappedField]:
+def mapped_below(field_id: int, mapping: Sequence[MappedField]) -> Sequence[MappedField]:
+    """The names of the fields inside of one field."""
     return next((each.fields for each in mapping if each.field_id == field_id), ())
 
 

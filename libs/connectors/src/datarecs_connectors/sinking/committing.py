@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from datarecs_application.ports.sinking import CommitRequest
+from datarecs_application.ports.sinking import CommitRequest, PendingFiles
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import SourceError
 from datarecs_connectors.iceberg.catalogs import CurrentTable, TableName
@@ -33,6 +33,9 @@ from datarecs_connectors.sinking.catalog_changes import (
 )
 from datarecs_connectors.sinking.entries import data_file_of
 from datarecs_connectors.sinking.files import SinkFiles, check_locations
+from datarecs_connectors.sinking.position_deletes import PositionDeleteWriter
+from datarecs_connectors.sinking.resolving import ChangeResolver
+from datarecs_connectors.sinking.row_keys import check_deletable
 from datarecs_connectors.sinking.snapshots import SnapshotFiles
 from datarecs_connectors.sinking.watermarks import (
     Watermark,
@@ -47,6 +50,8 @@ from datarecs_core.sink.checkpoint import TableCommit
 
 _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES = "commit.retry.num-retries", 4, 100
 _WAIT, _DEFAULT_WAIT_MS, _LONGEST_WAIT_MS = "commit.retry.min-wait-ms", 100, 5_000
+_COLLISIONS = "datarecs.sink.key-collisions"
+"""In a snapshot: how many keys were changed in several source partitions."""
 _CHECKS, _CHECK_WAIT_MS = 3, 1_000
 """How often the table is read for a snapshot of unknown outcome, and the first pause between."""
 
@@ -68,12 +73,13 @@ class TableCommitter:
         while True:
             current = self._loaded(name, request)
             mark = self._checked(name, current, request)
-            added = _missing_files(request, mark)
-            if not added:
+            pending = _missing(request, mark)
+            if not pending:
                 return table_commit(mark.snapshot, request.lineage, request.table)
             retries = _number(current, _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES)
-            snapshot = self._attempt(name, current, request, mark, added)
+            snapshot = self._attempt(name, current, request, mark, pending)
             if snapshot is not None:
+                self._remove_key_files(pending)
                 return table_commit(snapshot, request.lineage, request.table)
             if attempt >= retries:
                 raise SinkError(
@@ -117,7 +123,7 @@ class TableCommitter:
         current: CurrentTable,
         request: CommitRequest,
         mark: Watermark,
-        added: Sequence[DataFile],
+        pending: Sequence[PendingFiles],
     ) -> Snapshot | None:
         """The stored snapshot; None if the table has changed, or the outcome stays unknown."""
         metadata = current.metadata
@@ -132,7 +138,8 @@ class TableCommitter:
         properties = table_property(request, offset, files.snapshot_id)
         snapshot = None
         try:
-            snapshot = files.append(added, facts, now=self.now())
+            deleted = self._deletes(name, files, pending, facts)
+            snapshot = files.append([*_data_files(pending), *deleted], facts, now=self.now())
             self.catalog.commit(name, current, _change(current, snapshot, properties))
         except ConflictError:
             files.remove()
@@ -148,6 +155,39 @@ class TableCommitter:
                 f"a file of a snapshot of table {name} cannot be written: {cause.strerror}",
             ) from cause
         return snapshot
+
+    def _deletes(
+        self,
+        name: TableName,
+        files: SnapshotFiles,
+        pending: Sequence[PendingFiles],
+        facts: dict[str, str],
+    ) -> Sequence[DataFile]:
+        """Files with the rows that are replaced; removed with the others of a refused attempt."""
+        if all(one.keys is None for one in pending):
+            return ()
+        check_deletable(str(name), files.metadata)
+        resolver = ChangeResolver(
+            table=str(name),
+            source=self.places.source,
+            metadata=files.metadata,
+            files=files.files,
+            stop=self.stop,
+        )
+        replaced = resolver.replaced(pending)
+        if replaced.collisions:
+            facts[_COLLISIONS] = str(replaced.collisions)
+        writer = PositionDeleteWriter(
+            metadata=files.metadata, files=files.files, token=files.token, written=files.written
+        )
+        return writer.write(replaced.rows)
+
+    def _remove_key_files(self, pending: Sequence[PendingFiles]) -> None:
+        """The table states that it has them: no commit reads them again."""
+        files = SinkFiles(self.places)
+        for one in pending:
+            if one.keys is not None:
+                files.delete(one.keys.path)
 
     def _is_stored(self, name: TableName, snapshot_id: int) -> bool:
         """Whether the table has the snapshot; read several times, as it may appear late.
@@ -179,13 +219,22 @@ class TableCommitter:
         self.stop.check()
 
 
-def _missing_files(request: CommitRequest, mark: Watermark) -> list[DataFile]:
-    """Files of messages that the table does not hold; a repeated location counts once."""
-    entries = {
-        entry.path: entry
+def _missing(request: CommitRequest, mark: Watermark) -> list[PendingFiles]:
+    """Messages that the table does not hold, and that would change it."""
+    return [
+        pending
         for pending in request.pending
         if mark.offset <= pending.offset < request.control_offset
-        for entry in pending.data_files
+        and (pending.keys is not None or any(one.record_count for one in pending.data_files))
+    ]
+
+
+def _data_files(pending: Sequence[PendingFiles]) -> list[DataFile]:
+    """A repeated location counts once."""
+    entries = {
+        entry.path: entry
+        for message in pending
+        for entry in message.data_files
         if entry.record_count > 0
     }
     return [data_file_of(entry) for entry in entries.values()]

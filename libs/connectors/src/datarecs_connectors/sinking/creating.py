@@ -1,7 +1,7 @@
 """The table that a sink creates: its columns from the first records, its partitions as declared."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from itertools import count
@@ -82,12 +82,14 @@ def inferred_schema(sink: SinkTable, rows: Sequence[Mapping[str, Any]]) -> Schem
     places = place_columns(sink.metadata_columns)
     reserved = {place.name for place in places}
     ids = count(1)
-    columns = _merged_members(rows)
+    if sink.case_insensitive:
+        rows = one_spelling(rows, sink.id_columns)
+    columns = merged_members(rows)
     fields = [
         NestedField(
             field_id=next(ids),
             name=name,
-            field_type=_typed(shape, ids),
+            field_type=typed(shape, ids),
             required=name in sink.id_columns,
         )
         for name, shape in columns.items()
@@ -125,11 +127,28 @@ def _identifiers(sink: SinkTable, fields: Sequence[NestedField]) -> list[int]:
     return [by_name[name].field_id for name in sink.id_columns]
 
 
+def one_spelling(
+    rows: Sequence[Mapping[str, Any]], known: Iterable[str] = ()
+) -> list[dict[str, Any]]:
+    """The rows with one spelling for names that differ in case: a known one, or the first."""
+    spelling = {name.casefold(): name for name in known}
+
+    def spelled(value: object) -> Any:  # noqa: ANN401 - any JSON, as it came
+        if isinstance(value, dict):
+            return {
+                spelling.setdefault(name.casefold(), name): spelled(member)
+                for name, member in value.items()
+            }
+        return [spelled(item) for item in value] if isinstance(value, list) else value
+
+    return [spelled(dict(row)) for row in rows]
+
+
 Shape = type[Any] | dict[str, Any] | list[Any]
 """A primitive type of values; the members of an object; the shape of an array's elements."""
 
 
-def _merged_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, Shape]:
+def merged_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, Shape]:
     """The shape of each name that has a value anywhere."""
     members: dict[str, Shape] = {}
     for row in rows:
@@ -146,7 +165,7 @@ def _shape(value: object) -> Shape | None:
         case None:
             return None
         case dict():
-            return _merged_members([value]) or None
+            return merged_members([value]) or None
         case list():
             shapes = [shape for shape in map(_shape, value) if shape is not None]
             return [reduce(_merged, shapes)] if shapes else None
@@ -174,14 +193,14 @@ _TYPES: Mapping[type[Any], IcebergType] = {
 }
 
 
-def _typed(shape: Shape, ids: Iterator[int]) -> IcebergType:
+def typed(shape: Shape, ids: Iterator[int]) -> IcebergType:
     match shape:
         case dict():
             members = [(next(ids), name, member) for name, member in shape.items()]
             return StructType(
                 *(
                     NestedField(
-                        field_id=number, name=name, field_type=_typed(member, ids), required=False
+                        field_id=number, name=name, field_type=typed(member, ids), required=False
                     )
                     for number, name, member in members
                 )
@@ -189,7 +208,7 @@ def _typed(shape: Shape, ids: Iterator[int]) -> IcebergType:
         case list():
             number = next(ids)
             return ListType(
-                element_id=number, element_type=_typed(shape[0], ids), element_required=False
+                element_id=number, element_type=typed(shape[0], ids), element_required=False
             )
     return _TYPES[shape]
 

@@ -52,7 +52,7 @@ def open_sink_tables(
         sink=sink,
         catalogs={
             name: open_writable_catalog(name, connections[name], around)
-            for name in sorted({target.catalog for target in sink.tables} & connections.keys())
+            for name in sorted(set(sink.catalogs) & connections.keys())
         },
         task=task,
         now=around.now,

@@ -46,6 +46,14 @@ def writer_properties(metadata: TableMetadata) -> dict[str, str]:
     return {**_DEFAULT_CODEC, **used}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsPlace:
+    """Where rows were written: their file, and the position of the first of them."""
+
+    path: str
+    start: int
+
+
 @dataclass(slots=True, kw_only=True)
 class _OpenFile:
     output: NewFile
@@ -53,6 +61,7 @@ class _OpenFile:
     partition: PartitionValues
     written: int = 0
     """Bytes of its rows in memory, before compression."""
+    rows: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,23 +76,30 @@ class TableFileWriter:
     _open: OrderedDict[tuple[Any, ...], _OpenFile] = field(default_factory=OrderedDict)
     _done: list[FileEntry] = field(default_factory=list)
 
-    def write(self, partition: PartitionValues, rows: pa.Table) -> None:
-        """Append rows of one partition."""
+    def write(self, partition: PartitionValues, rows: pa.Table) -> RowsPlace:
+        """Append rows of one partition; all of them are in one file."""
         key = partition.values
         opened = self._open.get(key) or self._opened(partition)
         self._open.move_to_end(key)
         with self._translated():
             opened.writer.write(rows)
+        place = RowsPlace(path=opened.output.location, start=opened.rows)
         opened.written += rows.nbytes
+        opened.rows += rows.num_rows
         if opened.written >= self._target_bytes:
             self._close(key)
         elif len(self._open) > _MOST_OPEN:
             self._close(next(iter(self._open)))
+        return place
+
+    def close(self) -> None:
+        """Complete the open files; the next row begins others."""
+        while self._open:
+            self._close(next(iter(self._open)))
 
     def finish(self) -> tuple[FileEntry, ...]:
         """Every file since the last finish, complete and readable."""
-        while self._open:
-            self._close(next(iter(self._open)))
+        self.close()
         done, self._done = tuple(self._done), []
         return done
 

@@ -90,7 +90,9 @@ def place_columns(declared: MetadataColumns) -> tuple[PlaceColumn, ...]:
 class RowConverter:
     """Rows of one version of a table's schema."""
 
-    def __init__(self, metadata: TableMetadata, declared: MetadataColumns) -> None:
+    def __init__(
+        self, metadata: TableMetadata, declared: MetadataColumns, *, ignores_case: bool = False
+    ) -> None:
         schema = metadata.schema()
         self.file_schema = sanitize_column_names(schema)
         """With the names that other writers give columns in files; readers go by field ids."""
@@ -110,6 +112,7 @@ class RowConverter:
             [schema.fields[position] for position in self._payload],
             [self.arrow.field(position) for position in self._payload],
             mapped_fields(metadata.name_mapping()),
+            ignores_case=ignores_case,
         )
 
     @property

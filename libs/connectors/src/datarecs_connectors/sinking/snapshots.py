@@ -5,15 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
 from pyiceberg.manifest import (
     DataFile,
+    DataFileContent,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
     write_manifest,
     write_manifest_list,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import (
     Operation,
@@ -38,12 +44,12 @@ class SnapshotFiles:
     snapshot_id: int
     written: list[str] = field(default_factory=list)
     """Locations of manifests and lists."""
-    _token: str = field(default_factory=lambda: secrets.token_hex(16))
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def append(
         self, added: Sequence[DataFile], facts: Mapping[str, str], *, now: datetime
     ) -> Snapshot:
-        """A snapshot with everything of the head and the added files.
+        """A snapshot with everything of the head and the added files, some of them delete files.
 
         Raises:
             SinkError: COMMIT_FAILED, a file is of a partition spec that the table does not have.
@@ -53,7 +59,7 @@ class SnapshotFiles:
         if head is not None:
             manifests += head.manifests(self.files)
         sequence = self.metadata.next_sequence_number()
-        place = self._place(f"snap-{self.snapshot_id}-0-{self._token}.avro")
+        place = self._place(f"snap-{self.snapshot_id}-0-{self.token}.avro")
         with write_manifest_list(
             self.metadata.format_version,
             self.files.new_output(place),
@@ -94,23 +100,16 @@ class SnapshotFiles:
     def _manifests(self, added: Sequence[DataFile]) -> list[ManifestFile]:
         specs = self.metadata.specs()
         manifests = []
-        by_spec = sorted(added, key=lambda file: file.spec_id)
-        for number, (spec_id, files) in enumerate(groupby(by_spec, lambda file: file.spec_id)):
+        by_spec = sorted(added, key=_kind)
+        for number, ((has_deletes, spec_id), files) in enumerate(groupby(by_spec, _kind)):
             if spec_id not in specs:
                 raise SinkError(
                     SinkCode.COMMIT_FAILED,
                     f"the table no longer has the partition spec {spec_id}, and files were "
                     "written with it; restore the spec",
                 )
-            place = self._place(f"{self._token}-m{number}.avro")
-            with write_manifest(
-                self.metadata.format_version,
-                specs[spec_id],
-                self.metadata.schema(),
-                self.files.new_output(place),
-                self.snapshot_id,
-                self._codec,  # type: ignore[arg-type]  # a property
-            ) as writer:
+            place = self._place(f"{self.token}-m{number}.avro")
+            with self._writer(specs[spec_id], place, has_deletes=has_deletes) as writer:
                 for file in files:
                     writer.add(
                         ManifestEntry.from_args(
@@ -124,13 +123,43 @@ class SnapshotFiles:
             manifests.append(writer.to_manifest_file())
         return manifests
 
+    def _writer(self, spec: PartitionSpec, place: str, *, has_deletes: bool) -> ManifestWriter:
+        schema, output = self.metadata.schema(), self.files.new_output(place)
+        codec: Any = self._codec
+        if has_deletes:
+            return _DeleteManifestWriter(spec, schema, output, self.snapshot_id, codec)
+        version = self.metadata.format_version
+        return write_manifest(version, spec, schema, output, self.snapshot_id, codec)
+
     def _summary(self, added: Sequence[DataFile], facts: Mapping[str, str]) -> Summary:
         head = self.metadata.current_snapshot()
         collector = SnapshotSummaryCollector()
         for file in added:
             collector.add_file(file, self.metadata.schema(), self.metadata.specs()[file.spec_id])
         previous = head.summary if head is not None else None
-        summary = Summary(Operation.APPEND, **collector.build(), **facts)
+        has_deletes = any(map(_is_delete, added))
+        operation = Operation.OVERWRITE if has_deletes else Operation.APPEND
+        summary = Summary(operation, **collector.build(), **facts)
         return update_snapshot_summaries(
             summary, previous.additional_properties if previous is not None else None
         )
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """pyiceberg writes manifests of data files alone."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+def _is_delete(file: DataFile) -> bool:
+    return file.content != DataFileContent.DATA
+
+
+def _kind(file: DataFile) -> tuple[bool, int]:
+    """A manifest has data files or delete files, of one spec."""
+    return _is_delete(file), file.spec_id

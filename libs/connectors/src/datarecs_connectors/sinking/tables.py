@@ -9,18 +9,19 @@ from pyiceberg.table.metadata import TableMetadata
 
 from datarecs_application.ports.sinking import CommitRequest, SinkRecord
 from datarecs_application.stopping import Stopping
-from datarecs_connectors.iceberg.catalogs import Catalog, CurrentTable, TableName
+from datarecs_connectors.iceberg.catalogs import Catalog, TableName
 from datarecs_connectors.sinking.catalog_changes import WritableCatalog
+from datarecs_connectors.sinking.change_writer import ChangeTableWriter
 from datarecs_connectors.sinking.committing import TableCommitter
 from datarecs_connectors.sinking.creating import new_table
 from datarecs_connectors.sinking.rest_catalogs import RestTables
+from datarecs_connectors.sinking.schema_changes import SchemaChanger
 from datarecs_connectors.sinking.sql_catalogs import SqlTables
 from datarecs_connectors.sinking.writer import IcebergTableWriter, check_writable
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.connection import HadoopCatalog, RestCatalog, SqlCatalog
 from datarecs_core.sink.checkpoint import TableCommit
-from datarecs_core.sink.control import TableReference
-from datarecs_core.sink.definition import SinkTable, SinkTarget
+from datarecs_core.sink.definition import Evolution, SinkMode, SinkTable, SinkTarget
 
 _NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -37,21 +38,32 @@ class IcebergSinkTables:
     now: Callable[[], datetime]
     stop: Stopping
 
-    def reference(self, target: SinkTarget) -> TableReference | None:
-        current = self._tables(target).find(_name(target))
-        return None if current is None else _reference(target, current)
-
-    def writer(self, target: SinkTarget) -> IcebergTableWriter:
+    def writer(self, target: SinkTarget) -> IcebergTableWriter | ChangeTableWriter:
         catalog = self._tables(target)
         current = catalog.find(_name(target))
         if current is not None:
             check_writable(str(target), current.metadata, self._catalog(target).places)
         elif not self.sink.auto_create:
             raise _lost(target)
+        if self.sink.mode is not SinkMode.APPEND:
+            return self._change_writer(target, catalog)
         return IcebergTableWriter(
+            target=target,
             load=lambda records: self._loaded(target, catalog, records),
             places=self._catalog(target).places,
             metadata_columns=self.sink.metadata_columns,
+            prefix=_NOT_OF_NAMES.sub("-", self.task) or "sink",
+            ignores_case=self.sink.case_insensitive,
+            changer=self._changer(target, catalog),
+        )
+
+    def _change_writer(self, target: SinkTarget, catalog: WritableCatalog) -> ChangeTableWriter:
+        return ChangeTableWriter(
+            target=target,
+            load=lambda records: self._loaded(target, catalog, records),
+            places=self._catalog(target).places,
+            metadata_columns=self.sink.metadata_columns,
+            id_columns=self.sink.id_columns,
             prefix=_NOT_OF_NAMES.sub("-", self.task) or "sink",
         )
 
@@ -68,6 +80,17 @@ class IcebergSinkTables:
     def close(self) -> None:
         for catalog in self.catalogs.values():
             catalog.places.close()
+
+    def _changer(self, target: SinkTarget, catalog: WritableCatalog) -> SchemaChanger | None:
+        if self.sink.evolve is Evolution.NONE:
+            return None
+        return SchemaChanger(
+            catalog=catalog,
+            name=_name(target),
+            evolution=self.sink.evolve,
+            metadata_columns=self.sink.metadata_columns,
+            ignores_case=self.sink.case_insensitive,
+        )
 
     def _loaded(
         self, target: SinkTarget, catalog: WritableCatalog, records: Sequence[SinkRecord]
@@ -109,15 +132,6 @@ class IcebergSinkTables:
 
 def _name(target: SinkTarget) -> TableName:
     return TableName(target.namespace, target.name)
-
-
-def _reference(target: SinkTarget, current: CurrentTable) -> TableReference:
-    return TableReference(
-        catalog=target.catalog,
-        namespace=target.namespace,
-        name=target.name,
-        uuid=current.metadata.table_uuid,
-    )
 
 
 def _lost(target: SinkTarget) -> SinkError:

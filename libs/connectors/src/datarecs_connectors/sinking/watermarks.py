@@ -102,7 +102,7 @@ def stated_ends(snapshot: Snapshot) -> Mapping[SourcePartition, int] | None:
     """Source positions of a snapshot of a sink; None where it does not state them readably."""
     text = _facts(snapshot).get(_SOURCE_ENDS)
     try:
-        return None if text is None else _ends(text)
+        return None if text is None or not isinstance(json.loads(text), dict) else _ends(text)
     except (ValueError, TypeError, AttributeError):  # others may write summaries
         return None
 

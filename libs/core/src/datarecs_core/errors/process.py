@@ -38,9 +38,9 @@ class ProcessCode(ErrorCode):
     SCRATCH_IN_USE = Entry(
         docs_id="DR5844",
         meaning="The scratch folder of a worker belongs to another worker; this one waits.",
-        causes="Two workers with the same `worker.scratch_dir`, or a worker that is still ending.",
-        remedy="Set another `DATARECS_WORKER__SCRATCH_DIR` for each worker, or stop the other "
-        "worker.",
+        causes="Two workers with the same scratch folder, or a worker that is still ending.",
+        remedy="Set another folder for each worker by `DATARECS_WORKER__SCRATCH_DIR`, of "
+        "iceberg-sink by `DATARECS_SINK__SCRATCH_DIR`, or stop the other worker.",
         retryable=True,
     )
 
@@ -94,9 +94,9 @@ class ScratchInUseError(DatarecsError):
 
     code = ProcessCode.SCRATCH_IN_USE
 
-    def __init__(self, *, folder: str, holder: str) -> None:
+    def __init__(self, *, folder: str, holder: str, setting: str) -> None:
         super().__init__(
             f"the scratch folder {folder} belongs to another worker ({holder or 'unknown'}); set "
-            "another DATARECS_WORKER__SCRATCH_DIR for each worker, or stop the other one"
+            f"another {setting} for each worker, or stop the other one"
         )
-        self.folder, self.holder = folder, holder
+        self.folder, self.holder, self.setting = folder, holder, setting

@@ -20,8 +20,8 @@ class SinkCode(ErrorCode):
     FORMAT_VERSION_UNSUPPORTED = Entry(
         docs_id="DR7003",
         meaning="The table has a format version that the sink does not write.",
-        causes="Format version 3, or row changes on format version 1.",
-        remedy="Use a table of format version 2.",
+        causes="Format version 3; in the modes upsert and cdc also 1, which has no deletes.",
+        remedy="Use a table of format version 2; append writes version 1 too.",
     )
     FILE_FORMAT_UNSUPPORTED = Entry(
         docs_id="DR7004",
@@ -31,10 +31,12 @@ class SinkCode(ErrorCode):
     )
     IDENTIFIER_MISSING = Entry(
         docs_id="DR7005",
-        meaning="Row changes need columns that identify a row, and the table has none that serve.",
-        causes="No identifier fields and no id_columns, or one that is optional, a float, or not "
-        "there.",
-        remedy="Name required columns in id_columns.",
+        meaning="The columns that identify a row are missing, or cannot identify one.",
+        causes="The first records have no value for a column of id_columns, or it is a fraction, "
+        "an object or a list. In the modes upsert and cdc: a table without identifier fields and "
+        "no id_columns, or a column that is optional.",
+        remedy="Name columns of text, whole numbers or booleans that each record has; in an "
+        "existing table they must be required.",
     )
     PARTITION_TERM_INVALID = Entry(
         docs_id="DR7006",
@@ -92,9 +94,10 @@ class SinkCode(ErrorCode):
     )
     SCAN_LIMIT_EXCEEDED = Entry(
         docs_id="DR7017",
-        meaning="The rows to search for the rows that a commit replaces are too many.",
+        meaning="A commit would search too many rows of the table for those that it replaces.",
         causes="A large table whose partitions or bounds do not narrow the search.",
-        remedy="Partition the table by a part of its key, and compact it.",
+        remedy="Sort or partition the table by its id columns, and compact it; the sink goes on "
+        "by itself then.",
     )
     FILE_LOCATION_REFUSED = Entry(
         docs_id="DR7018",

@@ -73,6 +73,8 @@ class Result:
     """All that hold; a failure without conditions leaves the stored ones and only Ready changes."""
     details: tuple[tuple[str, object], ...] = ()
     """The other fields of the status, by name, as JSON."""
+    has_figures: bool = False
+    """The details are figures that always move: a change of them alone is no event of its own."""
     released: str = ""
     """Of a success: the finalizer that the deletion no longer waits for."""
     check: str | None = None

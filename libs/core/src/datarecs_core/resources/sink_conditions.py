@@ -4,13 +4,19 @@ Pure: the declaration, the stored state, the last written status and the time in
 objects the declaration names is checked by the controller.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from datarecs_core.errors.sink import SinkCode
-from datarecs_core.resources.conditions import Condition, ConditionType, Truth
+from datarecs_core.messages import shortened
+from datarecs_core.resources.conditions import (
+    Condition,
+    ConditionType,
+    Truth,
+    conditions_of,
+)
 from datarecs_core.sink.checkpoint import TaskReport
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import SinkStatus
@@ -21,6 +27,8 @@ LAG_INTERVALS = 5
 """Commit intervals after which uncommitted records are late."""
 FENCED_FOR = timedelta(hours=1)
 """How long a refused vote is reported."""
+FIGURES_EVERY = timedelta(minutes=1)
+"""How often figures are written while the conditions stay the same."""
 MOST_FOLLOWED = 64
 """Partitions with uncommitted records that a status follows."""
 
@@ -38,6 +46,7 @@ class StatusField(StrEnum):
     WORKERS = "workers"
     LAST_ERROR = "last_error"
     UNCOMMITTED = "uncommitted"
+    FIGURES_AT = "figures_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +143,41 @@ def sink_details(
         StatusField.UNCOMMITTED: uncommitted and uncommitted.written(),
     }
     return tuple((str(name), value) for name, value in values.items() if value is not None)
+
+
+def written_details(
+    status: Mapping[str, object],
+    conditions: Sequence[Condition],
+    details: tuple[tuple[str, object], ...],
+    *,
+    now: datetime,
+) -> tuple[tuple[str, object], ...]:
+    """The details to write: those of the stored status while they are new enough.
+
+    They change with every commit and every record, and each write is an event. A change of the
+    conditions writes them at once.
+
+    Args:
+        status: as stored.
+        conditions: to be written.
+        details: of now, from `sink_details`.
+        now: database time.
+    """
+    at, written = status.get(StatusField.FIGURES_AT), dict(status)
+    conditions_before = conditions_of(written)
+    is_same = all(_is_same(conditions_before.get(one.type), one) for one in conditions)
+    figures = {name: one for name, one in written.items() if name not in _NO_FIGURES}
+    is_new = isinstance(at, str) and now - datetime.fromisoformat(at) < FIGURES_EVERY
+    if isinstance(at, str) and (figures == dict(details) or (is_same and is_new)):
+        return (*figures.items(), (StatusField.FIGURES_AT.value, at))
+    return (*details, (StatusField.FIGURES_AT.value, instant_text(now)))
+
+
+_NO_FIGURES = ("conditions", StatusField.FIGURES_AT)
+
+
+def _is_same(before: Condition | None, now: Condition) -> bool:
+    return before is not None and replace(now, message=shortened(now.message)) == before
 
 
 def workers(stored: SinkStatus) -> int:

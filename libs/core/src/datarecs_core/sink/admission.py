@@ -15,6 +15,7 @@ from datarecs_core.sink.control import (
     DataComplete,
     DataWritten,
     Envelope,
+    KeyFile,
     Position,
     SourcePartition,
     SourceRange,
@@ -55,6 +56,7 @@ class Part:
 
     offset: int
     message: DataWritten
+    keys: KeyFile | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +118,7 @@ class ControlFold:
         match envelope.message:
             case DataWritten() as message:
                 self._votes.append(envelope.offset)
-                part = Part(offset=envelope.offset, message=message)
+                part = Part(offset=envelope.offset, message=message, keys=envelope.headers.keys)
                 self._open.setdefault(envelope.sender, []).append(part)
                 return None
             case DataComplete() as message:

@@ -7,7 +7,7 @@ source positions were accepted there; everything after it follows from the topic
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -41,6 +41,8 @@ class Checkpoint:
     """Next to read."""
     partitions: Mapping[SourcePartition, PartitionState] = field(default_factory=dict)
     valid_through: datetime | None = None
+    commit_requests: int = 0
+    """`SinkState.commit_requests` that the last completed cycle served."""
 
 
 class TaskWish(StrEnum):
@@ -93,6 +95,8 @@ class SinkCommit:
     """Some partition had no vote when the time was up."""
     tables: int
     records: int
+    duration: timedelta = timedelta()
+    """Since the cycle began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,14 @@ class TaskReport:
     """Since the task began."""
     fenced: int = 0
     """Votes of the task that were refused since it began."""
+    unrouted: int = 0
+    """Records for no table, since the task began; records that are read again count again."""
+    tombstones: int = 0
+    """Records without a value that were left out, counted alike."""
+    dropped_fields: int = 0
+    """Values of fields without a column, counted alike."""
+    failed_commits: int = 0
+    """Cycles of this coordinator that some table did not take, since the task began."""
     error_code: str = ""
     """DR7 name of what stopped or hinders it; empty: nothing does."""
     error: str = ""

@@ -136,6 +136,16 @@ class CommitComplete:
     valid_through: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFile:
+    """A Parquet file with the keys that a worker's files of one table and cycle change."""
+
+    path: str
+    sha256: str
+    """Of its bytes, as hex digits."""
+    rows: int
+
+
 Message = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
 
 
@@ -151,6 +161,8 @@ class ControlHeaders:
     """Of a vote: how many DataWritten of the same sender precede it and belong to it."""
     expected: Mapping[SourcePartition, int] = field(default_factory=dict)
     """Of StartCommit: accepted positions of partitions whose last vote was refused."""
+    keys: KeyFile | None = None
+    """Of DataWritten, in the first one of a table that is not only appended to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class Timetable:
 
     interval: timedelta
     requests: int
-    """`commit_requests` that were served, or came before the process."""
+    """`commit_requests` that the last cycle serves, or that were served before it."""
     last_start: float
     """The start of the last cycle; before the first one, when the coordinator began."""
     is_urgent: bool = False

@@ -3,6 +3,7 @@
 One SinkTable is one lineage: a consumer group, a control topic, a coordinator and its tables.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,18 +12,55 @@ MIB = 1024 * 1024
 MOST_TOPICS = 64
 MOST_TABLES = 200
 MOST_TASKS = 32
+BY_TOPIC = "topic"
+"""How a declaration says that topics name their tables."""
 LEAST_INTERVAL = timedelta(seconds=1)
 LONGEST_INTERVAL = timedelta(days=1)
 
 
 class SinkMode(StrEnum):
     APPEND = "append"
+    """A row for each record."""
+    UPSERT = "upsert"
+    """The newest record of each key."""
+    CDC = "cdc"
+    """As upsert; a field of each record says whether it inserts, updates or deletes."""
+
+
+class RowChange(StrEnum):
+    """What a record does to the rows of its key."""
+
+    INSERT = "insert"
+    """Nothing: the row is added."""
+    UPDATE = "update"
+    """They are replaced."""
+    DELETE = "delete"
+    """They are removed."""
+
+
+class Tombstones(StrEnum):
+    """What a record without a value does in the modes upsert and cdc."""
+
+    IGNORE = "ignore"
+    DELETE = "delete"
+    """It deletes the row of its key, which is a JSON object with the id columns."""
 
 
 class ValueFormat(StrEnum):
     """What the value of a record is."""
 
     JSON = "json"
+
+
+class Evolution(StrEnum):
+    """What the sink changes in the schema of a table for records that need it."""
+
+    NONE = "none"
+    """Fields without a column are left out."""
+    ADD = "add"
+    """They become new optional columns, also inside of structs."""
+    FULL = "full"
+    """Also int to long, float to double, a wider decimal, and required to optional."""
 
 
 class MetadataColumns(StrEnum):
@@ -81,6 +119,22 @@ class SinkTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicTables:
+    """Tables that the records name, as `name` or `namespace.name`."""
+
+    catalog: str
+    """Name of a Connection of type iceberg."""
+    namespace: tuple[str, ...] = ()
+    """Of every table; empty: each name begins with its namespace."""
+    path: str | None = None
+    """Field of the value with the name, as a dotted path; None: the topic is the name."""
+    lower_case: bool = True
+    """Names are made lower case."""
+    max_tables: int = MOST_TABLES
+    """Of one task since its start; records of one more are bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPolicy:
     interval: timedelta = timedelta(minutes=5)
     timeout: timedelta = timedelta(seconds=30)
@@ -95,6 +149,17 @@ class ErrorPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CdcRule:
+    """Which change a record is, by one of its fields."""
+
+    path: str
+    """Of the field in the value, dotted."""
+    map: Mapping[str, RowChange] = field(default_factory=dict)
+    """By the text of the field; empty: I, C and R insert, U updates, D deletes, by its first
+    letter in any case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTable:
     """Spec of the kind SinkTable."""
 
@@ -102,13 +167,24 @@ class SinkTable:
     """Name of a Connection of type kafka."""
     topics: tuple[str, ...]
     """Exact names; the coordinator runs where partition 0 of the first one is read."""
-    tables: tuple[SinkTarget, ...]
+    tables: tuple[SinkTarget, ...] = ()
+    """Empty with `dynamic`."""
+    dynamic: DynamicTables | None = None
     route: str | None = None
     """Field of the value that decides between tables, as a dotted path."""
     value: ValueFormat = ValueFormat.JSON
     mode: SinkMode = SinkMode.APPEND
+    cdc: CdcRule | None = None
+    """In the mode cdc."""
+    tombstones: Tombstones | None = None
+    """None: delete in the modes upsert and cdc; the mode append has no use for them."""
     id_columns: tuple[str, ...] = ()
+    """Of created tables, and the key of the modes upsert and cdc; there, empty: the identifier
+    fields of the table."""
     auto_create: bool = False
+    evolve: Evolution = Evolution.NONE
+    case_insensitive: bool = False
+    """A field goes to the column of its name in another case, where no column has its case."""
     partition_by: tuple[str, ...] = ()
     """Of created tables: `col`, `day(col)`, `bucket(16, col)`, `truncate(4, col)`."""
     metadata_columns: MetadataColumns = MetadataColumns.OFFSETS
@@ -120,3 +196,9 @@ class SinkTable:
     memory: int = 256 * MIB
     """Bytes of buffered records per task, 64 MiB to 8 GiB."""
     errors: ErrorPolicy = field(default_factory=ErrorPolicy)
+
+    @property
+    def catalogs(self) -> tuple[str, ...]:
+        """The connections of type iceberg that it names, each once."""
+        names = [] if self.dynamic is None else [self.dynamic.catalog]
+        return tuple(dict.fromkeys((*names, *(target.catalog for target in self.tables))))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from datarecs_core.documents import instant_text
 from datarecs_core.jobs.definition import (
     ALL_COLUMNS,
     Dimension,
@@ -21,7 +20,8 @@ from datarecs_core.jobs.definition import (
 )
 from datarecs_core.jobs.vocabulary import ParameterType, SourceKind, StageType, TopicEdge
 from datarecs_core.scheduling.schedule import Schedule
-from datarecs_core.sink.definition import MetadataColumns, SinkTable, StartAt
+from datarecs_core.sink.definition import MetadataColumns, SinkMode, SinkTable, StartAt, Tombstones
+from datarecs_core.values import instant_text
 
 PLACE = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
 """The key of a row."""
@@ -49,15 +49,21 @@ def proof_name(sink: str) -> str:
 def proof_obstacle(sink: SinkTable) -> str | None:
     """Why no job can prove this sink, and what to do; None where one can."""
     if len(sink.topics) != 1 or len(sink.tables) != 1:
+        tables = f"{len(sink.tables)} tables" if sink.dynamic is None else "dynamic tables"
         return (
-            f"it has {len(sink.topics)} topics and {len(sink.tables)} tables, and a proof compares "
-            "one topic with one table; declare a sink for each"
+            f"it has {len(sink.topics)} topics and {tables}, and a proof compares one topic with "
+            "one table; declare a sink for each"
         )
     if sink.route is not None:
         return (
             "its table has only the records that its route selects; write the job by hand, with "
             "the route as `filter` of the topic"
         )
+    return _row_obstacle(sink)
+
+
+def _row_obstacle(sink: SinkTable) -> str | None:
+    """Why the rows of its table cannot be derived from its topic."""
     if sink.metadata_columns is MetadataColumns.NONE:
         return (
             "its rows do not say of which record they are; write them with "
@@ -67,6 +73,16 @@ def proof_obstacle(sink: SinkTable) -> str | None:
         return (
             "it began at the then latest records, which it does not declare; write the job by "
             "hand, with the first offsets of the table as `snapshot.from` of the topic"
+        )
+    if sink.mode is SinkMode.CDC:
+        return (
+            "a field of each record says whether its row is deleted; write the job by hand, with "
+            "fold: latest_by_key and that field in `filter` of the topic"
+        )
+    if sink.mode is SinkMode.UPSERT and sink.tombstones is Tombstones.IGNORE:
+        return (
+            "its rows survive records without a value, and the last record of a key is then not "
+            "its row; let tombstones delete"
         )
     return None
 
@@ -83,7 +99,7 @@ def proof_job(name: str, sink: SinkTable, options: ProofOptions) -> Reconciliati
         filter=window,
         snapshot=Snapshot(start=_start(sink.start), end=WATERMARK),
         # The sink makes no rows of records without a value.
-        options={"tombstones": "delete"},
+        options={"tombstones": "delete"} | _fold(sink),
     )
     table = Source(
         name="table",
@@ -110,6 +126,11 @@ def proof_job(name: str, sink: SinkTable, options: ProofOptions) -> Reconciliati
 
 def proof_schedule(name: str, options: ProofOptions) -> Schedule:
     return Schedule(job=proof_name(name), cron=options.cron, timezone=options.timezone)
+
+
+def _fold(sink: SinkTable) -> dict[str, str]:
+    """The key of a record has to be that of its row."""
+    return {} if sink.mode is SinkMode.APPEND else {"fold": "latest_by_key"}
 
 
 def _start(start: StartAt | datetime) -> TopicBound:

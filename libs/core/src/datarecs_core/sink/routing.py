@@ -27,7 +27,7 @@ def router(field: str | None, targets: Sequence[SinkTarget]) -> Route:
     known: dict[str | None, Targets] = {}
 
     def route(value: Mapping[str, object]) -> Targets:
-        text = _text(value, path)
+        text = text_at(value, path)
         places = known.get(text)
         if places is None:
             if len(known) >= _MOST_CACHED:
@@ -46,7 +46,8 @@ def _matching(text: str | None, targets: Sequence[SinkTarget]) -> Targets:
     )
 
 
-def _text(value: Mapping[str, object], path: tuple[str, ...]) -> str | None:
+def text_at(value: Mapping[str, object], path: tuple[str, ...]) -> str | None:
+    """The text at a path; None where there is none."""
     node: object = value
     for name in path:
         if not isinstance(node, Mapping):

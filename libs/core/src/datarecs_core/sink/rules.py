@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 
 from datarecs_core.errors.faults import Fault, Path, usable
+from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notation import duration_text
-from datarecs_core.sink.definition import ErrorPolicy, SinkTable, Tolerance
+from datarecs_core.sink.definition import ErrorPolicy, Evolution, SinkMode, SinkTable, Tolerance
+from datarecs_core.sink.dynamic import named_table
 
 
 def sink_faults(sink: SinkTable) -> Iterator[Fault]:
     """Every fault between fields; parts with a fault of their own are Gaps and left out."""
     yield from _repeated_topics(sink)
     yield from _repeated_tables(sink)
+    yield from _dynamic_faults(sink)
     yield from _route_faults(sink)
     yield from _creation_faults(sink)
+    yield from _change_faults(sink)
     if sink.commit.timeout > sink.commit.interval:
         yield Fault(
             code=SpecCode.BAD_DURATION,
@@ -49,6 +53,30 @@ def _repeated_tables(sink: SinkTable) -> Iterator[Fault]:
         seen.setdefault(place, index)
 
 
+def _dynamic_faults(sink: SinkTable) -> Iterator[Fault]:
+    if sink.dynamic is None:
+        return
+    if sink.route is not None:
+        yield Fault(
+            code=SpecCode.WITHOUT_EFFECT,
+            path=("spec", "route"),
+            message="the records name their tables",
+            hint="leave it out, or declare tables with rules instead of dynamic",
+        )
+    if sink.dynamic.path is not None:
+        return
+    for index, topic in usable(sink.topics):
+        try:
+            named_table(sink.dynamic, topic)
+        except BadRecordError as fault:
+            yield Fault(
+                code=SpecCode.BAD_NAME,
+                path=("spec", "topics", index),
+                message=f"the topic names no table: {fault.reason}",
+                hint="correct dynamic.namespace, or write from: {field: NAME}",
+            )
+
+
 def _repeated(at: Path, first: int, again: int, what: str) -> Fault:
     return Fault(
         code=SpecCode.DUPLICATE_NAME,
@@ -81,7 +109,8 @@ def _route_faults(sink: SinkTable) -> Iterator[Fault]:
 
 def _creation_faults(sink: SinkTable) -> Iterator[Fault]:
     for name, columns in (("id_columns", sink.id_columns), ("partition_by", sink.partition_by)):
-        if columns and not sink.auto_create:
+        is_key = name == "id_columns" and sink.mode is not SinkMode.APPEND
+        if columns and not sink.auto_create and not is_key:
             yield Fault(
                 code=SpecCode.WITHOUT_EFFECT,
                 path=("spec", name),
@@ -96,3 +125,45 @@ def _creation_faults(sink: SinkTable) -> Iterator[Fault]:
                 message="an entry is there twice",
                 hint="keep one of them",
             )
+
+
+def _change_faults(sink: SinkTable) -> Iterator[Fault]:
+    """What the modes need, and what has an effect in some of them alone."""
+    if sink.cdc is None and sink.mode is SinkMode.CDC:
+        yield Fault(
+            code=SpecCode.MISSING_FIELD,
+            path=("spec", "mode"),
+            message="the mode cdc needs a field that says which change a record is",
+            hint="write cdc: {field: NAME}, or mode: upsert",
+        )
+    if sink.cdc is not None and sink.mode is not SinkMode.CDC:
+        yield _only_in(("spec", "cdc"), "cdc")
+    if sink.mode is SinkMode.APPEND:
+        if sink.tombstones is not None:
+            yield _only_in(("spec", "tombstones"), "upsert")
+        return
+    if sink.auto_create and not sink.id_columns:
+        yield Fault(
+            code=SpecCode.MISSING_FIELD,
+            path=("spec", "auto_create"),
+            message=f"a created table has no key, and the mode {sink.mode} needs one",
+            hint="write id_columns: [NAME]",
+        )
+    if sink.evolve is not Evolution.NONE:
+        yield Fault(
+            code=SpecCode.WITHOUT_EFFECT,
+            path=("spec", "evolve"),
+            message=f"tables are not changed in the mode {sink.mode}",
+            hint="leave it out, or write mode: append",
+        )
+    if sink.case_insensitive:
+        yield _only_in(("spec", "case_insensitive"), SinkMode.APPEND)
+
+
+def _only_in(path: Path, mode: str) -> Fault:
+    return Fault(
+        code=SpecCode.WITHOUT_EFFECT,
+        path=path,
+        message="it has no effect in this mode",
+        hint=f"leave it out, or write mode: {mode}",
+    )

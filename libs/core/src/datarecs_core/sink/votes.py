@@ -10,6 +10,7 @@ from datarecs_core.sink.control import (
     DataWritten,
     FileContent,
     FileEntry,
+    KeyFile,
     Outgoing,
     PartitionField,
     Position,
@@ -63,7 +64,7 @@ def vote_messages(
     ranges: tuple[SourceRange, ...],
     positions: tuple[Position, ...],
 ) -> tuple[Outgoing, ...]:
-    """DataWritten of every table, then the DataComplete that covers them."""
+    """DataWritten of every table, also of one without files, then the vote that covers them."""
     parts = tuple(
         Outgoing(message=message, headers=ControlHeaders(epoch=epoch))
         for table, entries in files.items()
@@ -74,6 +75,22 @@ def vote_messages(
         headers=ControlHeaders(epoch=epoch, ranges=ranges, parts=len(parts)),
     )
     return (*parts, vote)
+
+
+def with_keys(
+    messages: Sequence[Outgoing], keys: Mapping[TableReference, KeyFile]
+) -> tuple[Outgoing, ...]:
+    """The same messages; the first of each table names its key file."""
+    waiting = dict(keys)
+    return tuple(_with_key_file(outgoing, waiting) for outgoing in messages)
+
+
+def _with_key_file(outgoing: Outgoing, waiting: dict[TableReference, KeyFile]) -> Outgoing:
+    message = outgoing.message
+    if not isinstance(message, DataWritten) or message.table not in waiting:
+        return outgoing
+    headers = replace(outgoing.headers, keys=waiting.pop(message.table))
+    return replace(outgoing, headers=headers)
 
 
 def _written(
@@ -93,6 +110,8 @@ def _chunks(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
     by_spec: dict[int, list[FileEntry]] = {}
     for entry in entries:
         by_spec.setdefault(entry.spec_id, []).append(_fitted(entry))
+    if not by_spec:
+        yield []
     for same in by_spec.values():
         yield from _cut(same)
 

@@ -175,10 +175,17 @@ class ResourcesConformance:
         stored(stores, kind=Kind.NOTIFICATION_RULE, name="n", spec={"connection": "ledger"})
         stored(stores, kind=Kind.CAPTURE, name="z", spec={"connection": "ledger"})
         stored(stores, kind=Kind.CAPTURE, name="y", spec={"connection": "other"})
+        sinks: dict[str, dict[str, object]] = {
+            "s": {"connection": "topics", "tables": [{"catalog": "ledger"}]},
+            "t": {"connection": "topics", "dynamic": {"catalog": "ledger"}},
+            "u": {"connection": "topics", "dynamic": {"catalog": "other"}},
+        }
+        for name, declared in sinks.items():
+            stored(stores, kind=Kind.SINK_TABLE, name=name, spec=declared)
         with stores.api.unit.begin(A_TENANT) as tx:
             users = tx.resources.users_of("ledger", limit=2)
             first = (Kind.CAPTURE, "default", "z"), (Kind.RECONCILIATION_JOB, "default", "a")
-            assert users == (first, 4)
+            assert users == (first, 6)
             assert tx.resources.users_of("nothing", limit=2) == ((), 0)
         with stores.api.unit.begin(B_TENANT) as tx:
             assert tx.resources.users_of("ledger", limit=2).total == 0

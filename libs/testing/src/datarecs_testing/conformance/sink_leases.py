@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
+from datarecs_application.ports.sink_leases import ENDS, SinkLease, SinkLeases
 from datarecs_application.ports.sinking import SinkMemory
 from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.resources.resource import Kind
@@ -149,11 +149,29 @@ class SinkLeasesConformance:
         uid = wanted(stores, tasks=2)
         halted, other = leases.claim("w", limit=2)
         leases.memory(halted, SESSION).report(TaskReport(is_halted=True))
-        assert set(leases.renew([halted, other])) == {halted, other}
-        with stores.api.unit.begin(A_TENANT) as tx:
-            assert tx.sinks.retry(uid)
-        assert set(leases.renew([halted, other])) == {other}
-        assert [one.number for one in leases.claim("w", limit=2)] == [halted.number]
+        assert leases.renew([halted, other]) == {halted: "1", other: "1"}
+        self._retry(stores, uid)
+        assert leases.renew([halted, other]) == {halted: ENDS, other: "1"}
+        assert leases.claim("w", limit=2) == []
+        leases.release(halted)
+        (again,) = leases.claim("w", limit=2)
+        assert again.number == halted.number
+        assert leases.renew([again]) == {again: "1"}
+
+    def test_a_process_that_ends_after_a_retry_does_not_halt_the_task_again(
+        self, stores: Stores, leases: SinkLeases
+    ) -> None:
+        uid = wanted(stores)
+        (lease,) = leases.claim("w", limit=1)
+        memory = leases.memory(lease, SESSION)
+        memory.report(TaskReport(is_halted=True))
+        self._retry(stores, uid)
+        memory.report(TaskReport(is_halted=True, dead_letters=2))
+        after = status(stores, uid)
+        assert after.tasks[0].report is None
+        assert after.dead_letters == 2
+        leases.release(lease)
+        assert len(leases.claim("w", limit=1)) == 1
 
     @staticmethod
     def _retry(stores: Stores, uid: ResourceUid) -> None:

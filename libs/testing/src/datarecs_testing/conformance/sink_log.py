@@ -1,6 +1,6 @@
 """Conformance suite of `SinkLog`: one transaction a vote, fencing, positions, the control topic.
 
-An adapter's test subclasses `SinkLogContract` and provides the fixture `house`.
+An adapter's test subclasses `SinkLogConformance` and provides the fixture `house`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ from datarecs_core.sink.control import (
     DataWritten,
     Envelope,
     FileEntry,
+    KeyFile,
     Outgoing,
     Position,
     SourcePartition,
@@ -99,28 +100,31 @@ def settle(*members: SourceMember, partitions: int = 2) -> list[MemberStamp]:
 
 def values(member: SourceMember, count: int) -> list[bytes | None]:
     """Poll until so many records have arrived."""
-    found: list[bytes | None] = []
+    arrived: list[bytes | None] = []
     for _ in range(POLLS):
         for batch in member.poll(SHORT, max_records=100).records.values():
-            found += [record.value for record in batch]
-        if len(found) >= count:
-            return found
-    raise AssertionError(f"only {found} arrived")
+            arrived += [record.value for record in batch]
+        if len(arrived) >= count:
+            return arrived
+    raise AssertionError(f"only {arrived} arrived")
 
 
 def read_to_end(reader: ControlReader) -> list[Envelope]:
     """Everything up to the end of the topic; the position must arrive there."""
-    found: list[Envelope] = []
+    envelopes: list[Envelope] = []
     for _ in range(POLLS):
-        found += reader.poll(SHORT)
+        envelopes += reader.poll(SHORT)
         if reader.position() >= reader.end():
-            return found
+            return envelopes
     raise AssertionError(f"stays at {reader.position()} of {reader.end()}")
 
 
 def start_commit(number: int = 501) -> Outgoing:
     message = StartCommit(commit_id=FixedIds.nth(number))
     return Outgoing(message=message, headers=ControlHeaders(epoch=7))
+
+
+KEYS = KeyFile(path="s3://lake/orders/1-keys.parquet", sha256="0f", rows=3)
 
 
 def a_vote(topic: str, *, end: int = 3) -> tuple[Outgoing, Outgoing]:
@@ -140,7 +144,7 @@ def a_vote(topic: str, *, end: int = 3) -> tuple[Outgoing, Outgoing]:
         SourceRange(partition=second, start=0, end=0),
     )
     return (
-        Outgoing(message=files, headers=ControlHeaders(epoch=7)),
+        Outgoing(message=files, headers=ControlHeaders(epoch=7, keys=KEYS)),
         Outgoing(message=complete, headers=ControlHeaders(epoch=7, ranges=ranges, parts=1)),
     )
 
@@ -159,7 +163,7 @@ def a_letter(topic: str, offset: int = 1) -> DeadLetter:
 
 
 @pytest.mark.case("I72")
-class SinkLogContract:
+class SinkLogConformance:
     """Subclass it, and give the fixture `house`."""
 
     # --- topics
@@ -365,16 +369,16 @@ class SinkLogContract:
         for number in range(5):
             house.write(b"%d" % number)
         _, member, _ = self.a_task(house)
-        found: list[LogRecord] = []
+        records: list[LogRecord] = []
         sizes = set()
         for _ in range(POLLS):
             polled = member.poll(SHORT, max_records=2)
             batch = polled.records.get(SourcePartition(house.topic, 0), ())
             sizes.add(len(batch))
-            found += batch
-            if len(found) == 5:
+            records += batch
+            if len(records) == 5:
                 break
-        assert [record.offset for record in found] == [0, 1, 2, 3, 4]
+        assert [record.offset for record in records] == [0, 1, 2, 3, 4]
         assert max(sizes) <= 2
 
     def test_two_members_share_the_partitions_and_one_takes_over(self, house: SinkLogHouse) -> None:
@@ -416,17 +420,17 @@ class SinkLogContract:
         end(commit=True)
         assert values(member, 2) == [b"open", b"behind"]
 
-    def test_an_offset_is_found_by_time(self, house: SinkLogHouse) -> None:
+    def test_the_offset_of_a_time_is_that_of_the_next_record(self, house: SinkLogHouse) -> None:
         first, second = SourcePartition(house.topic, 0), SourcePartition(house.topic, 1)
         for minute in range(3):
             house.write(b"x", time=datetime(2026, 1, 15, 12, minute, tzinfo=UTC))
         _, member, _ = self.a_task(house)
         settle(member)
-        found: Mapping[int, int] = {
+        offsets: Mapping[int, int] = {
             minute: member.offset_at(first, datetime(2026, 1, 15, 12, minute, 0, tzinfo=UTC))
             for minute in (0, 1, 5)
         }
-        assert found == {0: 0, 1: 1, 5: 3}
+        assert offsets == {0: 0, 1: 1, 5: 3}
         assert member.offset_at(first, datetime(2026, 1, 15, 12, 0, 1, tzinfo=UTC)) == 1
         assert member.offset_at(second, NOON) == 0
 

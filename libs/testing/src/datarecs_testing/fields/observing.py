@@ -20,9 +20,9 @@ from datarecs_cli.local.question import Flags, PreparedQuestion, prepare_questio
 from datarecs_cli.local.sources import LocalSources
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import statement_of
+from datarecs_core.comparison.planning.documents import plan_document
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planning.planner import plan_document
 from datarecs_core.comparison.planning.scan import (
     ExportedSnapshot,
     Pin,

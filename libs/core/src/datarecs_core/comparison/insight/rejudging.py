@@ -230,7 +230,7 @@ def _lasting(pin: Mapping[str, object]) -> Mapping[str, object]:
     match pin["kind"]:
         case "file_list":
             return {"digest": pin["digest"]}
-        case "table_snapshot":
+        case "table_snapshot" | "topic_offsets":
             return {name: value for name, value in pin.items() if name != "taken_at"}
         case _:
             return {}

@@ -6,8 +6,6 @@ values already in `filter` and `where` as typed literals.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import assert_never
 from uuid import UUID
 
 from datarecs_core.comparison.expressions.condition import is_plain, named_columns
@@ -47,14 +45,10 @@ from datarecs_core.comparison.planning.plan import (
 )
 from datarecs_core.comparison.planning.pushdown import shared_condition
 from datarecs_core.comparison.planning.scan import (
-    ExportedSnapshot,
-    FileList,
     Only,
     Pin,
     Scan,
     SourceSchema,
-    TableSnapshot,
-    TopicOffsets,
 )
 from datarecs_core.comparison.planning.strategies import with_strategies
 from datarecs_core.comparison.planning.units import unit_faults, with_units, without_total
@@ -64,10 +58,8 @@ from datarecs_core.comparison.results.fingerprints import (
     bucket_measures,
     hashed_rows,
 )
-from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob, Source, Stage
 from datarecs_core.jobs.stage_rules import STAR_STAGES
 from datarecs_core.jobs.types import BOOL
@@ -82,7 +74,6 @@ from datarecs_core.jobs.vocabulary import (
 _QUERIES = (
     "custom_sql queries are for sources of kind postgres; compare files by an aggregate stage"
 )
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,67 +177,6 @@ def _with_strategies(plan: ComparisonPlan, requested: Strategy) -> ComparisonPla
             for scan, condition in zip(plan.scans, conditions, strict=True)
         )
     )
-
-
-def plan_document(plan: ComparisonPlan) -> JsonValue:
-    """The plan as JSON, with its scans listed once and not again in every stage."""
-    stages = tuple(replace(stage, scans=()) for stage in plan.stages)
-    return to_document(replace(plan, stages=stages))
-
-
-def plan_from_document(document: JsonValue) -> ComparisonPlan:
-    """The plan that `plan_document` wrote.
-
-    Raises:
-        ValueError: another document.
-    """
-    plan = from_document(ComparisonPlan, document)
-    return plan.with_scans(plan.scans)
-
-
-def plan_hash(plan: ComparisonPlan) -> str:
-    """`sha256:` and 64 hexadecimal characters; printed by `plan`, stored with the run.
-
-    The moment and the place of a pin are left out, so that the same question over the same files or
-    relations has the same hash; the pins of a run are in its proof.
-    """
-    stages = tuple(replace(stage, queries=_placed(stage.queries)) for stage in plan.stages)
-    bare_plan = replace(plan, stages=stages).with_scans(_placed(plan.scans))
-    return f"sha256:{sha256_hex(canonical_json(plan_document(bare_plan)))}"
-
-
-def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
-    return tuple(
-        replace(scan, pin=_lasting(scan.pin), schema=_certain(scan.schema), extract=None)
-        for scan in scans
-    )
-
-
-def _certain(schema: SourceSchema) -> SourceSchema:
-    """Without what statistics guess, and what follows: they change while the question does not."""
-    columns = tuple(replace(column, distinct=None) for column in schema.columns)
-    return replace(
-        schema,
-        columns=columns,
-        estimated_rows=None,
-        estimated_bytes=None,
-        ranges=None,
-        read_as=(),
-        notes=(),
-    )
-
-
-def _lasting(pin: Pin) -> Pin:
-    match pin:
-        case FileList():
-            return replace(pin, root="", taken_at=_NEVER, catalogued=None)
-        case ExportedSnapshot():
-            return replace(pin, snapshot_id="", snapshot="", lsn="", taken_at=_NEVER)
-        case TableSnapshot():
-            return replace(pin, taken_at=_NEVER, catalogued=None, sink=None)
-        case TopicOffsets():
-            return replace(pin, ranges=(), taken_at=_NEVER, table_snapshot=None)
-    assert_never(pin)
 
 
 class _Planning:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from datarecs_core.comparison.planning.computing import CONDITION
+from datarecs_core.comparison.planning.documents import plan_document
 from datarecs_core.comparison.planning.plan import (
     ComparisonPlan,
     InputPlan,
     StrategyChoice,
     Warn,
 )
-from datarecs_core.comparison.planning.planner import plan_document
 from datarecs_core.comparison.planning.scan import FileList, Scan
 from datarecs_core.comparison.proof.pin_json import Document, pin_document
 from datarecs_core.comparison.proof.stage_json import stage_document, unit_document

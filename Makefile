@@ -124,8 +124,9 @@ crash: setup ## kill at every named place, twice, then random kills over a captu
 kubeapi: setup ## the chart, and runs as workflows, against a real Kubernetes API server and Argo; builds both once, with Go
 	@$(PYTEST) -s -m kubeapi tests/kubeapi
 
-soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEED=1 KEEP=1
+soak: setup ## random kills of runs and of a sink, then the ledgers: make soak RUNS=1000 MINUTES=15 SEED=1 KEEP=1
 	@$(BIN)/python tests/soak/run.py --runs $(RUNS) --minutes $(MINUTES) --seed $(SEED) $(if $(KEEP),--write)
+	@$(BIN)/python -m tests.crash.sinks --seed $(SEED)
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py

@@ -66,8 +66,12 @@ def test_every_kind_of_one_file_is_sent_after_the_kinds_it_names(
     texts = [json.dumps(EXAMPLES[one.kind]) for one in reversed(order)]
     (tmp_path / "all.yaml").write_text("\n---\n".join(texts), encoding="utf-8")
     expected = [f"{one.singular}/{names[one.kind]}" for one in order]
-    first = ["capture/exports-stats", "job/ledger-vs-exports", "schedule/ledger-nightly"]
-    assert expected[1:4] == first
+    assert expected[1:5] == [
+        "sink-table/payments-landing",
+        "capture/exports-stats",
+        "job/ledger-vs-exports",
+        "schedule/ledger-nightly",
+    ]
     for outcome in ("created", "unchanged"):
         assert run(["apply", "-f", "all.yaml"]) == 0
         assert capsys.readouterr().out.splitlines() == [f"{one} {outcome}" for one in expected]

@@ -96,7 +96,7 @@ def test_the_status_shows_figures_and_partitions(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = {"code": "COMMIT_FAILED", "message": "409"}
-    server.on("GET", PLACE, says(a_sink(last_error=error)))
+    server.on("GET", PLACE, says(a_sink(last_error=error, unrouted=3, tombstones=0)))
     items = [a_partition(0), a_partition(1, committed=None, largest_ts=None)]
     server.on("GET", f"{PLACE}/partitions", says({"items": items, "next": None}))
     assert run(["sink", "status", "landing"]) == 0
@@ -108,6 +108,7 @@ def test_the_status_shows_figures_and_partitions(
         "tasks            1 of 2 run",
         "records waiting  12",
         "dead letters     1",
+        "for no table     3, since its tasks began",
         "last commit      2026-11-27 12:00:00 UTC",
         "valid through    2026-11-27 12:00:00 UTC",
         "last error       COMMIT_FAILED: 409",
@@ -164,13 +165,27 @@ def test_a_verb_is_sent_once_with_a_key(
 def test_a_reset_sends_its_positions(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    items = [a_partition(0), a_partition(1), a_partition(2)]
+    server.on("GET", f"{PLACE}/partitions", says({"items": items, "next": None}))
     server.on("POST", f"{PLACE}/actions/reset", says(a_sink(), 202))
-    line = "sink reset landing --position orders/0=5 --position orders/1=7 --position a.b/00=9"
-    assert run([*line.split(), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["object"]["kind"] == "SinkTable"
+    words = [f"--position {one}" for one in ("orders/0=4", "orders/1=7", "orders/2=5", "a.b/00=9")]
+    line = f"sink reset landing {' '.join(words)}"
+    assert run(line.split()) == 2
+    assert "reset landing: without a terminal, add --yes" in capsys.readouterr().err
+    assert not server.requests_to("POST", f"{PLACE}/actions/reset")
+    assert run([*line.split(), "--yes", "-o", "json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["object"]["kind"] == "SinkTable"
+    assert shown.err.splitlines() == [
+        "orders/0: back from 5 to 4: up to 1 records are written again",
+        "orders/1: ahead from 5 to 7: up to 2 records are left out for good",
+        "orders/2: goes on at 5, which is what is committed",
+        "a.b/0: goes on at 9; nothing of it is committed",
+        "partitions that are not named go on at what is committed",
+    ]
     (request,) = server.requests_to("POST", f"{PLACE}/actions/reset")
     assert json.loads(request.content) == {
-        "positions": {"orders": {"0": 5, "1": 7}, "a.b": {"0": 9}}
+        "positions": {"orders": {"0": 4, "1": 7, "2": 5}, "a.b": {"0": 9}}
     }
 
 

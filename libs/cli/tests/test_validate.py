@@ -150,7 +150,7 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
         "pointer": "/spec/sources/1/kind",
         "line": 7,
         "column": 29,
-        "message": "not one of postgres, parquet, csv, json, iceberg",
+        "message": "not one of postgres, parquet, csv, json, iceberg, kafka",
         "hint": "did you mean 'csv'?",
     }
 

@@ -5,12 +5,12 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import uuid5
+from uuid import UUID, uuid5
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -19,13 +19,14 @@ from kafka.admin import KafkaAdminClient, MemberToRemove
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import (
     ControlReader,
+    DeadLetter,
     SinkProducer,
     SourceMember,
     VoteRefusedError,
 )
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.messaging import LogUnavailableError
-from datarecs_core.errors.sink import SinkError
+from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.connection import KafkaConfig, KafkaMechanism, KafkaSecurity
 from datarecs_core.sink.control import (
     ControlHeaders,
@@ -46,7 +47,7 @@ from datarecs_kafka.cluster_access import ClusterAccess
 from datarecs_kafka.control_codec import Event, encode_event
 from datarecs_kafka.control_headers import encode_headers
 from datarecs_kafka.sink_log import KafkaSinkLog
-from datarecs_kafka.sink_producer import MOST_MESSAGE_BYTES, KafkaSinkProducer
+from datarecs_kafka.sink_producer import MIB, MOST_MESSAGE_BYTES, KafkaSinkProducer
 from datarecs_kafka.watchdog import EXIT_BROKER_TIMEOUT
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
 from datarecs_testing.clock import NOON, FixedIds
@@ -110,6 +111,10 @@ class House:
 
     def expire(self, partition: SourcePartition, *, before: int) -> None:
         self._administration.delete_records({TopicPartition(*partition): before})
+
+    def recreate_topic(self) -> None:
+        self._administration.delete_topics([self.topic])
+        create_topic(self._administration, self.topic)
 
     def remove_member(self, member: SourceMember) -> None:
         gone = MemberToRemove(member_id=member.stamp().member_id, reason="a test")
@@ -184,12 +189,15 @@ def _end(producer: KafkaProducer, *, commit: bool) -> None:
         producer.abort_transaction()
 
 
+def create_topic(administration: KafkaAdminClient, name: str) -> None:
+    settings = {"num_partitions": 2, "replication_factor": 1}
+    administration.create_topics({name: settings}, wait_for_metadata=True)
+
+
 @pytest.fixture
 def topic(administration: KafkaAdminClient) -> str:
     name = f"t-{secrets.token_hex(6)}"
-    administration.create_topics(
-        {name: {"num_partitions": 2, "replication_factor": 1}}, wait_for_metadata=True
-    )
+    create_topic(administration, name)
     return name
 
 
@@ -238,6 +246,65 @@ def test_a_message_that_its_topic_does_not_take_is_refused_and_the_next_one_is_s
     producer.announce([start_commit(602)])
     ids = [envelope.message.commit_id for envelope in read_to_end(log.reader(0))]
     assert ids == [FixedIds.nth(602)]
+
+
+def a_letter(topic: str, size: int) -> DeadLetter:
+    record = LogRecord(
+        topic=topic,
+        partition=1,
+        offset=7,
+        timestamp_ms=0,
+        key=b"k",
+        value=secrets.token_bytes(size),
+        headers=(("name", b"x"),),
+    )
+    return DeadLetter(record=record, reason="the value is not JSON at character 0", path="")
+
+
+def voting(house: House) -> Callable[..., None]:
+    """Votes with dead letters, of a member that is in the group."""
+    log = house.task()
+    log.prepare()
+    member, producer = log.member(), log.producer("session")
+    (stamp,) = settle(member)
+    offsets = {SourcePartition(house.topic, 0): 0}
+    return lambda *letters: producer.vote([start_commit(603)], offsets, stamp, letters)
+
+
+@pytest.mark.case("I54")
+@pytest.mark.parametrize("size", [3 * MIB, 16 * MIB])
+def test_a_large_bad_record_is_a_dead_letter(house: House, size: int) -> None:
+    letter = a_letter(house.topic, size)
+    voting(house)(letter)
+    (stored,) = house.dead_letters()
+    assert (stored.key, stored.value) == (b"k", letter.record.value)
+    assert dict(stored.headers)["datarecs-dlq-offset"] == b"7"
+
+
+@pytest.mark.parametrize("size", [3 * MIB, 20 * MIB])
+def test_a_dead_letter_that_its_topic_does_not_take_is_named_and_the_next_one_is_sent(
+    house: House, administration: KafkaAdminClient, size: int
+) -> None:
+    """By the broker, or by the client, which sends at most 17 MiB."""
+    administration.create_topics(
+        {f"{house.group}.dlq": {"num_partitions": 1, "replication_factor": 1}},
+        wait_for_metadata=True,
+    )
+    vote = voting(house)
+    with pytest.raises(SinkError, match=f"^{house.topic} 1, offset 7: .*takes no dead") as refused:
+        vote(a_letter(house.topic, 10), a_letter(house.topic, size))
+    assert refused.value.code is SinkCode.RECORD_TOO_LARGE
+    vote(a_letter(house.topic, 10))
+    (stored,) = house.dead_letters()
+    assert stored.value is not None
+    assert len(stored.value) == 10
+
+
+def test_a_topic_without_an_id_is_left_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As brokers before 2.8 answer."""
+    nothing = [{"name": house.topic, "topic_id": UUID(int=0), "error_code": 0, "partitions": []}]
+    monkeypatch.setattr(KafkaAdminClient, "describe_topics", lambda *_: nothing)
+    assert house.task().topic_ids() == {}
 
 
 # --- egress

@@ -47,6 +47,10 @@ class House:
     def expire(self, partition: SourcePartition, *, before: int) -> None:
         self.cluster.expire(partition, before=before)
 
+    def recreate_topic(self) -> None:
+        self.cluster.delete_topic(self.topic)
+        self.cluster.create_topic(self.topic, partitions=2)
+
     def remove_member(self, member: SourceMember) -> None:
         self.cluster.remove_member(self.group, member.stamp().member_id)
 
@@ -103,6 +107,11 @@ def test_an_aborted_transaction_is_a_refused_vote(house: House) -> None:
         producer.announce([start_commit()])
     producer.announce([start_commit()])
     assert len(read_to_end(log.reader(0))) == 1
+
+
+def test_a_cluster_may_have_no_ids(house: House) -> None:
+    house.cluster.has_no_ids = True
+    assert house.task().topic_ids() == {}
 
 
 def test_an_outage_ends_every_call(house: House) -> None:

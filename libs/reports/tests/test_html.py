@@ -234,7 +234,7 @@ def test_an_errored_run_shows_cause_and_last_step_and_no_verdict() -> None:
         "message": "source exports: a.csv line 812: the row has more fields than the header",
     }
     page = _Page(error_report({**ERRORED, "error": error}))
-    assert "ERRORED A file of a source cannot be read in its declared format." in page.text
+    assert "ERRORED A file or record of a source cannot be read in its declared" in page.text
     assert "a.csv line 812" in page.text
     assert "CORRUPT_SOURCE (DR3009)" in page.text
     assert "started by a worker 2026-11-20 06:14:03 UTC ended" in page.text

@@ -74,6 +74,41 @@ def test_a_loopback_and_an_accepted_transport_need_no_encryption() -> None:
     assert not faults_of(connection({"brokers": ["b1:9092"], **accepted}))
 
 
+@pytest.mark.parametrize(
+    ("config", "auth"),
+    [
+        ({"brokers": ["localhost:9092"], "security": "PLAINTEXT"}, None),
+        ({"brokers": ["b1:9093"], "security": "SSL"}, None),
+        (CONFIG, AUTH),
+    ],
+)
+def test_a_connection_is_accepted_as_it_is_stored(config: object, auth: object) -> None:
+    declared, read = connection(config, auth).require()
+    written = declared.spec["config"]
+    assert isinstance(written, dict)
+    assert ("mechanism" in written) == (auth is not None)
+    again, same = connection(written, auth).require()
+    assert (same, again.spec_hash) == (read, declared.spec_hash)
+
+
+@pytest.mark.parametrize("broker", ["169.254.169.254:9093", "b1:22", "b1"])
+def test_the_fix_of_a_broker_is_about_brokers(broker: str) -> None:
+    (fault,) = connection({**CONFIG, "brokers": [broker]}, AUTH).faults
+    assert fault.fix.startswith("write `host:port` of a broker")
+
+
+@pytest.mark.parametrize(
+    ("security", "user", "better"),
+    [("PLAINTEXT", {}, "SSL"), ("SASL_PLAINTEXT", {"user": "reader"}, "SASL_SSL")],
+)
+def test_the_fix_of_an_open_transport_is_about_security(
+    security: str, user: dict[str, str], better: str
+) -> None:
+    config = {"brokers": ["b1:9092"], "security": security, **user}
+    (fault,) = connection(config, AUTH if user else None).faults
+    assert fault.fix == f"write `security: {better}`, with `ca` for a private authority"
+
+
 def job(**fields: object) -> Decoded:
     topic = {"name": "a", "kind": "kafka", "connection": "k", "topic": "orders", **fields}
     other = {"name": "b", "kind": "csv", "connection": "c", "path": "b.csv"}

@@ -195,14 +195,66 @@ def test_a_change_without_a_field_has_its_place() -> None:
     assert [pointer for *_, pointer in faults(text)] == ["/spec/cdc/field"]
 
 
-def test_an_interval_below_the_default_timeout_needs_a_timeout() -> None:
+def test_a_commit_waits_no_longer_than_its_interval_unless_it_says_so() -> None:
     (decoded,) = decode_yaml((SHORT + "  commit: {interval: PT10S}\n").encode())
-    (fault,) = decoded.faults
-    assert (fault.pointer, fault.message) == (
+    declared, spec = decoded.require()
+    ten = timedelta(seconds=10)
+    assert isinstance(spec, SinkTable)
+    assert spec.commit == CommitPolicy(interval=ten, timeout=ten)
+    assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
+    assert not faults(SHORT + "  commit: {interval: PT10S, timeout: PT5S}\n")
+    (longer,) = decode_yaml((SHORT + "  commit: {interval: PT10S, timeout: PT30S}\n").encode())
+    (fault,) = longer.faults
+    assert (fault.pointer, fault.message, fault.fix) == (
         "/spec/commit/timeout",
         "PT30S is longer than the interval, PT10S",
+        "write PT10S or less, or leave it out",
     )
-    assert not faults(SHORT + "  commit: {interval: PT10S, timeout: PT5S}\n")
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "datarecs.sink.x"])
+def test_internal_topics_are_refused(topic: str) -> None:
+    text = SHORT.replace("[payments]", f"[{topic}]")
+    assert faults(text) == [("DR1013", 6, 12, "/spec/topics/0")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "pointer"),
+    [
+        ("namespace: sales", 'namespace: "../../etc"', "namespace"),
+        ("namespace: sales", 'namespace: ["..", etc]', "namespace"),
+        ("namespace: sales", "namespace: [sales/eu]", "namespace"),
+        ("name: payments}\n", "name: ../payments}\n", "name"),
+    ],
+)
+def test_a_place_of_a_table_is_no_path(old: str, new: str, pointer: str) -> None:
+    (decoded,) = decode_yaml(SHORT.replace(old, new).encode())
+    (fault,) = decoded.faults
+    assert (fault.code.docs_id, fault.pointer) == ("DR1013", f"/spec/table/{pointer}")
+    assert fault.fix.startswith("write plain names")
+
+
+def test_the_namespace_of_dynamic_tables_is_no_path() -> None:
+    text = DYNAMIC.replace("namespace: sales.eu", 'namespace: [".."]')
+    assert [pointer for *_, pointer in faults(text)] == ["/spec/dynamic/namespace"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "term", "hint"),
+    [
+        ("none", "day(_kafka_timestamp)", "write metadata_columns: offsets"),
+        ("none", "'bucket(4, _kafka_key)'", "write metadata_columns: all"),
+        ("offsets", "_kafka_key", "write metadata_columns: all"),
+        ("offsets", "day(_kafka_timestamp)", None),
+        ("all", "_kafka_key", None),
+        ("none", "_kafka_cluster", None),
+    ],
+)
+def test_a_partition_needs_its_metadata_column(columns: str, term: str, hint: str | None) -> None:
+    text = f"  auto_create: true\n  metadata_columns: {columns}\n  partition_by: [{term}]\n"
+    (decoded,) = decode_yaml((SHORT + text).encode())
+    found = [(one.pointer, one.hint.partition(",")[0]) for one in decoded.faults]
+    assert found == ([] if hint is None else [("/spec/partition_by/0", hint)])
 
 
 def test_a_rule_about_the_short_form_names_its_place() -> None:

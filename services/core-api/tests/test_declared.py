@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from datarecs_core.access.permissions import Role
 from datarecs_core.resources.resource import Kind
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_specs.documents import decode_yaml
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
@@ -469,6 +470,31 @@ def test_a_changed_host_needs_a_separate_secret(house: MemoryApiHouse) -> None:
     assert (put.status_code, pointers(put)) == (422, ["/spec/auth/password"])
     assert "DATARECS_SECRETS__USES" in put.text
     assert ana.get(place).json()["spec"]["config"]["host"] == "ledger.example.com"
+
+
+@pytest.mark.parametrize("security", ["PLAINTEXT", "SSL"])
+def test_a_kafka_connection_without_login_is_applied(ana: TestClient, security: str) -> None:
+    """As `apply` does: what `validate` accepts is sent with its defaults."""
+    text = f"""\
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {{name: events}}
+spec:
+  type: kafka
+  config: {{brokers: ["broker.example.com:9093"], security: {security},
+           transport: unencrypted-accepted}}
+"""
+    (checked,) = decode_yaml(text.encode())
+    declared, _ = checked.require()
+    body = {**EXAMPLES[Kind.CONNECTION], "metadata": {"name": "events"}, "spec": declared.spec}
+    made = ana.post("/api/v1/connections", json=body)
+    assert made.status_code == 201, made.text
+    again = ana.put(
+        "/api/v1/connections/events",
+        json={**body, "spec": made.json()["spec"]},
+        headers={"If-Match": "*"},
+    )
+    assert (again.status_code, again.json()["outcome"]) == (200, "unchanged")
 
 
 class TestASigningSecret:

@@ -139,7 +139,7 @@ def test_every_fault_has_its_pointer(house: MemoryApiHouse, ana: TestClient) -> 
         "apiVersion": "datarecs.io/v1",
         "kind": "SinkTable",
         "metadata": {"name": "payments-landing"},
-        "spec": {**document["spec"], "mode": "upsert", "verify": {}, "tasks": 0},
+        "spec": {**document["spec"], "mode": "merge", "verify": {}, "tasks": 0},
     }
     answer = ana.put(PLACE, json=body, headers=ANY)
     assert answer.status_code == 422
@@ -273,6 +273,32 @@ def test_positions_of_a_reset_are_checked(
     assert status(house, uid).state.epoch == 0
 
 
+@pytest.mark.parametrize(
+    ("positions", "pointer", "message"),
+    [
+        ({"9": 1}, "/positions/payments/9", "it knows 0, 1. Name one of these"),
+        ({"0": 10}, "/positions/payments/0", "payments/0 ends at 9: name a position up to it"),
+    ],
+)
+def test_a_reset_to_a_place_that_the_topic_does_not_have_is_refused(
+    house: MemoryApiHouse, ana: TestClient, positions: Mapping[str, int], pointer: str, message: str
+) -> None:
+    uid = begun(house, ana)
+    before = status(house, uid)
+    checkpoint = replace(before.state.checkpoint, partitions={SECOND: PartitionState(accepted=5)})
+    report = TaskReport(positions={FIRST: 7}, ends={FIRST: 9})
+    tasks = (replace(before.tasks[0], report=report), before.tasks[1])
+    state = replace(before.state, checkpoint=checkpoint)
+    stored(house, uid, replace(before, state=state, tasks=tasks))
+    answer = ana.post(f"{PLACE}/actions/reset", json={"positions": {"payments": positions}})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["pointer"]) == (422, pointer)
+    assert message in fault["message"]
+    assert status(house, uid).state.epoch == 0
+    body = {"positions": {"payments": {"0": 9, "1": 999}}}
+    assert ana.post(f"{PLACE}/actions/reset", json=body).status_code == 202
+
+
 @pytest.mark.parametrize("verb", ["commit-now", "retry", "reset"])
 def test_a_verb_needs_a_sink_that_has_begun(ana: TestClient, verb: str) -> None:
     declare(ana, Kind.SINK_TABLE)
@@ -306,6 +332,7 @@ def test_a_verb_needs_the_permission_to_write(
 
 def test_a_deleted_sink_waits_for_its_last_commit(house: MemoryApiHouse, ana: TestClient) -> None:
     uid = begun(house, ana)
+    committed(house, uid, 1)
     assert ana.delete(PLACE, headers=ANY).status_code == 202
     reconcile(house)
     assert ana.get(PLACE).json()["metadata"]["finalizers"] == ["datarecs.io/drain-sink"]

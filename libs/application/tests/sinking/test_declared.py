@@ -27,8 +27,15 @@ from datarecs_core.resources.conditions import Condition, conditions_of, phase_o
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.reconciling import DRAIN_SINK, PAUSED, SKIP_DRAIN
 from datarecs_core.resources.resource import Kind, Resource
-from datarecs_core.sink.checkpoint import Checkpoint, PartitionState, TaskReport, TaskWish
-from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.checkpoint import (
+    Checkpoint,
+    Lineage,
+    PartitionState,
+    TableCommit,
+    TaskReport,
+    TaskWish,
+)
+from datarecs_core.sink.control import SourcePartition, TableReference
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
 from datarecs_core.sink.definition import SinkTable
 from datarecs_memory.lease_queue import MemoryWorkFinder
@@ -61,6 +68,20 @@ def read_sink(spec: Mapping[str, object]) -> SinkTable:
     sink = decode_stored(Kind.SINK_TABLE, "", spec)
     assert isinstance(sink, SinkTable)
     return sink
+
+
+def _snapshot(number: int) -> TableCommit:
+    table = TableReference(catalog="lake", namespace=("sales",), name="orders", uuid=UUID(int=1))
+    return TableCommit(
+        commit_id=UUID(int=number),
+        table=table,
+        snapshot_id=number,
+        control_offset=3,
+        valid_through=None,
+        records=5,
+        files=1,
+        source_ends={},
+    )
 
 
 class Platform:
@@ -172,9 +193,17 @@ class Platform:
             control_offset=3,
             valid_through=None,
             records=5,
+            snapshots=(_snapshot(number),),
         )
         with self.unit.begin(self.tenant) as tx:
             tx.sinks.add_commit(self.sink().uid, record)
+
+    def begin(self) -> None:
+        """What the first coordinator stores."""
+        lineage = Lineage(cluster_id="c", topic_id="t", group="g")
+        state = self.status().state
+        checkpoint = replace(state.checkpoint, lineage=lineage)
+        self.report(state=replace(state, checkpoint=checkpoint))
 
     def drained(self) -> None:
         self.report(state=replace(self.status().state, is_drained=True))
@@ -422,6 +451,7 @@ def test_tables_of_the_same_name_in_other_places_are_others(platform: Platform) 
 @pytest.mark.case("R63")
 def test_a_deleted_sink_goes_after_its_last_commit(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     platform.run_tasks()
     uid = platform.sink().uid
     assert not platform.delete()
@@ -439,6 +469,7 @@ def test_a_deleted_sink_goes_after_its_last_commit(platform: Platform) -> None:
 def test_a_deletion_restarts_no_task(platform: Platform) -> None:
     """They commit what they have read; a restart would read it again first."""
     platform.apply("landing", SPEC)
+    platform.begin()
     before = platform.wished.revision
     platform.delete()
     assert platform.wished.revision == before
@@ -446,6 +477,7 @@ def test_a_deletion_restarts_no_task(platform: Platform) -> None:
 
 def test_a_paused_sink_is_drained_as_well(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     platform.annotate(PAUSED, "true")
     platform.delete()
     assert platform.wished.wish is TaskWish.DRAIN
@@ -457,8 +489,31 @@ def test_a_sink_that_never_began_is_deleted_at_once(platform: Platform) -> None:
     assert platform.stored() is None
 
 
+def test_a_sink_that_never_committed_is_deleted_at_once(platform: Platform) -> None:
+    platform.apply("landing", SPEC)
+    failing = TaskReport(error_code="LOG_UNAVAILABLE", error="nobody answers")
+    platform.run_tasks(failing)
+    uid = platform.sink().uid
+    platform.delete()
+    assert platform.stored() is None
+    with platform.unit.begin(platform.tenant, read_only=True) as tx:
+        assert tx.sinks.status(uid) == SinkStatus()
+
+
+def test_a_deletion_that_a_fault_hinders_says_it_at_once(platform: Platform) -> None:
+    platform.apply("landing", SPEC)
+    platform.begin()
+    platform.run_tasks(TaskReport(error_code="COMMIT_FAILED", error="409 of the catalog"))
+    platform.delete()
+    blocked = platform.conditions()["DeletionBlocked"]
+    assert blocked.reason == "TaskFailed"
+    assert "no last commit was possible so far: COMMIT_FAILED: 409 of the cat" in blocked.message
+    assert f"set its annotation {SKIP_DRAIN} to" in blocked.message
+
+
 def test_an_apply_does_not_end_the_wait_for_the_last_commit(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     platform.delete()
     platform.apply("landing", SPEC)
     assert platform.sink().finalizers == (DRAIN_SINK,)
@@ -466,6 +521,7 @@ def test_an_apply_does_not_end_the_wait_for_the_last_commit(platform: Platform) 
 
 def test_a_sink_that_cannot_commit_says_how_to_delete_it(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     halted = TaskReport(error_code="TABLE_LOST", error="sales.orders is gone", is_halted=True)
     platform.run_tasks(halted)
     platform.delete()
@@ -479,6 +535,7 @@ def test_a_sink_that_cannot_commit_says_how_to_delete_it(platform: Platform) -> 
 
 def test_a_deletion_that_lasts_an_hour_says_what_can_be_done(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     platform.delete()
     platform.after(HOUR - SECOND)
     assert platform.conditions()["DeletionBlocked"].reason == "Draining"
@@ -497,6 +554,7 @@ def test_a_sink_may_be_deleted_without_a_last_commit(platform: Platform) -> None
 @pytest.mark.parametrize("name", ["kafka", "lake"])
 def test_a_connection_remains_until_its_sink_is_gone(platform: Platform, name: str) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     connection = Key(kind=Kind.CONNECTION, name=name)
     assert not platform.delete(connection)
     stored = platform.stored(connection)
@@ -521,6 +579,7 @@ def test_tasks_of_the_store_are_replaced_with_the_revision(platform: Platform) -
 
 def test_an_unreadable_sink_runs_no_task(platform: Platform) -> None:
     platform.apply("landing", SPEC)
+    platform.begin()
     platform.apply("landing", {**SPEC, "mode": "cdc"})
     assert platform.wished.tasks == 0
     assert platform.conditions()["Valid"].reason == "Unreadable"

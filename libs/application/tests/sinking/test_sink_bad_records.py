@@ -9,9 +9,17 @@ import pytest
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import SinkRecord
+from datarecs_application.sinking.decoding import MOST_BYTES
 from datarecs_application.sinking.task import SinkTask
+from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.control import DataWritten, SourcePartition
-from datarecs_core.sink.definition import ErrorPolicy, RouteRule, SinkTarget, Tolerance
+from datarecs_core.sink.definition import (
+    ErrorPolicy,
+    RouteRule,
+    SinkMode,
+    SinkTarget,
+    Tolerance,
+)
 from datarecs_testing.sink_house import NAME, ORDERS, TOPIC, KilledError, SinkHouse, a_sink
 
 P0, P1 = SourcePartition(TOPIC, 0), SourcePartition(TOPIC, 1)
@@ -201,11 +209,43 @@ def test_dead_letters_are_counted_across_polls_and_votes() -> None:
     assert dead(house) == ["0", "1", "2"]
 
 
-def test_a_record_too_large_has_its_code() -> None:
-    house = SinkHouse()
-    house.send_value(b"x" * (17 * 1024 * 1024))
-    house.run_cycles(1, house.task())
+@pytest.mark.parametrize("tolerance", Tolerance)
+def test_a_record_too_large_stops_the_sink_whatever_the_tolerance(tolerance: Tolerance) -> None:
+    """It would be too large for a dead letter."""
+    house = SinkHouse(a_sink(errors=ErrorPolicy(tolerance=tolerance)))
+    house.send(2)
+    house.send_value(b"x" * (MOST_BYTES + 1))
+    house.send(2)
+    house.run_cycles(2, house.task())
+    report = house.memory.reports[-1]
+    assert report.is_halted
+    assert report.error_code == "RECORD_TOO_LARGE"
+    assert report.error.startswith("orders 0, offset 2")
+    assert written(house) == {0, 1}
+    assert dead(house) == []
+
+
+def test_a_key_to_delete_that_is_too_large_stops_the_sink() -> None:
+    house = SinkHouse(a_sink(mode=SinkMode.UPSERT, errors=DEAD_LETTERS))
+    house.cluster.append(TOPIC, None, key=b"x" * (MOST_BYTES + 1))
+    task = house.task()
+    house.run_until(lambda: bool(house.memory.reports and house.memory.reports[-1].is_halted), task)
     assert house.memory.reports[-1].error_code == "RECORD_TOO_LARGE"
+
+
+def test_a_dead_letter_that_its_topic_does_not_take_stops_the_sink() -> None:
+    house = SinkHouse(a_sink(errors=DEAD_LETTERS))
+
+    def refuse(name: str) -> None:
+        if name == "before vote":
+            raise SinkError(SinkCode.RECORD_TOO_LARGE, "orders 0, offset 0: too large")
+
+    house.send_value(b"no json")
+    task = house.task(refuse)
+    house.run_until(lambda: bool(house.memory.reports and house.memory.reports[-1].is_halted), task)
+    assert house.memory.reports[-1].error == "orders 0, offset 0: too large"
+    house.run_for(timedelta(minutes=1), task)
+    assert task.worker is None
 
 
 def test_records_without_a_value_are_passed_over() -> None:

@@ -229,6 +229,31 @@ def test_a_reset_leaves_out_what_the_control_topic_holds_and_goes_on_at_its_posi
     assert [counts[place] for place in sorted(counts)] == [1] * 4 + [2] * 6
 
 
+def test_after_a_reset_a_task_that_began_at_an_offset_outside_of_the_topic_goes_on() -> None:
+    """The group's offset is that of the positions before."""
+    house = SinkHouse(partitions=1)
+    task = house.task()
+    house.send(10)
+    house.run_cycles(1, task)
+    house.kill(task)
+    for accepted in (9_999, 10):
+        moved = {P0: PartitionState(accepted=accepted)}
+        house.memory.stored = replace(
+            house.memory.stored,
+            checkpoint=Checkpoint(partitions=moved),
+            epoch=house.memory.stored.epoch + 1,
+        )
+        task = house.task()
+        house.run_cycles(2, task)
+        if accepted > 10:
+            assert house.memory.reports[-1].error_code == "SOURCE_GAP"
+            house.kill(task)
+    assert (house.memory.reports[-1].error_code, house.memory.reports[-1].is_halted) == ("", False)
+    house.send(3)
+    house.run_cycles(2, task)
+    assert house.mistakes() == ""
+
+
 @pytest.mark.case("I28")
 def test_a_control_topic_that_lost_needed_messages_halts_the_sink() -> None:
     house = SinkHouse()
@@ -298,8 +323,10 @@ def test_offsets_without_records_are_no_gap() -> None:
     assert len(house.tables.counts(ORDERS)) == 5
 
 
-def test_a_topic_that_was_created_again_halts_the_sink() -> None:
+def test_a_topic_that_ends_before_the_accepted_position_halts_the_sink() -> None:
+    """Where the cluster has no ids: else it is known that the topic is another one."""
     house = SinkHouse()
+    house.cluster.has_no_ids = True
     task = house.task()
     house.send(5)
     house.run_cycles(1, task)

@@ -1,7 +1,7 @@
 """Slots of iceberg-sink over a scripted process: what begins a task, and what ends it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -346,6 +346,27 @@ def test_a_retried_task_stops_cleanly_and_is_claimed_again() -> None:
     assert ends == ["stopped"]
     assert len(house.children) == 1
     assert house.leases.released == [house.leases.lease]
+
+
+def test_a_task_makes_room_for_one_that_its_slot_is_handed() -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        house.renewals.end(house.leases.lease)
+        house.renewals.beat()
+        code = waits(side)
+        ends.append("stopped")
+        return code
+
+    ends: list[str] = []
+    house = House(script)
+    handed = replace(house.leases.lease, epoch=9)
+    house.slot.handed = lambda: handed if ends else None
+    assert house.slot.step() == 1
+    assert house.leases.released == [house.leases.lease]
+    house.renewals.hold(handed, confirmed_at=house.clock.monotonic())
+    house.leases.lease = handed
+    assert house.slot.step() == 1
+    assert house.leases.released[1:] == [handed]
+    assert (ends, len(house.children)) == (["stopped"], 2)
 
 
 def test_a_task_that_is_retried_while_it_pauses_is_claimed_again() -> None:

@@ -131,6 +131,14 @@ def _capture_lines(status: Json) -> Iterator[str]:
         yield f"next capture: {instant_of(status[NEXT_DUE])}"
 
 
+_LEFT_OUT = {
+    StatusField.UNROUTED: "for no table",
+    StatusField.DROPPED_FIELDS: "fields left out",
+    StatusField.TOMBSTONES: "without value",
+}
+"""What a sink leaves out, and its words."""
+
+
 def _sink_lines(resource: Json, status: Json) -> Iterator[str]:
     """The figures of a SinkTable."""
     if resource.get("kind") != Kind.SINK_TABLE or StatusField.LAG not in status:
@@ -139,6 +147,9 @@ def _sink_lines(resource: Json, status: Json) -> Iterator[str]:
     yield f"tasks            {running}"
     yield f"records waiting  {status[StatusField.LAG]}"
     yield f"dead letters     {status.get(StatusField.DEAD_LETTERS)}"
+    for name, words in _LEFT_OUT.items():
+        if status.get(name):
+            yield f"{words:16} {status[name]}, since its tasks began"
     yield f"last commit      {instant_of(status.get(StatusField.LAST_COMMIT_AT))}"
     yield f"valid through    {instant_of(status.get(StatusField.VALID_THROUGH))}"
     error = part_of(status, StatusField.LAST_ERROR)

@@ -64,3 +64,35 @@ def positions_of(options: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
             raise UsageFault(f"--position {text}: the partition is there twice")
         numbers[number] = int(match["offset"])
     return positions
+
+
+def reset_lines(
+    positions: Mapping[str, Mapping[str, int]], partitions: Sequence[Json]
+) -> Iterator[str]:
+    """What a reset leaves out and what it writes again.
+
+    Args:
+        positions: as `positions_of` has read them.
+        partitions: of the sink, as the API lists them.
+    """
+    committed = {
+        (str(one.get("topic")), str(one.get("partition"))): one.get("committed")
+        for one in partitions
+    }
+    for topic, offsets in positions.items():
+        for number, offset in offsets.items():
+            before = committed.get((topic, number))
+            yield f"{topic}/{number}: {_moved(before, offset)}"
+    yield "partitions that are not named go on at what is committed"
+
+
+def _moved(before: object, offset: int) -> str:
+    if not isinstance(before, int):
+        return f"goes on at {offset}; nothing of it is committed"
+    if offset < before:
+        count = before - offset
+        return f"back from {before} to {offset}: up to {count} records are written again"
+    if offset > before:
+        count = offset - before
+        return f"ahead from {before} to {offset}: up to {count} records are left out for good"
+    return f"goes on at {offset}, which is what is committed"

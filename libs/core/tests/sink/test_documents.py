@@ -1,5 +1,6 @@
 """Documents of sinks come back equal, and refuse what is none."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.hashing import canonical_json
+from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
     Lineage,
@@ -39,6 +40,17 @@ CHECKPOINTS = st.builds(
     control_offset=OFFSETS,
     partitions=st.dictionaries(PARTITIONS, STATES, max_size=5),
     valid_through=st.none() | INSTANTS,
+    topics=st.dictionaries(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), st.text()),
+    tables=st.lists(
+        st.builds(
+            TableReference,
+            catalog=st.text(),
+            namespace=st.tuples(st.text()),
+            name=st.text(),
+            uuid=st.uuids(),
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 
 
@@ -54,6 +66,25 @@ def test_reports_and_positions_come_back_equal(positions: dict[SourcePartition, 
     report = TaskReport(positions=positions, ends=positions, error="größe")
     assert from_sink_document(TaskReport, sink_document(report)) == report
     assert from_positions(positions_document(positions)) == positions  # type: ignore[arg-type]  # its own
+
+
+def test_a_checkpoint_from_before_topics_and_tables_is_read() -> None:
+    document: JsonValue = {
+        "lineage": {"cluster_id": "c", "topic_id": "t", "group": "g"},
+        "control_offset": 7,
+        "partitions": {"orders/0": {"accepted": 3}},
+    }
+    checkpoint = from_sink_document(Checkpoint, document)
+    assert (checkpoint.control_offset, checkpoint.topics, checkpoint.tables) == (7, {}, ())
+
+
+def test_after_a_reset_no_topic_and_no_table_is_known() -> None:
+    table = TableReference(catalog="lake", namespace=("a",), name="t", uuid=UUID(int=2))
+    checkpoint = Checkpoint(lineage=LINEAGE, topics={"orders": "1"}, tables=(table,))
+    assert checkpoint.known_topics() == {"orders": "1"}
+    assert checkpoint.known_tables() == {("lake", ("a",), "t"): UUID(int=2)}
+    reset = replace(checkpoint, lineage=None)
+    assert (reset.known_topics(), reset.known_tables()) == ({}, {})
 
 
 def test_a_snapshot_id_beyond_2_to_the_53_comes_back_equal() -> None:

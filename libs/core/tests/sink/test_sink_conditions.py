@@ -12,6 +12,7 @@ from datarecs_core.resources.sink_conditions import (
     MOST_FOLLOWED,
     Uncommitted,
     follow_uncommitted,
+    has_begun,
     lag,
     partition_views,
     sink_conditions,
@@ -20,6 +21,7 @@ from datarecs_core.resources.sink_conditions import (
 )
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
+    Lineage,
     PartitionState,
     SinkState,
     TaskReport,
@@ -65,6 +67,7 @@ def stored(
         state=SinkState(epoch=2, checkpoint=Checkpoint(partitions=partitions)),
         tasks=tasks,
         last_commit=last,
+        last_written=last,
     )
 
 
@@ -183,7 +186,14 @@ def test_a_status_without_followed_records_is_read(status: Mapping[str, object])
 
 
 def test_the_figures_of_a_status() -> None:
-    failing = replace(read(5, end=12), error_code="COMMIT_FAILED", error="409")
+    failing = replace(
+        read(5, end=12),
+        error_code="COMMIT_FAILED",
+        error="409",
+        unrouted=1,
+        dropped_fields=2,
+        tombstones=3,
+    )
     status = stored(failing, None, held=1, accepted={FIRST: 3})
     checkpoint = replace(status.state.checkpoint, valid_through=NOON)
     status = replace(status, state=replace(status.state, checkpoint=checkpoint), dead_letters=2)
@@ -194,6 +204,9 @@ def test_the_figures_of_a_status() -> None:
         "lag": 9,
         "epoch": 2,
         "dead_letters": 2,
+        "unrouted": 1,
+        "dropped_fields": 2,
+        "tombstones": 3,
         "tasks": 2,
         "workers": 1,
         "last_error": {"code": "COMMIT_FAILED", "message": "409"},
@@ -205,6 +218,9 @@ def test_a_sink_that_never_ran_has_figures_without_values() -> None:
         "lag": 0,
         "epoch": 0,
         "dead_letters": 0,
+        "unrouted": 0,
+        "dropped_fields": 0,
+        "tombstones": 0,
         "tasks": 0,
         "workers": 0,
     }
@@ -224,3 +240,18 @@ def test_partitions_are_listed_with_everything_known_of_them() -> None:
         (FIRST, 3, None, None),
         (SECOND_PART, None, 7, 9),
     ]
+
+
+def test_a_commit_without_a_snapshot_is_not_the_last_one() -> None:
+    status = replace(stored(read(5)), last_written=None)
+    assert "last_commit_at" not in dict(sink_details(status, None))
+
+
+def test_a_sink_has_begun_with_its_lineage_or_with_positions() -> None:
+    new = replace(stored(None), last_commit=None)
+    lineage = Lineage(cluster_id="c", topic_id="t", group="g")
+    state = replace(new.state, checkpoint=Checkpoint(lineage=lineage))
+    assert has_begun(replace(new, state=state))
+    assert has_begun(stored(None, accepted={FIRST: 3}))
+    assert not has_begun(replace(new, state=replace(new.state, checkpoint=Checkpoint())))
+    assert not has_begun(SinkStatus())

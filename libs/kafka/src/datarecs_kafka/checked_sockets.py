@@ -18,7 +18,7 @@ from kafka.net import KafkaNetSocket
 
 from datarecs_core.egress.addresses import Policy, admit
 from datarecs_core.egress.urls import check_source_port
-from datarecs_core.errors.messaging import LogUnavailableError
+from datarecs_core.errors.messaging import ClusterUnavailableError
 from datarecs_core.errors.security import AddressBlockedError, UrlRefusedError
 
 _SCHEME = "datarecs-checked"
@@ -77,13 +77,13 @@ class AddressGuard:
         return answers
 
     def require_none_refused(self, where: str) -> None:
-        """Raises LogUnavailableError with the address that was refused since the last call.
+        """Raises ClusterUnavailableError with the address that was refused since the last call.
 
         The client repeats the connection silently, so that nothing else reports it.
         """
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
-            raise LogUnavailableError(where=where, cause=refusal)
+            raise ClusterUnavailableError(where=where, cause=refusal)
 
 
 def _shown(host: str) -> str:

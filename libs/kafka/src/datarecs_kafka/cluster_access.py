@@ -8,7 +8,7 @@ import ssl
 from dataclasses import dataclass, field
 
 from datarecs_core.egress.addresses import Policy
-from datarecs_core.errors.messaging import LogUnavailableError
+from datarecs_core.errors.messaging import ClusterUnavailableError
 from datarecs_core.resources.connection import KafkaConfig, Transport
 from datarecs_kafka.access import BOOTSTRAP_TIMEOUT_MS
 from datarecs_kafka.checked_sockets import AddressGuard, Resolver, system_resolver
@@ -48,7 +48,7 @@ class ClusterAccess:
         """Common settings of consumer, producer and administration.
 
         Raises:
-            LogUnavailableError: the certificates cannot be read.
+            ClusterUnavailableError: the certificates cannot be read.
         """
         config = self.config
         settings: dict[str, object] = {
@@ -74,12 +74,12 @@ class ClusterAccess:
         try:
             context = ssl.create_default_context(cadata=self.config.ca)
         except ssl.SSLError as cause:
-            raise LogUnavailableError(
+            raise ClusterUnavailableError(
                 where=self.bootstrap, cause="the certificates of the connection cannot be read"
             ) from cause
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
     def require_none_refused(self) -> None:
-        """Raises LogUnavailableError if an address that a broker advertises was refused."""
+        """Raises ClusterUnavailableError if an address that a broker advertises was refused."""
         self.guard.require_none_refused(self.bootstrap)

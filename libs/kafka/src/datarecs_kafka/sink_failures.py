@@ -10,17 +10,17 @@ from kafka.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 
-from datarecs_core.errors.messaging import LogUnavailableError
+from datarecs_core.errors.messaging import ClusterUnavailableError
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_kafka.cluster_access import ClusterAccess
 
 
-def translated(cause: Exception, access: ClusterAccess) -> LogUnavailableError | SinkError:
+def translated(cause: Exception, access: ClusterAccess) -> ClusterUnavailableError | SinkError:
     """A refused address that explains the failure is raised instead."""
     access.require_none_refused()
     if isinstance(cause, AuthorizationError):
         return SinkError(SinkCode.TOPIC_REFUSED, _refusal(cause, access.username))
-    return LogUnavailableError(
+    return ClusterUnavailableError(
         where=access.bootstrap, cause=f"{type(cause).__name__}: {cause}"[:300]
     )
 

@@ -78,6 +78,15 @@ class KafkaSinkLog:
             for partition in topic["partitions"]
         )
 
+    def topic_ids(self) -> Mapping[str, str]:
+        with self._administration() as admin:
+            described = self._described(admin, self.topics)
+        return {
+            topic["name"]: str(topic["topic_id"])
+            for topic in described
+            if topic.get("topic_id") not in (None, UUID(int=0))
+        }
+
     def member(self) -> KafkaSourceMember:
         return KafkaSourceMember(self._surroundings, self.topics, session_ms=self.session_ms)
 

@@ -19,7 +19,9 @@ from kafka.errors import (
     InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
+    MessageSizeTooLargeError,
     ProducerFencedError,
+    RecordListTooLargeError,
     UnknownMemberIdError,
 )
 
@@ -39,7 +41,7 @@ MIB = 1_048_576
 MOST_MESSAGE_BYTES = MIB - 4_096
 """Of a control message, so that it fits into the 1 MiB of its topic with key and headers."""
 MOST_LETTER_BYTES = 17 * MIB
-"""A record of at most 16 MiB, with its headers and the reason."""
+"""A value of at most 16 MiB, its key and headers, and the reason. The topic takes 1 MiB more."""
 TRANSACTION_TIMEOUT_MS = 15_000
 CLOSE_TIMEOUT_S = 5.0
 
@@ -63,6 +65,7 @@ _REPLACED = (
     InvalidTxnStateError,
     ProducerFencedError,
 )
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _REFUSED = (CommitFailedError, IllegalGenerationError, UnknownMemberIdError, *_REPLACED)
 
 
@@ -122,8 +125,7 @@ class KafkaSinkProducer:
             for partition, offset in offsets.items()
         }
         with self._transaction() as (inner, send):
-            for letter in dead_letters:
-                self._send_letter(letter, send)
+            self._send_letters(dead_letters, send)
             for outgoing in messages:
                 self._send_message(outgoing, send)
             member = ConsumerGroupMetadata(group, stamp.generation, stamp.member_id, None)
@@ -134,7 +136,7 @@ class KafkaSinkProducer:
             for outgoing in messages:
                 self._send_message(outgoing, send)
 
-    def _send_message(self, outgoing: Outgoing, send: Callable[..., None]) -> None:
+    def _send_message(self, outgoing: Outgoing, send: Callable[..., Any]) -> None:
         event = Event(
             id=self._of.ids.new(),
             group=self._of.names.group,
@@ -154,7 +156,25 @@ class KafkaSinkProducer:
             partition=0,
         )
 
-    def _send_letter(self, letter: DeadLetter, send: Callable[..., None]) -> None:
+    def _send_letters(self, letters: Sequence[DeadLetter], send: Callable[..., Any]) -> None:
+        """Wait for each. Raises SinkError RECORD_TOO_LARGE for one that its topic does not take."""
+        limit = 2 * self._of.watchdog.limit.total_seconds()
+        sent: list[Any] = []
+        for letter in letters:
+            with self._named(letter):
+                sent.append(self._send_letter(letter, send))
+        for letter, future in zip(letters, sent, strict=True):
+            with self._named(letter):
+                future.get(limit)
+
+    @contextmanager
+    def _named(self, letter: DeadLetter) -> Iterator[None]:
+        try:
+            yield
+        except _TOO_LARGE as cause:
+            raise _unsent(letter, self._of.names.dead_letters, cause) from cause
+
+    def _send_letter(self, letter: DeadLetter, send: Callable[..., Any]) -> Any:  # noqa: ANN401 - untyped library
         record = letter.record
         facts = {
             "topic": record.topic,
@@ -166,10 +186,10 @@ class KafkaSinkProducer:
         headers = [(name, content) for name, content in record.headers if content is not None]
         headers += [(f"datarecs-dlq-{name}", text.encode()) for name, text in facts.items()]
         key = record.key if record.value is not None else record.key or b""
-        send(self._of.names.dead_letters, key=key, value=record.value, headers=headers)
+        return send(self._of.names.dead_letters, key=key, value=record.value, headers=headers)
 
     @contextmanager
-    def _transaction(self) -> Iterator[tuple[KafkaProducer, Callable[..., None]]]:
+    def _transaction(self) -> Iterator[tuple[KafkaProducer, Callable[..., Any]]]:
         """A producer, and its `send` that waits for nothing; committed at the end of the block."""
         if self._is_replaced:
             raise VoteRefusedError(f"the producer of the {self._role} has ended or was replaced")
@@ -178,14 +198,22 @@ class KafkaSinkProducer:
             futures: list[Any] = []
             try:
                 inner.begin_transaction()
-                yield inner, lambda topic, **parts: futures.append(inner.send(topic, **parts))
+
+                def send(topic: str, **parts: object) -> Any:  # noqa: ANN401 - untyped library
+                    futures.append(inner.send(topic, **parts))
+                    return futures[-1]
+
+                yield inner, send
                 for future in futures:
                     future.get(2 * self._of.watchdog.limit.total_seconds())
                 inner.commit_transaction()
             except KafkaError as cause:
                 raise self._ended(inner, cause) from cause
-            except BaseException:
+            except BaseException as cause:
                 self._abort(inner)
+                if isinstance(cause.__cause__, _TOO_LARGE) and self._inner is inner:
+                    # The broker misses the numbers of what it refused, and takes no later ones.
+                    self._drop(inner)
                 raise
 
     def _ended(self, inner: KafkaProducer, cause: KafkaError) -> Exception:
@@ -224,6 +252,18 @@ class KafkaSinkProducer:
     def close(self) -> None:
         if self._inner is not None:
             self._discard(self._inner)
+
+
+def _unsent(letter: DeadLetter, topic: str, cause: KafkaError) -> SinkError:
+    record = letter.record
+    size = sum(len(part) for part in (record.key, record.value) if part is not None)
+    text = (
+        f"{record.topic} {record.partition}, offset {record.offset}: the record is bad "
+        f"({letter.reason}), and the topic {topic} takes no dead letter of its {size} bytes "
+        f"({type(cause).__name__}); raise max.message.bytes of that topic and use the verb retry, "
+        f"or reset to offset {record.offset + 1}"
+    )
+    return SinkError(SinkCode.RECORD_TOO_LARGE, text)
 
 
 def _forbid_new_epochs(inner: KafkaProducer) -> None:

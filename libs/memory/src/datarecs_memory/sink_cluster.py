@@ -108,6 +108,8 @@ class MemoryCluster:
         self.lock = RLock()
         self.accepts_stale_generations = False
         """As a broker that does not fence: votes of removed members are taken."""
+        self.has_no_ids = False
+        """As brokers before 2.8."""
         self.is_down = False
         self.refused_topics: set[str] = set()
         """Topics without rights."""
@@ -133,10 +135,17 @@ class MemoryCluster:
                     group.joined = set()
 
     def delete_topic(self, name: str) -> None:
+        """With the offsets of groups, as a broker does."""
         self._topics.pop(name, None)
         self._topic_ids.pop(name, None)
+        for group in self._groups.values():
+            for partition in [one for one in group.offsets if one.topic == name]:
+                del group.offsets[partition]
 
     def topic_id(self, name: str) -> str | None:
+        """None without the topic; empty while the cluster has no ids."""
+        if self.has_no_ids:
+            return "" if name in self._topics else None
         return self._topic_ids.get(name)
 
     def partitions(self, *topics: str) -> tuple[SourcePartition, ...]:

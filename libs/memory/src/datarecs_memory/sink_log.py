@@ -56,6 +56,14 @@ class MemorySinkLog:
         self.cluster.require_up()
         return frozenset(self.cluster.partitions(*self.topics))
 
+    def topic_ids(self) -> Mapping[str, str]:
+        self.cluster.require_up()
+        ids = {topic: self.cluster.topic_id(topic) for topic in self.topics}
+        missing = [topic for topic, topic_id in ids.items() if topic_id is None]
+        if missing:
+            raise SinkError(SinkCode.TOPIC_REFUSED, f"the topic {missing[0]} does not exist")
+        return {topic: topic_id for topic, topic_id in ids.items() if topic_id}
+
     def member(self) -> "MemoryMember":
         return MemoryMember(self)
 

@@ -43,7 +43,14 @@ class MemorySinkTasks:
             for one in row.status.tasks
         )
         last = max(row.commits, key=_place, default=None)
-        return replace(row.status, tasks=tasks, last_commit=last)
+        adding = {one.commit_id for one in row.snapshots}
+        written = (one for one in row.commits if one.commit_id in adding)
+        return replace(
+            row.status,
+            tasks=tasks,
+            last_commit=last,
+            last_written=max(written, key=_place, default=None),
+        )
 
     def _is_leased(self, lease: TaskLease | None) -> bool:
         return lease is not None and lease.until is not None and lease.until > self._scope.now

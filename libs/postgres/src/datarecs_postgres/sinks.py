@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, null, select, tuple_, update
+from sqlalchemy import Row, and_, delete, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_once
 
 from datarecs_core.sink.checkpoint import (
@@ -75,6 +75,7 @@ class PostgresSinks:
             state=state_of(row),
             tasks=tuple(self._task_statuses(sink_uid)),
             last_commit=_record(newest[0], ()) if newest else None,
+            last_written=self._last_written(sink_uid),
             fenced_at=_instant(row.fenced_at),
             dead_letters=row.dead_letters,
         )
@@ -177,6 +178,21 @@ class PostgresSinks:
         if before is not None:
             statement = statement.where(tuple_(_COMMIT.completed_at, _COMMIT.commit_id) < before)
         return self._session.execute(statement).all()
+
+    def _last_written(self, sink_uid: ResourceUid) -> CommitRecord | None:
+        is_of_it = and_(
+            _COMMIT.tenant_id == _TABLE.tenant_id,
+            _COMMIT.sink_uid == _TABLE.sink_uid,
+            _COMMIT.commit_id == _TABLE.commit_id,
+        )
+        row = self._session.execute(
+            select(SINK_COMMIT)
+            .join(SINK_TABLE_COMMIT, is_of_it)
+            .where(self._session.tenant_rows(SINK_TABLE_COMMIT), _TABLE.sink_uid == sink_uid)
+            .order_by(_TABLE.committed_at.desc())
+            .limit(1)
+        ).first()
+        return None if row is None else _record(row, ())
 
     def _states(self, sink_uid: ResourceUid) -> tuple[Any, ...]:
         return (self._session.tenant_rows(SINK_STATE), _STATE.sink_uid == sink_uid)

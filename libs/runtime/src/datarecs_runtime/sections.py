@@ -119,7 +119,8 @@ class SecretReferences(Section):
     uses: Annotated[dict[str, Texts], AsTable] = {}
     """JSON object secret reference -> targets to which it may be sent, such as
     `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
-    `iceberg`, `object-store`, `webhook` and `signing`, each with a host, and `url` without one.
+    `iceberg`, `object-store`, `kafka`, `webhook` and `signing`, each with a host, and `url` without
+    one.
     Empty: no reference may be sent anywhere, except in profile `local` to databases, catalogs and
     object stores. Use the same value in
     core-api, which checks references when they are written, and in the services that send them."""

@@ -106,6 +106,7 @@ class QualifiedName:
                     message="the namespace is missing",
                     hint="write namespace.name; the tables of a folder are in `default`, such as "
                     "default.orders",
+                    fix="write namespace.name, such as `default.orders`",
                 )
             )
         return ObjectName(namespace=parts[:-1], name=parts[-1])
@@ -135,6 +136,7 @@ def _parts(node: Node, at: Path, reading: Reading, *, wanted: str) -> tuple[str,
                 message=f"parts joined by dots, at most {MAX_PARTS} of up to "
                 f"{MAX_PART_CHARACTERS} characters",
                 hint='quote a part with a dot or a blank, such as "eu.sales".orders',
+                fix="write plain names with dots between them, such as `sales.orders`",
             )
         )
     return parts

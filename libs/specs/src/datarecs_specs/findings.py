@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from datarecs_core.errors.faults import Path, Place, dotted, pointer
 from datarecs_core.errors.spec import SpecCode
+from datarecs_specs.hiding import HIDDEN, without_secrets
 from datarecs_specs.nodes import START, Mark, TextFault
 from datarecs_specs.reading import Reading, Spot
 
@@ -33,6 +34,8 @@ class Finding:
     column: int | None
     message: str
     hint: str = ""
+    fix: str = ""
+    """In place of the remedy of the code."""
     warning: bool = False
     note: bool = False
 
@@ -92,6 +95,7 @@ def located(reading: Reading, *, document: int, root: Mark | None) -> tuple[Find
                 column=mark.column if mark else None,
                 message=fault.message,
                 hint=fault.hint,
+                fix=fault.fix,
                 warning=fault.warning,
                 note=fault.note,
             )
@@ -141,13 +145,22 @@ def _parent_mark(reading: Reading, parent: Path, root: Mark | None) -> Mark | No
 
 def as_lines(findings: Sequence[Finding], *, file: str, text: str) -> list[str]:
     """Each finding with its line of the text and a caret under the place, at most 100 of them."""
-    lines = text.splitlines()
+    lines = without_secrets(text, [_place(one) for one in findings if _is_about_secret(one)])
     shown: list[str] = []
     for finding in findings[:MAX_SHOWN]:
         shown += _with_caret(finding, file, lines)
     if len(findings) > MAX_SHOWN:
         shown.append(f"{file}: {len(findings) - MAX_SHOWN} more")
     return shown
+
+
+def _is_about_secret(finding: Finding) -> bool:
+    is_inside = f"{finding.pointer}/".startswith("/spec/auth/")
+    return finding.code is SpecCode.INLINE_SECRET or is_inside
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    return finding.line or 0, finding.column or 1
 
 
 def headline(finding: Finding, file: str) -> str:
@@ -164,7 +177,7 @@ def _with_caret(finding: Finding, file: str, lines: Sequence[str]) -> list[str]:
         return shown
     if finding.line is not None and finding.line <= len(lines):
         source = printable(lines[finding.line - 1])
-        start = min((finding.column or 1) - 1, len(source))
+        start = min((finding.column or 1) - 1, len(source.removesuffix(HIDDEN)))
         number = str(finding.line)
         shown.append(f"  {number} | {source[:160]}")
         if start < 160:  # noqa: PLR2004  as much of a line as is shown
@@ -174,6 +187,8 @@ def _with_caret(finding: Finding, file: str, lines: Sequence[str]) -> list[str]:
 
 
 def _fix(finding: Finding) -> str:
+    if finding.fix:
+        return finding.fix
     first = _SENTENCE_END.split(finding.code.entry.remedy.removesuffix("."))[0]
     return first[:1].lower() + first[1:]
 

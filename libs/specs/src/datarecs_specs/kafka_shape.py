@@ -82,6 +82,8 @@ def _check_transport(
             message=f"security {security} sends {secret} without encryption",
             hint=f"write security: {'SASL_SSL' if security.has_login else 'SSL'}, or accept it "
             "with transport: unencrypted-accepted",
+            fix=f"write `security: {'SASL_SSL' if security.has_login else 'SSL'}`, with `ca` for a "
+            "private authority",
         )
     )
 
@@ -121,6 +123,7 @@ def kafka_config(misplaced: Mapping[str, Misplaced]) -> Record:
                 name="mechanism",
                 shape=Word(words=KafkaMechanism),
                 doc="of the login; SCRAM does not send the password",
+                has_effect=lambda config: config.security.has_login,
             ),
             Field(name="user", shape=IDENT, doc="a login that may only read its topics"),
             Field(

@@ -151,6 +151,8 @@ class Field:
 
     get: Callable[[Any], object] | None = None
     """How to read it from the built object, when it is not an attribute."""
+    has_effect: Callable[[Any], bool] | None = None
+    """Of the built object: whether the field is written; one without effect would be refused."""
 
     @property
     def keyword(self) -> str:
@@ -172,6 +174,7 @@ _WHY_MISPLACED: Mapping[SpecCode, str] = {
     SpecCode.UNKNOWN_FIELD: "is set by the server",
 }
 Check = Callable[[Mapping[str, object], Path, Reading], None]
+Complete = Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +193,8 @@ class Record:
     """Keys that people write here by mistake, with their fault and a hint."""
     check: Check | None = None
     """Rules that need the set of present fields, run on the readable parts."""
+    complete: Complete | None = None
+    """Adds fields whose default depends on the other ones."""
 
     @cached_property
     def _by_key(self) -> Mapping[str, Field]:
@@ -218,7 +223,7 @@ class Record:
             self._read_entry(entry, at, reading, values=values, written=written)
         if self.check:
             self.check(values, at, reading)
-        return self._built(values, at, reading)
+        return self._built(self.complete(values) if self.complete else values, at, reading)
 
     def _whole(self, node: Node) -> Node:
         if self.shorthand and text_of(node) is not None:
@@ -317,7 +322,7 @@ class Record:
     def write(self, value: object, *, minimal: bool) -> JsonValue:
         written: dict[str, JsonValue] = {}
         for one in self.fields:
-            part = _part(value, one)
+            part = ABSENT if one.has_effect and not one.has_effect(value) else _part(value, one)
             if part is None or part is ABSENT:
                 continue
             plain = one.shape.write(part, minimal=minimal)

@@ -168,12 +168,15 @@ HOST = Checked(
     code=SpecCode.BAD_URL,
     fault_of=_host_problem,
     examples=("ledger.example.com",),
+    fix="write the name or address of a server that this platform may reach",
 )
 BROKER = Checked(
     text=Text(most=260),
     code=SpecCode.BAD_URL,
     fault_of=_broker_problem,
     examples=("broker-1.example.com:9093",),
+    fix="write `host:port` of a broker that this platform may reach, such as "
+    "`broker-1.example.com:9093`; the port is 443 or 1024 to 65535",
 )
 CATALOG_URL = Checked(
     text=Text(most=MAX_URL_CHARACTERS, normal=False),
@@ -192,4 +195,5 @@ OBJECT_URL = Checked(
     code=SpecCode.BAD_URL,
     fault_of=_object_url_problem,
     examples=("s3://lake/exports", "gs://lake/exports", "az://lake/exports"),
+    fix="write bucket and prefix, such as `s3://lake/exports`",
 )

@@ -78,6 +78,8 @@ class Pattern:
     regex: str
     words: str
     code: SpecCode = SpecCode.BAD_NAME
+    fix: str = ""
+    """In place of the remedy of the code."""
 
 
 NAME = Pattern(
@@ -87,6 +89,7 @@ NAME = Pattern(
 PARAMETER_NAME = Pattern(
     regex=r"[a-z_][a-z0-9_]{0,62}",
     words="1 to 63 small letters, digits and underscores, no digit first",
+    fix="use small letters, digits and underscores, no digit first",
 )
 _ALLOWED_BREAKS = frozenset("\n\t")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs"})
@@ -110,7 +113,8 @@ class Text(Single):
             return wrong_type(node, at, reading, "a text")
         if broken := self.broken(text):
             code, message = broken
-            return reading.fault(Fault(code=code, path=at, message=message))
+            fix = self.pattern.fix if self.pattern else ""
+            return reading.fault(Fault(code=code, path=at, message=message, fix=fix))
         return text
 
     def broken(self, text: str) -> tuple[SpecCode, str] | None:
@@ -423,13 +427,15 @@ class Checked(Single):
     fault_of: Callable[[str, Reading], str | None] = field(repr=False)
     """The fault of the text, without repeating it, or None."""
     examples: Sequence[str] = ()
+    fix: str = ""
+    """In place of the remedy of the code."""
 
     def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
         text = self.text.read(node, at, reading)
         if isinstance(text, Gap):
             return text
         if problem := self.fault_of(text, reading):
-            return reading.fault(Fault(code=self.code, path=at, message=problem))
+            return reading.fault(Fault(code=self.code, path=at, message=problem, fix=self.fix))
         return text
 
     def schema(self) -> JsonSchema:

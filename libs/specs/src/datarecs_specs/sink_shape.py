@@ -6,7 +6,7 @@ they are refused, never ignored.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
@@ -59,14 +59,21 @@ _MOST_COLUMNS = 20
 _MOST_VALUES = 100
 _MOST_IN_A_ROW = 1_000_000
 _MOST_CHARACTERS = 255
+_NAME_OF_A_TOPIC = "write the name of a topic of records as the cluster has it"
 _NAMES = Pattern(
     regex=r"[A-Za-z0-9._-]{1,249}",
     words="1 to 249 letters, digits, dots, underscores and hyphens",
+    fix=_NAME_OF_A_TOPIC,
 )
+_INTERNAL = ("__", "datarecs.")
 
 
 def _topic_fault(text: str, _reading: Reading) -> str | None:
-    return "no topic has this name" if text in {".", ".."} else None
+    if text in {".", ".."}:
+        return "no topic has this name"
+    if text.startswith(_INTERNAL):
+        return "topics that begin with __ or datarecs. are those of Kafka and datarecs"
+    return None
 
 
 _TOPIC = Checked(
@@ -74,6 +81,7 @@ _TOPIC = Checked(
     code=SpecCode.BAD_NAME,
     fault_of=_topic_fault,
     examples=("orders", "payments.v1"),
+    fix=_NAME_OF_A_TOPIC,
 )
 _TERM = Text(
     most=_MOST_CHARACTERS,
@@ -285,9 +293,20 @@ _TARGET = Record(
         Field(name="route", shape=_RULE, doc="with a routing field: which values go here"),
     ),
 )
+
+
+def _with_timeout(values: Mapping[str, object]) -> Mapping[str, object]:
+    """A commit that says nothing else waits no longer than its interval."""
+    interval = values.get("interval")
+    if "timeout" in values or not isinstance(interval, timedelta):
+        return values
+    return {**values, "timeout": min(interval, CommitPolicy().timeout)}
+
+
 _COMMIT = Record(
     title="how often a snapshot is added",
     model=CommitPolicy,
+    complete=_with_timeout,
     fields=(
         Field(
             name="interval",

@@ -19,6 +19,7 @@ from datarecs_core.sink.checkpoint import (
     TableCommit,
     TaskReport,
     TaskWish,
+    replaced_table,
 )
 from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
 from datarecs_core.sink.declared import SinkStatus, SinkWish
@@ -206,8 +207,8 @@ class MemorySinkTables:
             catalog=target.catalog, namespace=target.namespace, name=target.name, uuid=table.uuid
         )
 
-    def writer(self, target: SinkTarget) -> TableWriter:
-        return MemoryTableWriter(self, target)
+    def writer(self, target: SinkTarget, *, known: UUID | None = None) -> TableWriter:
+        return MemoryTableWriter(self, target, known)
 
     def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
         table = self.tables.get(str(target))
@@ -250,12 +251,12 @@ class MemorySinkTables:
 class MemoryTableWriter:
     """Buffers rows; a flush is one file."""
 
-    def __init__(self, tables: MemorySinkTables, target: SinkTarget) -> None:
-        self._tables, self._target = tables, target
+    def __init__(self, tables: MemorySinkTables, target: SinkTarget, known: UUID | None) -> None:
+        self._tables, self._target, self._known = tables, target, known
         self._rows: list[SinkRecord] = []
         self._paths: list[str] = []
         self._table: TableReference | None = None
-        if tables.reference(target) is None and not tables.has_auto_create:
+        if known is None and tables.reference(target) is None and not tables.has_auto_create:
             raise SinkError(SinkCode.TABLE_LOST, f"the table {target} does not exist")
 
     @property
@@ -276,9 +277,12 @@ class MemoryTableWriter:
         self._rows += records
 
     def _loaded(self) -> TableReference:
-        if self._tables.has_auto_create and self._tables.reference(self._target) is None:
-            self._tables.create(self._target)
         reference = self._tables.reference(self._target)
+        if self._known is not None and (reference is None or reference.uuid != self._known):
+            raise replaced_table(str(self._target))
+        if self._tables.has_auto_create and reference is None:
+            self._tables.create(self._target)
+            reference = self._tables.reference(self._target)
         if reference is None:
             raise SinkError(SinkCode.TABLE_LOST, f"the table {self._target} was dropped")
         return reference

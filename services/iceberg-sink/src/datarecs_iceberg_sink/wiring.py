@@ -14,6 +14,7 @@ from datarecs_application.observing import ObservedUnit
 from datarecs_application.sinking.assignments import Assignments
 from datarecs_application.sinking.figures import SinkGauges
 from datarecs_application.sinking.renewals import TaskRenewals
+from datarecs_application.sinking.sharing import SlotSharing
 from datarecs_application.sinking.task_session import END_LIMIT_S, STOP_LIMIT
 from datarecs_application.sinking.tasks import SinkSlot
 from datarecs_core.resources.connection import Connection
@@ -63,9 +64,18 @@ def build(settings: Settings) -> Process:
     renewals = TaskRenewals(
         leases=PostgresSinkLeases(pulse, ids), clock=clock, metrics=metrics, wake=Latch()
     )
-    parts = _Parts(
-        leases=PostgresSinkLeases(database, ids),
+    leases = PostgresSinkLeases(database, ids)
+    sharing = SlotSharing(
+        leases=leases,
         renewals=renewals,
+        executor=f"{socket.gethostname()}/{os.getpid()}",
+        slots=settings.sink.max_tasks,
+        clock=clock,
+    )
+    parts = _Parts(
+        leases=leases,
+        renewals=renewals,
+        sharing=sharing,
         assignments=Assignments(
             unit=unit,
             secrets=TenantSecrets.of(settings.secrets, settings.profile),
@@ -79,7 +89,7 @@ def build(settings: Settings) -> Process:
     slots = _slots(settings, parts)
     return Process(
         name=Service.ICEBERG_SINK,
-        loops=(*_listening(settings, url, slots, renewals), renewals, *slots),
+        loops=(*_listening(settings, url, slots, renewals), renewals, sharing, *slots),
         ready_when={"database": database.ready},
         start_checks=(
             scratch.claim,
@@ -122,6 +132,7 @@ class _Parts:
 
     leases: PostgresSinkLeases
     renewals: TaskRenewals
+    sharing: SlotSharing
     assignments: Assignments
     template: ChildTemplate
     clock: SystemClock
@@ -144,6 +155,7 @@ def _slots(settings: Settings, parts: _Parts) -> list[SinkSlot]:
             ids=UuidV7Ids(),
             rhythm=Rhythm(clock=parts.clock, wake=Latch()),
             gauges=parts.gauges,
+            handed=parts.sharing.take,
         )
         for number in range(settings.sink.max_tasks)
     ]

@@ -159,6 +159,12 @@ class SinkLog(Protocol):
     def partitions(self) -> frozenset[SourcePartition]:
         """Of all source topics now."""
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """The broker's id of each source topic now: another one once it was created again.
+
+        A topic is left out where broker or client have no ids. Raises SinkError TOPIC_REFUSED.
+        """
+
     def member(self) -> SourceMember: ...
 
     def reader(self, offset: int | None) -> ControlReader:
@@ -273,8 +279,13 @@ class CommitRequest:
 class SinkTables(Protocol):
     """Tables of the catalogs that a sink names. Raise SinkError and the errors of connectors."""
 
-    def writer(self, target: SinkTarget) -> TableWriter:
+    def writer(self, target: SinkTarget, *, known: UUID | None = None) -> TableWriter:
         """Create the table at the first record, where the sink declares `auto_create`.
+
+        Args:
+            target: the table.
+            known: uuid of the table that holds commits of the sink. It is not created again, and
+                another one is TABLE_LOST, here or at the first record.
 
         Raises SinkError TABLE_LOST, FORMAT_VERSION_UNSUPPORTED, FILE_FORMAT_UNSUPPORTED,
         FILE_LOCATION_REFUSED, PARTITION_TERM_INVALID, CATALOG_UNSUPPORTED.

@@ -4,7 +4,7 @@ Separate from the coordinator, which decides when; here is what each table gets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from datarecs_application.ports.sinking import CommitRequest, PendingFiles, Sink
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.admission import Part
-from datarecs_core.sink.checkpoint import Lineage, TableCommit
+from datarecs_core.sink.checkpoint import Lineage, TableCommit, TablePlace, replaced_table
 from datarecs_core.sink.control import SourcePartition, TableReference
 from datarecs_core.sink.definition import SinkTarget
 
@@ -33,6 +33,8 @@ class Cut:
     epoch: int
     pending: Mapping[TableReference, Sequence[Part]]
     """Every admitted file since the checkpoint, of messages below `control_offset`."""
+    known: Mapping[TablePlace, UUID] = field(default_factory=dict)
+    """Tables that hold a commit of the lineage; another one at the same place gets nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +62,13 @@ def commit_tables(
     declared = {(target.catalog, target.namespace, target.name): target for target in targets}
     commits: list[TableCommit] = []
     failures: dict[TableReference, SinkError] = {}
+    first = dict(cut.known)
     for table, parts in cut.pending.items():
-        place = (table.catalog, table.namespace, table.name)
+        place = place_of(table)
+        if first.setdefault(place, table.uuid) != table.uuid:
+            failures[table] = replaced_table(str(table))
+            log.warning("sink_table_replaced", table=str(table))
+            continue
         target = declared.get(place) or SinkTarget(
             catalog=table.catalog, namespace=table.namespace, name=table.name
         )
@@ -72,6 +79,10 @@ def commit_tables(
             committed(outcome)
             commits.append(outcome)
     return CutResult(commits=tuple(commits), failures=failures)
+
+
+def place_of(table: TableReference) -> TablePlace:
+    return (table.catalog, table.namespace, table.name)
 
 
 def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRequest:
@@ -101,7 +112,8 @@ def _commit(
     try:
         return tables.commit(target, request)
     except SinkError as error:
-        failure = error
+        is_lost = error.code is SinkCode.TABLE_LOST and place_of(request.table) in cut.known
+        failure = replaced_table(str(target)) if is_lost else error
     except DatarecsError as error:
         failure = SinkError(SinkCode.COMMIT_FAILED, f"{target}: {error}")
     except Exception as error:

@@ -18,7 +18,7 @@ from datarecs_application.ports.sinking import (
     SinkProducer,
     SinkTables,
 )
-from datarecs_application.sinking.committing import Cut, CutResult, commit_tables
+from datarecs_application.sinking.committing import Cut, CutResult, commit_tables, place_of
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.admission import ControlFold, Vote
 from datarecs_core.sink.checkpoint import (
@@ -151,6 +151,7 @@ class SinkCoordinator:
             return
         if not self.timetable.is_due(now) or not self._is_current():
             return
+        self._check_topics()
         commit_id = self.ids.new()
         partitions = self.log.partitions()
         expected = self._fold.expected()
@@ -177,7 +178,15 @@ class SinkCoordinator:
             raise SinkError(SinkCode.CONTROL_DAMAGED, message)
         return False
 
+    def _check_topics(self) -> None:
+        """Raises SinkError LINEAGE_MISMATCH."""
+        topics = check_topics(self.checkpoint, self.log.topic_ids())
+        self.checkpoint = replace(self.checkpoint, topics=topics)
+
     def _commit(self, cycle: Cycle, end: CycleEnd, now: float) -> None:
+        # After the last vote of the cut: one with records of a topic that was created again can
+        # only exist once the topic is another one.
+        self._check_topics()
         states = dict(self._fold.partitions)
         through = valid_through(cycle, end, states, previous=self.checkpoint.valid_through)
         cut = Cut(
@@ -188,14 +197,23 @@ class SinkCoordinator:
             lineage=self.lineage,
             epoch=self.epoch,
             pending=self._fold.pending(),
+            known=self.checkpoint.known_tables(),
         )
         result = commit_tables(
             cut, self.tables, self.sink.tables, committed=self.memory.committed_table
         )
+        self._note_tables(result)
         if result.failures:
             self._failed(result, cycle, now)
         else:
             self._completed(cut, result, states, end=end)
+
+    def _note_tables(self, result: CutResult) -> None:
+        """Also where another table failed, so that what holds a commit is not forgotten."""
+        known = self.checkpoint.known_tables()
+        new = {commit.table for commit in result.commits if place_of(commit.table) not in known}
+        tables = (*self.checkpoint.tables, *sorted(new, key=place_of))
+        self.checkpoint = replace(self.checkpoint, tables=tables)
 
     def _failed(self, result: CutResult, cycle: Cycle, now: float) -> None:
         self.failures += 1
@@ -230,7 +248,8 @@ class SinkCoordinator:
         new = [commit for commit in result.commits if commit.commit_id == cut.commit_id]
         complete = CommitComplete(commit_id=cut.commit_id, valid_through=cut.valid_through)
         self._announce(*_snapshots(new), complete)
-        checkpoint = Checkpoint(
+        checkpoint = replace(
+            self.checkpoint,
             lineage=self.lineage,
             control_offset=self._next_needed(cut.control_offset),
             partitions=states,
@@ -293,14 +312,18 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
     clock: Clock,
     ids: Ids,
     lineage: Lineage,
+    topics: Mapping[str, str],
 ) -> SinkCoordinator:
     """Draw an epoch, replace the older producer, and read on from the checkpoint.
+
+    `topics` are ids of the source topics from before the task read a record.
 
     Raises SinkError LINEAGE_MISMATCH, CONTROL_GAP.
     """
     epoch = memory.begin_epoch()
     checkpoint = memory.state().checkpoint
     check_lineage(checkpoint, lineage)
+    checkpoint = replace(checkpoint, topics=check_topics(checkpoint, topics))
     # After a reset what is in the topic counts no more, and positions are those that were set.
     reader = log.reader(None if _is_reset(checkpoint) else checkpoint.control_offset)
     try:
@@ -309,7 +332,8 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
             # Before anything is committed with it: else a topic that is created again before the
             # first commit would look like a new sink, and a coordinator that dies after a reset
             # would leave out votes that a table already holds.
-            checkpoint = replace(checkpoint, lineage=lineage, control_offset=reader.position())
+            position = reader.position()
+            checkpoint = replace(checkpoint, lineage=lineage, control_offset=position, tables=())
             memory.begin_lineage(checkpoint)
         check_control(checkpoint, reader)
     except BaseException:
@@ -350,6 +374,24 @@ def check_lineage(checkpoint: Checkpoint, lineage: Lineage) -> None:
         f"id {lineage.topic_id}; it was cluster {before.cluster_id}, topic id {before.topic_id}"
     )
     raise SinkError(SinkCode.LINEAGE_MISMATCH, message)
+
+
+def check_topics(checkpoint: Checkpoint, present: Mapping[str, str]) -> Mapping[str, str]:
+    """Ids of the source topics to go on with: those of the checkpoint, and of topics without one.
+
+    Raises SinkError LINEAGE_MISMATCH.
+    """
+    known = checkpoint.known_topics()
+    for topic, topic_id in sorted(present.items()):
+        before = known.get(topic, topic_id)
+        if before != topic_id:
+            message = (
+                f"the topic {topic} was deleted and created again since the sink read it: its id "
+                f"is {topic_id}, and was {before}; `reset` with positions goes on with the new "
+                "topic"
+            )
+            raise SinkError(SinkCode.LINEAGE_MISMATCH, message)
+    return {**present, **known}
 
 
 def check_control(checkpoint: Checkpoint, reader: ControlReader) -> None:

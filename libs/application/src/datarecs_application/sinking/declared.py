@@ -29,6 +29,7 @@ from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.resources.sink_conditions import (
     failure_of,
     follow_uncommitted,
+    has_begun,
     remedy_of,
     sink_conditions,
     sink_details,
@@ -63,9 +64,9 @@ class SinkController:
         return self._observed(seen, resource, TaskWish.PAUSE)
 
     def finalize(self, seen: Snapshot, resource: Resource) -> Result:
-        """The deletion waits for the last commit, unless the sink never began."""
+        """The deletion waits for the last commit, unless nothing was ever committed."""
         stored = seen.tx.sinks.status(resource.uid)
-        is_over = stored.wished is None or stored.state.is_drained
+        is_over = not has_begun(stored) or stored.state.is_drained
         if is_over or resource.annotations.get(SKIP_DRAIN) == "true":
             return finalized(self.finalizer)
         sink = self.sinks.of(resource)
@@ -160,18 +161,19 @@ def _blocked(
     began = resource.deletion_at or seen.now
     if fault is not None:
         reason, message = fault.reason, f"no last commit is possible: {fault.message}"
-    elif failure is not None and failure.is_halted:
-        reason = "Halted"
+    elif failure is not None:
+        reason = "Halted" if failure.is_halted else "TaskFailed"
+        what = "is possible" if failure.is_halted else "was possible so far"
         message = (
-            f"no last commit is possible: {failure.error_code}: {failure.error.rstrip('.')}."
+            f"no last commit {what}: {failure.error_code}: {failure.error.rstrip('.')}."
             f" {remedy_of(failure)}".rstrip()
         )
     elif seen.now - began >= DRAIN_LIMIT:
         reason, message = "DrainTimeout", f"{message}, and has for more than an hour"
     if reason != "Draining":
         message = (
-            f"{message}. To delete it without the last commit, set its annotation {SKIP_DRAIN} to"
-            ' "true"; what was read and not committed is then only in the topics'
+            f"{message.rstrip('.')}. To delete it without the last commit, set its annotation"
+            f' {SKIP_DRAIN} to "true"; what was read and not committed is then only in the topics'
         )
     return Condition(
         type=ConditionType.DELETION_BLOCKED, status=Truth.TRUE, reason=reason, message=message

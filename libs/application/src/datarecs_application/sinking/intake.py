@@ -5,14 +5,16 @@ one table refuses what another has taken already, the open cycle is discarded an
 refused record is remembered and passed over then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import DeadLetter, SinkRecord, SinkTables, TableWriter
-from datarecs_application.sinking.decoding import decode_json
+from datarecs_application.sinking.decoding import RecordTooLargeError, decode_json
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
 from datarecs_core.sink.changes import RecordChanges
+from datarecs_core.sink.checkpoint import TablePlace
 from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
 from datarecs_core.sink.definition import ErrorPolicy, RowChange, SinkTarget, Tolerance
 from datarecs_core.sink.dynamic import NamedTables
@@ -63,6 +65,8 @@ class TableIntake:
     named: NamedTables | None = None
     """Instead of `route`: records name their tables."""
     changes: RecordChanges = field(default_factory=RecordChanges)
+    known_tables: Callable[[], Mapping[TablePlace, UUID]] = dict
+    """Tables that hold commits of the sink."""
     key_files: Mapping[TableReference, KeyFile] = field(default_factory=dict)
     """Of the last finish, by table."""
     unrouted: int = 0
@@ -125,7 +129,7 @@ class TableIntake:
                 targets = self._targets(decoded)
             except BadRecordError as error:
                 batch.bad[index] = error
-                if self._stops_at_once:
+                if self._stops_at_once or _is_too_large(error):
                     break
                 continue
             if not targets:
@@ -146,6 +150,8 @@ class TableIntake:
             raise BadRecordError(path="", reason="a record without value has no key to delete")
         try:
             value = decode_json(record.key)
+        except RecordTooLargeError:
+            raise
         except BadRecordError as error:
             raise BadRecordError(path="", reason=f"the key to delete: {error}") from error
         return SinkRecord(record=record, value=value, change=RowChange.DELETE)
@@ -170,19 +176,25 @@ class TableIntake:
         if batch.bad:
             wanted = [place for place, index in enumerate(indexes) if self._fits(batch, index)]
             indexes, records = [indexes[at] for at in wanted], [records[at] for at in wanted]
+        refused: dict[int, BadRecordError] = {}
         size, done = len(indexes), 0
         while done < len(indexes):
-            end = min(done + size, len(indexes))
+            end = min(done + size, *refused, len(indexes))
             try:
                 self._add(batch, target, indexes[done:end], records[done:end])
                 done = end
             except BadRecordError as error:
-                end = done + error.at
-                self._add(batch, target, indexes[done:end], records[done:end])
-                self._refuse(batch, target, indexes[end], error)
+                # It need not be the first one, so what is before it is tried again.
+                at = _refused_place(error, end - done)
+                if at is None:
+                    size = (end - done) // 2
+                    continue
+                refused[done + at], size = error, _CAREFUL_RECORDS
+            if done in refused:
+                self._refuse(batch, target, indexes[done], refused.pop(done))
+                done += 1
                 if self._stops_at_once:
                     return
-                done, size = end + 1, _CAREFUL_RECORDS
 
     def _fits(self, batch: _Batch, index: int) -> bool:
         if self._stops_at_once:
@@ -206,10 +218,13 @@ class TableIntake:
         """A table that a record names may be missing: that record is bad, and no other."""
         if self.named is not None:
             self.named.require(target)
+        at = self.targets[target]
+        known = self.known_tables().get((at.catalog, at.namespace, at.name))
         try:
-            return self.tables.writer(self.targets[target])
+            return self.tables.writer(at, known=known)
         except SinkError as error:
-            if self.named is None or error.code is not SinkCode.TABLE_LOST:
+            is_lost = error.code is SinkCode.TABLE_LOST and known is None
+            if self.named is None or not is_lost:
                 raise
             raise self.named.missing(target, str(error)) from error
 
@@ -220,7 +235,10 @@ class TableIntake:
         self._order = [target, *(other for other in self._order if other != target)]
 
     def _stop_index(self, partition: SourcePartition, batch: _Batch) -> int | None:
-        """Where the sink stops; before it, bad records become dead letters."""
+        """Where the sink stops; before it, bad records become dead letters.
+
+        A record that is too large to read is too large for a dead letter.
+        """
         if self._stops_at_once:
             return min(batch.bad, default=None)
         letters: list[DeadLetter] = []
@@ -228,10 +246,10 @@ class TableIntake:
         for index in sorted(batch.bad):
             in_a_row = in_a_row + 1 if index == last + 1 else 1
             last = index
-            if in_a_row > self.policy.max_in_a_row:
+            error = batch.bad[index]
+            if in_a_row > self.policy.max_in_a_row or _is_too_large(error):
                 self.letters += letters
                 return index
-            error = batch.bad[index]
             record = batch.records[index]
             letters.append(DeadLetter(record=record, reason=error.reason, path=error.path))
         self.letters += letters
@@ -287,3 +305,14 @@ class TableIntake:
         if self.named is not None:
             self.named.recheck()
             self._order = [target for target in self._order if target in self.targets]
+
+
+def _is_too_large(error: BadRecordError) -> bool:
+    return error.code is SinkCode.RECORD_TOO_LARGE
+
+
+def _refused_place(error: BadRecordError, records: int) -> int | None:
+    """Index of the record that an error of so many is about; None: fewer must be tried."""
+    if records == 1:
+        return 0
+    return error.at if 0 <= error.at < records else None

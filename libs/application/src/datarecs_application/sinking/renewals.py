@@ -14,6 +14,7 @@ import structlog
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.sink_leases import (
+    ENDS,
     SINK_HEARTBEAT,
     SINK_LEASE,
     SinkLease,
@@ -35,6 +36,13 @@ class TaskStanding:
     is_refused: bool = False
     revision: str | None = None
     """As it is wished; None before the first renewal; `ENDS`: the task is begun again."""
+    is_yielded: bool = False
+    """Its slot is for a task of another tenant."""
+
+    @property
+    def ends(self) -> bool:
+        """The process shall stop and the lease be released."""
+        return self.is_yielded or self.revision == ENDS
 
     def is_lost(self, now: float) -> bool:
         """The lease is another process's, or may be soon."""
@@ -68,6 +76,17 @@ class TaskRenewals:
         """Raises KeyError for a lease that is not held."""
         with self._lock:
             return self._held[lease]
+
+    def held(self) -> tuple[SinkLease, ...]:
+        """Leases that nobody has ended."""
+        with self._lock:
+            return tuple(lease for lease, one in self._held.items() if not one.ends)
+
+    def end(self, lease: SinkLease) -> None:
+        """Let its slot stop the task and release the lease; nothing happens if it is dropped."""
+        with self._lock:
+            if lease in self._held:
+                self._held[lease] = replace(self._held[lease], is_yielded=True)
 
     def run(self, stop: Wake) -> None:
         while not stop.is_set() or self._held:

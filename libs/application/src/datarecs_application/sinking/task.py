@@ -4,10 +4,11 @@ The two loops share nothing but the state that was read last and the assignment 
 Faults end here in a decision: repeat after a pause, halt and report, or end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event, Thread
+from uuid import UUID
 
 import structlog
 
@@ -24,6 +25,7 @@ from datarecs_application.sinking.coordinating import (
     begin_coordinator,
     check_control,
     check_lineage,
+    check_topics,
 )
 from datarecs_application.sinking.intake import TableIntake
 from datarecs_application.sinking.working import SinkWorker
@@ -31,7 +33,13 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.changes import RecordChanges
-from datarecs_core.sink.checkpoint import Lineage, SinkState, TaskReport, TaskWish
+from datarecs_core.sink.checkpoint import (
+    Lineage,
+    SinkState,
+    TablePlace,
+    TaskReport,
+    TaskWish,
+)
 from datarecs_core.sink.definition import SinkTable
 from datarecs_core.sink.dynamic import NamedTables
 from datarecs_core.sink.routing import router
@@ -52,6 +60,7 @@ _HALTING = frozenset(
         SinkCode.LINEAGE_MISMATCH,
         SinkCode.CONTROL_GAP,
         SinkCode.CONTROL_DAMAGED,
+        SinkCode.RECORD_TOO_LARGE,
     }
 )
 """Faults that only a person can mend; the task reads nothing until it begins anew."""
@@ -77,6 +86,8 @@ class SinkTask:
     halt: SinkError | None = None
     _state: SinkState = field(default_factory=SinkState)
     _lineage: Lineage | None = None
+    _topics: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the source topics before a record was read."""
     _has_state: bool = False
     """The state was read."""
     _failed_commits: int = 0
@@ -172,7 +183,7 @@ class SinkTask:
         self.worker.step()
 
     def _open(self) -> None:
-        """Check that the checkpoint belongs to this cluster and topic, before a record is read."""
+        """Check that the checkpoint is of this cluster and its topics, before a record is read."""
         lineage = self.log.prepare()
         checkpoint = self._state.checkpoint
         try:
@@ -183,12 +194,13 @@ class SinkTask:
             # An earlier drain removed the topic and could not say so.
             self._end_for_good()
             return
+        topics = check_topics(checkpoint, self.log.topic_ids())
         reader = self.log.reader(checkpoint.control_offset)
         try:
             check_control(checkpoint, reader)
         finally:
             reader.close()
-        self._lineage = lineage
+        self._lineage, self._topics = lineage, topics
         named = None if self.sink.dynamic is None else NamedTables(self.sink.dynamic)
         self.worker = SinkWorker(
             log=self.log,
@@ -200,12 +212,17 @@ class SinkTask:
                 route=router(self.sink.route, self.sink.tables),
                 policy=self.sink.errors,
                 changes=RecordChanges.of(self.sink),
+                known_tables=self._known_tables,
             ),
             clock=self.clock,
             ids=self.ids,
             name=self.name,
             state=self._state,
         )
+
+    def _known_tables(self) -> Mapping[TablePlace, UUID]:
+        """As of the state that was read last."""
+        return self._state.checkpoint.known_tables()
 
     def finish(self) -> None:
         """Vote what was read and leave the group."""
@@ -253,6 +270,7 @@ class SinkTask:
                 clock=self.clock,
                 ids=self.ids,
                 lineage=self._lineage,
+                topics=self._topics,
             )
         self.coordinator.step(self._state)
         if self._state.wish is TaskWish.DRAIN and self.coordinator.is_held:

@@ -15,7 +15,6 @@ import structlog
 from datarecs_application.child_frames import BadFrameError, Reader
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.outside import Clock, Wake
-from datarecs_application.ports.sink_leases import ENDS
 from datarecs_application.ports.sinking import SinkMemory
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_application.sinking.assignments import SinkAssignment, TaskSecrets
@@ -68,7 +67,7 @@ class Ending(Enum):
     CHANGED = auto()
     """The declaration, a connection or a secret is another one."""
     RETRIED = auto()
-    """A person begins the task again."""
+    """A person begins the task again, or its slot is for another tenant."""
     DIED = auto()
     DONE = auto()
     """It is halted or drained: nothing is left to do."""
@@ -191,7 +190,7 @@ class TaskSession:
             return self._why if now >= self._stops_at else None
         if self.stop.is_set():
             self._request_end(Ending.STOPPED, now)
-        elif standing.revision == ENDS:
+        elif standing.ends:
             self._request_end(Ending.RETRIED, now)
         elif standing.revision not in (None, self.assignment.revision) or self._has_rotated(now):
             self._request_end(Ending.CHANGED, now)

@@ -14,7 +14,7 @@ from datarecs_application.child_frames import BadFrameError
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.outside import Ids, Wake
-from datarecs_application.ports.sink_leases import ENDS, SinkLease, SinkLeases
+from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_application.sinking.assignments import Assignments, SinkAssignment, TaskSecrets
 from datarecs_application.sinking.figures import SinkGauges, TaskFigures
@@ -54,6 +54,8 @@ class SinkSlot:
     rhythm: Rhythm
     gauges: SinkGauges
     """Of all slots of the process."""
+    handed: Callable[[], SinkLease | None] = lambda: None
+    """A lease that is claimed for this slot already; see `sharing`."""
     _stop: Wake = field(init=False)
 
     def use(self, stop: Wake) -> None:
@@ -67,9 +69,11 @@ class SinkSlot:
     def step(self) -> int:
         """Claim and run at most one task, until it is not this process's any more."""
         sent_at = self.rhythm.clock.monotonic()
-        leases = self.leases.claim(self.executor, limit=1)
+        handed = self.handed()
+        leases = [handed] if handed else self.leases.claim(self.executor, limit=1)
         for lease in leases:
-            self.renewals.hold(lease, confirmed_at=sent_at)
+            if handed is None:
+                self.renewals.hold(lease, confirmed_at=sent_at)
             with structlog.contextvars.bound_contextvars(
                 tenant_id=str(lease.tenant_id),
                 sink_uid=str(lease.sink_uid),
@@ -100,7 +104,7 @@ class SinkSlot:
             log.info("sink_task_ended", ending=ending.name)
             if ending is Ending.CHANGED:
                 continue
-            if ending is not Ending.DIED or self.renewals.standing(lease).revision == ENDS:
+            if ending is not Ending.DIED or self.renewals.standing(lease).ends:
                 return
             if clock.monotonic() - began > LONGEST_BACKOFF.total_seconds():
                 backoff = FIRST_BACKOFF
@@ -116,7 +120,7 @@ class SinkSlot:
             standing = self.renewals.standing(lease)
             if self._stop.is_set() or standing.is_lost(clock.monotonic()):
                 return False
-            if standing.revision == ENDS:
+            if standing.ends:
                 return False
             if standing.revision != before.revision:
                 break

@@ -69,6 +69,8 @@ class SinkWorker:
     """None: positions must be set."""
     _limits: dict[SourcePartition, int] = field(default_factory=dict)
     """Where partitions end for a worker that halts."""
+    _misplaced: SourcePartition | None = None
+    """It halts because its position there is outside of the topic."""
     _paused: frozenset[SourcePartition] = frozenset()
     _assigned: frozenset[SourcePartition] = frozenset()
     _read: set[SourcePartition] = field(default_factory=set)
@@ -268,6 +270,8 @@ class SinkWorker:
         begin, end = self._member.bounds(partition)
         if begin <= offset <= end:
             return
+        if self.halt is None:
+            self._misplaced = partition
         if offset < begin:
             self._stop_reading(_removed(partition, offset, begin))
         else:
@@ -320,9 +324,13 @@ class SinkWorker:
         self.fenced += 1
         log.warning("sink_positions_corrected", partitions=len(moved))
         self.intake.discard()
-        for partition, offset in moved.items():
+        starts = {**self._ranges.starts(), **moved}
+        if self._misplaced in moved:
+            # After a reset the offset of the group is one that nobody accepted.
+            self.halt, self._limits, self._misplaced = None, {}, None
+        for partition, offset in starts.items():
             self._check_source(partition, offset)
-        self._seek({**self._ranges.starts(), **moved})
+        self._seek(starts)
 
     def _vote(self, commit_id: UUID, epoch: int) -> None:
         """Raises LogUnavailableError, errors of the store; a refused vote is none."""

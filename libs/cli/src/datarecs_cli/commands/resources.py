@@ -163,8 +163,8 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="runs, jobs, schedules, connections, webhook-endpoints, notification-rules, "
-            "retention-policies",
+            help="runs, jobs, schedules, connections, sinks, captures, webhook-endpoints, "
+            "notification-rules, retention-policies",
         ),
     ],
     name: Annotated[
@@ -291,7 +291,8 @@ def changes(
         str,
         typer.Argument(
             metavar="KIND",
-            help="job, schedule, connection, webhook-endpoint, notification-rule, retention-policy",
+            help="job, schedule, connection, sink, capture, webhook-endpoint, notification-rule, "
+            "retention-policy",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],
@@ -315,7 +316,8 @@ def delete(
         str,
         typer.Argument(
             metavar="KIND",
-            help="job, schedule, connection, webhook-endpoint, notification-rule, retention-policy",
+            help="job, schedule, connection, sink, capture, webhook-endpoint, notification-rule, "
+            "retention-policy",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],

@@ -1,5 +1,6 @@
 """`datarecs sink`: list sinks, show how far they are, and steer them."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 
 if TYPE_CHECKING:
     from datarecs_cli.client import Json
+    from datarecs_cli.invocation import Invocation
 
 app = typer.Typer(
     add_completion=False,
@@ -125,16 +127,33 @@ def reset(
         typer.Option(metavar="TOPIC/PARTITION=OFFSET", help="where to go on; repeat it for more"),
     ] = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
+    yes: Annotated[bool, typer.Option("--yes", help="do not prompt")] = False,
 ) -> ExitCode:
     """Let a sink forget its control topic, and go on at positions.
 
     Partitions that are not named go on at what is committed. An earlier position writes records
-    again, a later one leaves records out.
+    again, a later one leaves records out: both are shown before anything is done.
     """
-    from datarecs_cli.sink_screens import positions_of
+    from datarecs_cli.client import ALL, connect
+    from datarecs_cli.sink_screens import positions_of, reset_lines
 
-    body = {"positions": positions_of(position or [])}
+    invocation, positions = current(), positions_of(position or [])
+    with connect(invocation) as api:
+        where = {"namespace": namespace}
+        partitions = list(api.pages(SINKS, name, "partitions", limit=ALL, params=where))
+    for line in reset_lines(positions, partitions):
+        invocation.say(line)
+    if not yes:
+        _confirm_reset(name, invocation)
+    body = {"positions": positions}
     return _act("reset", name, namespace, "goes on from the new positions", body=body)
+
+
+def _confirm_reset(name: str, invocation: "Invocation") -> None:
+    if invocation.no_input or not sys.stdin.isatty():
+        raise UsageFault(f"reset {name}: without a terminal, add --yes")
+    if not typer.confirm(f"reset sink-table/{name}?", err=True):
+        raise UsageFault("not reset")
 
 
 @app.command("proof")

@@ -149,8 +149,7 @@ class ChangeTableWriter:
     def _opened(self, records: Sequence[SinkRecord]) -> _Version:
         """The table as it is at the first record after a finish."""
         if self._version is None:
-            rows = [one for one in records if one.change is not RowChange.DELETE]
-            metadata = self.load(rows or records)
+            metadata = self._loaded(records)
             check_deletable(str(self.target), metadata)
             fields = id_fields(str(self.target), metadata, self.id_columns)
             self._reference = reference_of(self.target, metadata)
@@ -176,6 +175,15 @@ class ChangeTableWriter:
                 ),
             )
         return self._version
+
+    def _loaded(self, records: Sequence[SinkRecord]) -> TableMetadata:
+        """A table is created from records that have a row, if there are any."""
+        rows = [at for at, one in enumerate(records) if one.change is not RowChange.DELETE]
+        places = rows or list(range(len(records)))
+        try:
+            return self.load([records[at] for at in places])
+        except BadRecordError as error:
+            raise _at_place(error, places) from error
 
     def _buffer(
         self,
@@ -246,9 +254,14 @@ def _converted(
     try:
         return convert([records[at] for at in places])
     except BadRecordError as error:
-        at = places[error.at]
-        faults.append(BadRecordError(path=error.path, reason=error.reason, at=at))
+        faults.append(_at_place(error, places))
         return None
+
+
+def _at_place(error: BadRecordError, places: Sequence[int]) -> BadRecordError:
+    """The same with the index among all records."""
+    at = places[error.at] if error.at >= 0 else -1
+    return BadRecordError(path=error.path, reason=error.reason, at=at)
 
 
 def _keyed(version: _Version, rows: pa.Table) -> pa.Table:

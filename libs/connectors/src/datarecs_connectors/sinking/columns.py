@@ -33,6 +33,7 @@ from pyiceberg.types import (
 )
 
 from datarecs_connectors.sinking.values import (
+    REFUSALS,
     Convert,
     MismatchError,
     conversion_to,
@@ -444,6 +445,24 @@ def mapped_fields(mapping: NameMapping | None) -> Sequence[MappedField]:
 def mapped_below(field_id: int, mapping: Sequence[MappedField]) -> Sequence[MappedField]:
     """The names of the fields inside of one field."""
     return next((each.fields for each in mapping if each.field_id == field_id), ())
+
+
+def fault_alone(convert: Callable[[int], object], count: int, cause: Exception) -> BadRecordError:
+    """The error of the first row that is refused alone; the index is -1 if there is none.
+
+    Args:
+        convert: the row of an index.
+        count: of rows.
+        cause: why they are refused together.
+    """
+    for at in range(count):
+        try:
+            convert(at)
+        except REFUSALS as refusal:
+            reason = f"the record cannot be converted ({type(refusal).__name__})"
+            return BadRecordError(path="", reason=reason, at=at)
+    reason = f"the records cannot be converted together ({type(cause).__name__})"
+    return BadRecordError(path="", reason=reason)
 
 
 def first_fault(table: Struct, rows: Sequence[Mapping[str, Any]]) -> BadRecordError | None:

@@ -104,9 +104,9 @@ def inferred_schema(sink: SinkTable, rows: Sequence[Mapping[str, Any]]) -> Schem
     try:
         return Schema(*fields, identifier_field_ids=_identifiers(sink, fields))
     except ValueError:
-        raise BadRecordError(
-            path="", reason="two fields of the record would have one name in the table", at=0
-        ) from None
+        reason = "two fields of the record would have one name in the table"
+        at = 0 if len(rows) == 1 else -1
+        raise BadRecordError(path="", reason=reason, at=at) from None
 
 
 def _identifiers(sink: SinkTable, fields: Sequence[NestedField]) -> list[int]:

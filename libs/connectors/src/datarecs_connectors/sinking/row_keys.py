@@ -13,9 +13,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from datarecs_application.ports.sinking import SinkRecord
-from datarecs_connectors.sinking.columns import first_fault, mapped_fields, struct_of
-from datarecs_connectors.sinking.values import MismatchError
-from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
+from datarecs_connectors.sinking.columns import (
+    fault_alone,
+    first_fault,
+    mapped_fields,
+    struct_of,
+)
+from datarecs_connectors.sinking.values import REFUSALS
+from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.definition import RowChange
 
 FIRST_VERSION_WITH_DELETES = 2
@@ -105,14 +110,17 @@ class KeyConverter:
         """Of key files, with the ids of the table."""
 
     def convert(self, records: Sequence[SinkRecord]) -> pa.Table:
-        """Raises BadRecordError for the first record whose key does not fit."""
+        """Raises BadRecordError for the first record whose key does not fit, as RowConverter."""
         rows = [record.value for record in records]
         try:
             columns = self._struct.columns(rows)
-        except (MismatchError, pa.ArrowException, ValueError, OverflowError) as cause:
+        except REFUSALS as cause:
             fault = first_fault(self._struct, rows)
-            reason = f"the keys cannot be converted ({type(cause).__name__})"
-            raise fault or BadRecordError(path="", reason=reason, at=0) from None
+            if fault is None:
+                fault = fault_alone(
+                    lambda at: self._struct.columns(rows[at : at + 1]), len(rows), cause
+                )
+            raise fault from None
         return pa.Table.from_arrays([stored(one) for one in columns], schema=pa.schema(self.fields))
 
 

@@ -21,17 +21,24 @@ from datarecs_application.ports.sinking import SinkRecord
 from datarecs_connectors.sinking.columns import (
     Struct,
     dropped_in,
+    fault_alone,
     first_fault,
     mapped_fields,
     nullable_members,
     struct_of,
 )
-from datarecs_connectors.sinking.values import MismatchError
+from datarecs_connectors.sinking.values import REFUSALS, MismatchError
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import MetadataColumns
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _HEADERS = pa.map_(pa.string(), pa.binary())
+_LAST_MS = 253_402_300_799_999
+_REQUIRED = "the column is required, and the record has nothing for it"
+
+
+class _ReservedNameError(MismatchError):
+    """A record has a name of a column that the sink fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,8 @@ class PlaceColumn:
 def _instant(row: SinkRecord) -> int | None:
     """Microseconds; None for a record without timestamp."""
     stamp = row.record.timestamp_ms
+    if stamp > _LAST_MS:
+        raise MismatchError("the timestamp of the record is after the year 9999")
     return None if stamp < 0 else stamp * 1000
 
 
@@ -102,7 +111,10 @@ class RowConverter:
         reserved = {column.name: column for column in place_columns(declared)}
         self._reserved = frozenset(reserved)
         self._places: list[tuple[int, PlaceColumn]] = []
+        self._required = frozenset(field.name for field in schema.fields if field.required)
         self._payload: list[int] = []
+        self._refused_drops = 0
+        """Values that were counted in conversions that failed."""
         for position, field in enumerate(schema.fields):
             if field.name in reserved:
                 self._places.append((position, reserved[field.name]))
@@ -118,48 +130,72 @@ class RowConverter:
     @property
     def dropped_fields(self) -> int:
         """Values of fields without a column so far."""
-        return dropped_in(self._struct)
+        return dropped_in(self._struct) - self._refused_drops
 
     def convert(self, records: Sequence[SinkRecord]) -> pa.Table:
         """All records, in order.
 
         Raises:
-            BadRecordError: for the first that does not fit.
+            BadRecordError: for the first that does not fit, with its index; -1 if each of them
+                fits alone, and only together they do not.
         """
-        rows = [record.value for record in records]
-        self._check_names(rows)
+        dropped = self.dropped_fields
         try:
-            payload = self._struct.columns(rows)
-        except (MismatchError, pa.ArrowException, ValueError, OverflowError) as cause:
-            raise self._fault(rows, cause) from None
+            return self._converted(records)
+        except REFUSALS as cause:
+            fault = self._first_fault(records, cause)
+            self._refused_drops += self.dropped_fields - dropped
+            raise fault from None
+
+    def _converted(self, records: Sequence[SinkRecord]) -> pa.Table:
+        rows = [record.value for record in records]
+        if self._reserved and not self._reserved.isdisjoint(set().union(*rows)):
+            raise _ReservedNameError
         columns: list[pa.Array | None] = [None] * len(self.arrow)
-        for position, column in zip(self._payload, payload, strict=True):
+        for position, column in zip(self._payload, self._struct.columns(rows), strict=True):
             columns[position] = column
         for position, place in self._places:
-            columns[position] = self._placed(place, records, self.arrow.field(position).type)
+            columns[position] = self._placed(position, place, records)
         return pa.Table.from_arrays(columns, schema=self.arrow)
 
-    def _check_names(self, rows: Sequence[Mapping[str, object]]) -> None:
-        if not self._reserved or self._reserved.isdisjoint(set().union(*rows)):
-            return
+    def _first_fault(self, records: Sequence[SinkRecord], cause: Exception) -> BadRecordError:
+        rows = [record.value for record in records]
+        faults = [self._reserved_name(rows), first_fault(self._struct, rows)]
+        faults += [self._place_fault(position, place, records) for position, place in self._places]
+        found = [fault for fault in faults if fault is not None]
+        if found:
+            return min(found, key=lambda fault: fault.at)
+        return fault_alone(lambda at: self._converted(records[at : at + 1]), len(records), cause)
+
+    def _reserved_name(self, rows: Sequence[Mapping[str, object]]) -> BadRecordError | None:
         for at, row in enumerate(rows):
             for name in self._reserved.intersection(row):
                 reason = "the name belongs to a column that the sink fills"
-                raise BadRecordError(path=name, reason=reason, at=at)
+                return BadRecordError(path=name, reason=reason, at=at)
+        return None
 
-    def _fault(self, rows: Sequence[Mapping[str, object]], cause: Exception) -> BadRecordError:
-        fault = first_fault(self._struct, rows)
-        if fault is not None:
-            return fault
-        reason = f"the batch cannot be converted ({type(cause).__name__})"
-        return BadRecordError(path="", reason=reason, at=0)
-
-    def _placed(
-        self, place: PlaceColumn, records: Sequence[SinkRecord], kind: pa.DataType
-    ) -> pa.Array:
-        column = pa.array([place.read(record) for record in records], type=place.arrow)
+    def _place_fault(
+        self, position: int, place: PlaceColumn, records: Sequence[SinkRecord]
+    ) -> BadRecordError | None:
         try:
-            return column.cast(kind)
-        except pa.ArrowException:
-            reason = f"the column has type {kind}, and the sink fills it with {place.type}"
-            raise BadRecordError(path=place.name, reason=reason, at=0) from None
+            self._placed(position, place, records)
+        except REFUSALS:
+            for at in range(len(records)):
+                try:
+                    self._placed(position, place, records[at : at + 1])
+                except REFUSALS as cause:
+                    reason = str(cause)
+                    if not isinstance(cause, MismatchError):
+                        kind = self.arrow.field(position).type
+                        reason = (
+                            f"the column has type {kind}, and the sink fills it with {place.type}"
+                        )
+                    return BadRecordError(path=place.name, reason=reason, at=at)
+        return None
+
+    def _placed(self, position: int, place: PlaceColumn, records: Sequence[SinkRecord]) -> pa.Array:
+        """Raises REFUSALS."""
+        column = pa.array([place.read(record) for record in records], type=place.arrow)
+        if column.null_count and place.name in self._required:
+            raise MismatchError(_REQUIRED)
+        return column.cast(self.arrow.field(position).type)

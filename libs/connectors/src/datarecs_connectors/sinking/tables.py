@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
 from datarecs_application.ports.sinking import CommitRequest, SinkRecord
 from datarecs_application.stopping import Stopping
-from datarecs_connectors.iceberg.catalogs import Catalog, TableName
+from datarecs_connectors.iceberg.catalogs import Catalog, CurrentTable, TableName
 from datarecs_connectors.sinking.catalog_changes import WritableCatalog
 from datarecs_connectors.sinking.change_writer import ChangeTableWriter
 from datarecs_connectors.sinking.committing import TableCommitter
@@ -20,7 +21,7 @@ from datarecs_connectors.sinking.sql_catalogs import SqlTables
 from datarecs_connectors.sinking.writer import IcebergTableWriter, check_writable
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.connection import HadoopCatalog, RestCatalog, SqlCatalog
-from datarecs_core.sink.checkpoint import TableCommit
+from datarecs_core.sink.checkpoint import TableCommit, replaced_table
 from datarecs_core.sink.definition import Evolution, SinkMode, SinkTable, SinkTarget
 
 _NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9.-]+")
@@ -38,18 +39,21 @@ class IcebergSinkTables:
     now: Callable[[], datetime]
     stop: Stopping
 
-    def writer(self, target: SinkTarget) -> IcebergTableWriter | ChangeTableWriter:
+    def writer(
+        self, target: SinkTarget, *, known: UUID | None = None
+    ) -> IcebergTableWriter | ChangeTableWriter:
         catalog = self._tables(target)
         current = catalog.find(_name(target))
+        _check_known(target, current, known)
         if current is not None:
             check_writable(str(target), current.metadata, self._catalog(target).places)
         elif not self.sink.auto_create:
             raise _lost(target)
         if self.sink.mode is not SinkMode.APPEND:
-            return self._change_writer(target, catalog)
+            return self._change_writer(target, catalog, known)
         return IcebergTableWriter(
             target=target,
-            load=lambda records: self._loaded(target, catalog, records),
+            load=lambda records: self._loaded(target, catalog, records, known),
             places=self._catalog(target).places,
             metadata_columns=self.sink.metadata_columns,
             prefix=_NOT_OF_NAMES.sub("-", self.task) or "sink",
@@ -57,10 +61,12 @@ class IcebergSinkTables:
             changer=self._changer(target, catalog),
         )
 
-    def _change_writer(self, target: SinkTarget, catalog: WritableCatalog) -> ChangeTableWriter:
+    def _change_writer(
+        self, target: SinkTarget, catalog: WritableCatalog, known: UUID | None
+    ) -> ChangeTableWriter:
         return ChangeTableWriter(
             target=target,
-            load=lambda records: self._loaded(target, catalog, records),
+            load=lambda records: self._loaded(target, catalog, records, known),
             places=self._catalog(target).places,
             metadata_columns=self.sink.metadata_columns,
             id_columns=self.sink.id_columns,
@@ -93,10 +99,15 @@ class IcebergSinkTables:
         )
 
     def _loaded(
-        self, target: SinkTarget, catalog: WritableCatalog, records: Sequence[SinkRecord]
+        self,
+        target: SinkTarget,
+        catalog: WritableCatalog,
+        records: Sequence[SinkRecord],
+        known: UUID | None,
     ) -> TableMetadata:
         name = _name(target)
         current = catalog.find(name)
+        _check_known(target, current, known)
         if current is None and self.sink.auto_create:
             catalog.create(name, new_table(self.sink, records))
             current = catalog.find(name)
@@ -132,6 +143,12 @@ class IcebergSinkTables:
 
 def _name(target: SinkTarget) -> TableName:
     return TableName(target.namespace, target.name)
+
+
+def _check_known(target: SinkTarget, current: CurrentTable | None, known: UUID | None) -> None:
+    """A table that holds commits is neither created again nor exchanged for another one."""
+    if known is not None and (current is None or current.metadata.table_uuid != known):
+        raise replaced_table(str(target))
 
 
 def _lost(target: SinkTarget) -> SinkError:

@@ -1,7 +1,8 @@
 """Convert one JSON value to the value of a column, without loss or not at all.
 
-A value that a column cannot hold exactly is refused with a reason; it is never rounded, cut or
-replaced by NULL. Reasons name types and limits and never the value.
+A value that a column cannot hold is refused with a reason; it is never cut or replaced by NULL, and
+only a fraction in a column of binary fractions becomes the nearest one. Reasons name types and
+limits and never the value.
 """
 
 import base64
@@ -16,6 +17,7 @@ from decimal import Decimal
 from functools import partial
 from uuid import UUID
 
+import pyarrow as pa
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -64,6 +66,17 @@ _KINDS = {
 
 class MismatchError(Exception):
     """A value does not fit; the text is the reason."""
+
+
+REFUSALS = (
+    MismatchError,
+    pa.ArrowException,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What a conversion of records raises: each is the fault of a record."""
 
 
 def kind_of(value: object) -> str:
@@ -176,7 +189,7 @@ def _bounded(value: Decimal) -> None:
 
 
 def to_string(value: object) -> object:
-    """Text as it is; objects and arrays as JSON."""
+    """Text as it is; objects and arrays as `json_text`."""
     if type(value) is str:
         return _encodable(value)
     if isinstance(value, dict | list):
@@ -193,7 +206,7 @@ def _encodable(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """Compact JSON with numbers as they were written."""
+    """Compact JSON of equal value; the spelling of numbers and texts can be another one."""
     if isinstance(value, dict):
         members = (f"{_quoted(name)}:{json_text(member)}" for name, member in value.items())
         return f"{{{','.join(members)}}}"

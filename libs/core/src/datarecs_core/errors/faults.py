@@ -65,6 +65,8 @@ class Fault:
     message: str
     hint: str = ""
     """What to do, such as "did you mean 'tolerances'?"."""
+    fix: str = ""
+    """In place of the remedy of the code, where that is about other fields."""
     place: Place = Place.VALUE
     others: tuple[Path, ...] = ()
     """Paths that cause the fault together with `path`; the later one in the text is marked."""

@@ -10,10 +10,12 @@ from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 class MessagingCode(ErrorCode):
     LOG_UNAVAILABLE = Entry(
         docs_id="DR5701",
-        meaning="The event log (Kafka) cannot be reached or does not answer in time.",
+        meaning="A Kafka cluster, the platform's or that of a connection, cannot be reached or "
+        "does not answer in time.",
         causes="Broker down or restarting, wrong address, wrong password, certificate not trusted.",
-        remedy="Read the cause in the message; check DATARECS_KAFKA__BOOTSTRAP and the broker's "
-        "log. Work resumes automatically; nothing is lost.",
+        remedy="Read the cause in the message and in the broker's log; correct the connection "
+        "that is named there, or DATARECS_KAFKA__BOOTSTRAP for the platform's broker. Work "
+        "resumes automatically; nothing is lost.",
         retryable=True,
     )
     LOG_ACCESS_DENIED = Entry(
@@ -88,10 +90,17 @@ class LogUnavailableError(DatarecsError):
     """The log cannot be reached; nothing was read or written. Safe to repeat."""
 
     code = MessagingCode.LOG_UNAVAILABLE
+    what = "event log"
 
     def __init__(self, *, where: str, cause: str) -> None:
-        super().__init__(f"event log at {where} is not available: {cause}")
+        super().__init__(f"{self.what} at {where} is not available: {cause}")
         self.where, self.cause = where, cause
+
+
+class ClusterUnavailableError(LogUnavailableError):
+    """As its parent, of a cluster that a connection declares."""
+
+    what = "Kafka cluster"
 
 
 class LogAccessDeniedError(DatarecsError):

@@ -30,9 +30,10 @@ class RunDetail(ErrorCode):
     QUERY_ERROR = Entry(
         docs_id="DR3003",
         meaning="A source could not execute the read.",
-        causes="A table, filter or cast that the source does not accept.",
-        remedy="Read the message of the source and correct the filter, query or cast in it; "
-        "`datarecs plan` shows the read of each source.",
+        causes="A table or topic that does not exist; a filter or cast that the source does not "
+        "accept.",
+        remedy="Read the message of the source and correct the name of the table or topic, or the "
+        "filter, query or cast, in it; `datarecs plan` shows the read of each source.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     COLUMN_NOT_FOUND = Entry(
@@ -64,8 +65,9 @@ class RunDetail(ErrorCode):
         meaning="A topic of a source does not have the offsets to read.",
         causes="A retention of the topic that removed pinned offsets before they were read; "
         "`snapshot.from` or `snapshot.to` outside the topic, or a partition that it does not have.",
-        remedy="The message names the partition and its offsets; raise the topic's retention, or "
-        "correct the bounds of the source.",
+        remedy="The message names the partition and the offsets that it has; correct "
+        "`snapshot.from` and `snapshot.to` of the source, or raise the topic's retention if it "
+        "removed records before they were read.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     NO_FILES = Entry(
@@ -77,12 +79,13 @@ class RunDetail(ErrorCode):
     )
     CORRUPT_SOURCE = Entry(
         docs_id="DR3009",
-        meaning="A file of a source cannot be read in its declared format.",
-        causes="A broken upload, a wrong checksum, an unterminated quote, a NUL byte, another "
-        "encoding such as UTF-16, a name that ends in `.gz` or `.zst` on a file without this "
-        "compression.",
-        remedy="The message names file and line or row group, and how to convert the file; deliver "
-        "it again.",
+        meaning="A file or record of a source cannot be read in its declared format.",
+        causes="A broken upload, a Kafka record that is not what `decode` says, a wrong checksum, "
+        "an unterminated quote, a NUL byte, another encoding such as UTF-16, a name that ends in "
+        "`.gz` or `.zst` on a file without this compression.",
+        remedy="The message names file and line or row group, or topic, partition and offset, and "
+        "the reason; deliver the file again, or read a record with another `decode`, or begin "
+        "after it by `snapshot.from`.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SOURCE_LIMIT = Entry(

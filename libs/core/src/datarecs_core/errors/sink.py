@@ -2,6 +2,8 @@
 
 from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 
+MOST_PATH_CHARACTERS = 500
+
 
 class SinkCode(ErrorCode):
     TOPIC_REFUSED = Entry(
@@ -47,8 +49,9 @@ class SinkCode(ErrorCode):
     )
     LINEAGE_MISMATCH = Entry(
         docs_id="DR7010",
-        meaning="The control topic or the cluster is another one than at the last commit.",
-        causes="The topic was deleted and created again, or the cluster was rebuilt.",
+        meaning="The cluster, the control topic or a source topic is another one than at the last "
+        "commit.",
+        causes="A topic was deleted and created again, or the cluster was rebuilt.",
         remedy="Check that the source topics still have the records after the accepted positions, "
         "then use the verb reset.",
     )
@@ -74,8 +77,7 @@ class SinkCode(ErrorCode):
         docs_id="DR7014",
         meaning="A table of the sink does not exist, or is another one than before.",
         causes="It was dropped, renamed or created again.",
-        remedy="Create it, or declare auto_create; a table that was replaced needs another "
-        "SinkTable.",
+        remedy="Create or restore it; to go on with a table that replaced it, use the verb reset.",
     )
     COMMIT_FAILED = Entry(
         docs_id="DR7015",
@@ -90,7 +92,7 @@ class SinkCode(ErrorCode):
         causes="A value that is no JSON object, of a type that the column cannot hold, or without "
         "a required column.",
         remedy="Correct the table or the producer and use the verb retry; or declare errors with "
-        "tolerance dead_letter.",
+        "tolerance dead_letter, where they are not.",
     )
     SCAN_LIMIT_EXCEEDED = Entry(
         docs_id="DR7017",
@@ -122,8 +124,10 @@ class SinkCode(ErrorCode):
     RECORD_TOO_LARGE = Entry(
         docs_id="DR7021",
         meaning="A record is larger than a sink reads.",
-        causes="A value above 16 MiB.",
-        remedy="Send smaller records, or declare errors with tolerance dead_letter.",
+        causes="A value above 16 MiB; or a bad record, of which the topic of dead letters takes no "
+        "copy because of its size.",
+        remedy="Use the verb reset with the position after this record, which then is in no table "
+        "and no dead letter; and send smaller records. The tolerance for errors does not help.",
     )
     CONTROL_DAMAGED = Entry(
         docs_id="DR7022",
@@ -157,11 +161,16 @@ class SinkError(DatarecsError):
 
 
 class BadRecordError(DatarecsError):
-    """A record that cannot be written; the message names the path and the reason, no value."""
+    """A record that cannot be written; the message names the path and the reason, no value.
+
+    Names in a path come from the record, so a long path is cut.
+    """
 
     code = SinkCode.BAD_RECORD
 
     def __init__(self, *, path: str, reason: str, at: int = -1) -> None:
+        if len(path) > MOST_PATH_CHARACTERS:
+            path = f"{path[:MOST_PATH_CHARACTERS]}…"
         super().__init__(f"{path}: {reason}" if path else reason)
         self.path, self.reason, self.at = path, reason, at
-        """`at`: index in the batch that was given."""
+        """`at`: index in the batch that was given; -1 where no single record is at fault."""

@@ -145,9 +145,10 @@ class SpecCode(ErrorCode):
     UNENCRYPTED_TRANSPORT = Entry(
         docs_id="DR1080",
         meaning="A password and rows could travel over a network without encryption.",
-        causes="`sslmode` is disable, allow or prefer, and the host is not this machine.",
-        remedy="Write `sslmode: verify-full`, with `ca` for a private authority. Where the "
-        "network is trusted, write `transport: unencrypted-accepted`.",
+        causes="`sslmode` is disable, allow or prefer, or `security` of Kafka is PLAINTEXT or "
+        "SASL_PLAINTEXT, and the host is not this machine.",
+        remedy="Write `sslmode: verify-full`, for Kafka `security: SASL_SSL`, with `ca` for a "
+        "private authority. Where the network is trusted, write `transport: unencrypted-accepted`.",
     )
     DUPLICATE_NAME = Entry(
         docs_id="DR1020",

@@ -42,6 +42,9 @@ class StatusField(StrEnum):
     LAG = "lag"
     EPOCH = "epoch"
     DEAD_LETTERS = "dead_letters"
+    UNROUTED = "unrouted"
+    DROPPED_FIELDS = "dropped_fields"
+    TOMBSTONES = "tombstones"
     TASKS = "tasks"
     WORKERS = "workers"
     LAST_ERROR = "last_error"
@@ -128,7 +131,8 @@ def sink_details(
     stored: SinkStatus, uncommitted: Uncommitted | None
 ) -> tuple[tuple[str, object], ...]:
     """The other fields of the status; one without a value is left out."""
-    last, through = stored.last_commit, stored.state.checkpoint.valid_through
+    last, through = stored.last_written, stored.state.checkpoint.valid_through
+    reports = tuple(_reports(stored))
     failure = failure_of(stored)
     values: Mapping[StatusField, object] = {
         StatusField.LAST_COMMIT_ID: None if last is None else str(last.commit_id),
@@ -137,6 +141,9 @@ def sink_details(
         StatusField.LAG: lag(stored),
         StatusField.EPOCH: stored.state.epoch,
         StatusField.DEAD_LETTERS: stored.dead_letters,
+        StatusField.UNROUTED: sum(one.unrouted for one in reports),
+        StatusField.DROPPED_FIELDS: sum(one.dropped_fields for one in reports),
+        StatusField.TOMBSTONES: sum(one.tombstones for one in reports),
         StatusField.TASKS: len(stored.tasks),
         StatusField.WORKERS: workers(stored),
         StatusField.LAST_ERROR: failure and {"code": failure.error_code, "message": failure.error},
@@ -178,6 +185,19 @@ _NO_FIGURES = ("conditions", StatusField.FIGURES_AT)
 
 def _is_same(before: Condition | None, now: Condition) -> bool:
     return before is not None and replace(now, message=shortened(now.message)) == before
+
+
+def has_begun(stored: SinkStatus) -> bool:
+    """Whether a coordinator ever began, so that a vote may be waiting for its commit.
+
+    A reset removes the lineage and leaves positions.
+    """
+    checkpoint = stored.state.checkpoint
+    return stored.wished is not None and (
+        checkpoint.lineage is not None
+        or bool(checkpoint.partitions)
+        or stored.last_commit is not None
+    )
 
 
 def workers(stored: SinkStatus) -> int:

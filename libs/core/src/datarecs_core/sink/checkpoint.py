@@ -11,7 +11,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.control import SourcePartition, TableReference
+
+TablePlace = tuple[str, tuple[str, ...], str]
+"""Catalog, namespace and name of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,28 @@ class Checkpoint:
     valid_through: datetime | None = None
     commit_requests: int = 0
     """`SinkState.commit_requests` that the last completed cycle served."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """The broker's id of each source topic, by name; offsets of another one mean nothing."""
+    tables: tuple[TableReference, ...] = ()
+    """Those that hold a commit of this lineage; another one at the same place gets no file."""
+
+    def known_topics(self) -> Mapping[str, str]:
+        """None after a reset, which goes on with the topics that are there then."""
+        return {} if self.lineage is None else self.topics
+
+    def known_tables(self) -> Mapping[TablePlace, UUID]:
+        """Uuids of `tables`; none after a reset, which goes on with the tables that are there."""
+        tables = () if self.lineage is None else self.tables
+        return {(one.catalog, one.namespace, one.name): one.uuid for one in tables}
+
+
+def replaced_table(name: str) -> SinkError:
+    """A table that holds commits is not there any more, or another one is at its place."""
+    return SinkError(
+        SinkCode.TABLE_LOST,
+        f"table {name} was dropped or replaced since the last commit of the sink; restore it, or "
+        "`reset` goes on with the new table",
+    )
 
 
 class TaskWish(StrEnum):

@@ -62,6 +62,8 @@ class SinkStatus:
     """By number; one entry per wished task."""
     last_commit: CommitRecord | None = None
     """The newest completed cycle, without snapshots."""
+    last_written: CommitRecord | None = None
+    """The newest of those that added a snapshot, alike."""
     fenced_at: datetime | None = None
     """When a report last counted a refused vote that the report before it did not."""
     dead_letters: int = 0

@@ -14,6 +14,7 @@ MOST_TABLES = 200
 MOST_TASKS = 32
 BY_TOPIC = "topic"
 """How a declaration says that topics name their tables."""
+_OFFSETS = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 LEAST_INTERVAL = timedelta(seconds=1)
 LONGEST_INTERVAL = timedelta(days=1)
 
@@ -71,6 +72,16 @@ class MetadataColumns(StrEnum):
     """`_kafka_topic`, `_kafka_partition`, `_kafka_offset`, `_kafka_timestamp`."""
     ALL = "all"
     """Also `_kafka_key` and `_kafka_headers`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        match self:
+            case MetadataColumns.NONE:
+                return ()
+            case MetadataColumns.OFFSETS:
+                return _OFFSETS
+            case MetadataColumns.ALL:
+                return (*_OFFSETS, "_kafka_key", "_kafka_headers")
 
 
 class StartAt(StrEnum):

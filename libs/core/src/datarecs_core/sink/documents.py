@@ -1,7 +1,7 @@
 """What is remembered of a sink as JSON documents: for rows, and for the pipe of a task.
 
 Documents have texts as keys, so a partition is written `orders/0` here; a name of a topic has no
-slash. Every mapping of these classes is by partition.
+slash. Mappings of these classes are by partition, apart from `_BY_NAME`.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +21,8 @@ from datarecs_core.sink.control import SourcePartition
 
 Remembered = TypeVar("Remembered", Checkpoint, SinkState, TableCommit, SinkCommit, TaskReport)
 Record = TypeVar("Record")
+_BY_NAME = frozenset({"topics"})
+"""Fields with names as keys."""
 
 
 def sink_document(value: Remembered) -> JsonValue:
@@ -61,7 +63,7 @@ def _with_keys(value: Record, key: Callable[[Any], object]) -> Record:
     changed: dict[str, object] = {}
     for each in fields(value):  # type: ignore[arg-type]  # a frozen dataclass
         item = getattr(value, each.name)
-        if isinstance(item, Mapping):
+        if isinstance(item, Mapping) and each.name not in _BY_NAME:
             changed[each.name] = {key(name): inner for name, inner in item.items()}
         elif is_dataclass(item):
             changed[each.name] = _with_keys(item, key)

@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator
 
-from datarecs_core.errors.faults import Fault, Path, usable
+from datarecs_core.errors.faults import Fault, Path, is_gap, usable
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notation import duration_text
-from datarecs_core.sink.definition import ErrorPolicy, Evolution, SinkMode, SinkTable, Tolerance
+from datarecs_core.sink.definition import (
+    ErrorPolicy,
+    Evolution,
+    MetadataColumns,
+    SinkMode,
+    SinkTable,
+    Tolerance,
+)
 from datarecs_core.sink.dynamic import named_table
+
+ALL_PLACES = frozenset(MetadataColumns.ALL.columns)
 
 
 def sink_faults(sink: SinkTable) -> Iterator[Fault]:
@@ -18,13 +27,17 @@ def sink_faults(sink: SinkTable) -> Iterator[Fault]:
     yield from _route_faults(sink)
     yield from _creation_faults(sink)
     yield from _change_faults(sink)
+    yield from _place_faults(sink)
+    yield from _column_faults(sink)
     if sink.commit.timeout > sink.commit.interval:
+        hint = f"write {duration_text(sink.commit.interval)} or less, or leave it out"
         yield Fault(
             code=SpecCode.BAD_DURATION,
             path=("spec", "commit", "timeout"),
             message=f"{duration_text(sink.commit.timeout)} is longer than the interval,"
             f" {duration_text(sink.commit.interval)}",
-            hint=f"write {duration_text(sink.commit.interval)} or less",
+            hint=hint,
+            fix=hint,
         )
     is_default = sink.errors.max_in_a_row == ErrorPolicy().max_in_a_row
     if sink.errors.tolerance is Tolerance.NONE and not is_default:
@@ -69,11 +82,13 @@ def _dynamic_faults(sink: SinkTable) -> Iterator[Fault]:
         try:
             named_table(sink.dynamic, topic)
         except BadRecordError as fault:
+            hint = "correct dynamic.namespace, or write from: {field: NAME}"
             yield Fault(
                 code=SpecCode.BAD_NAME,
                 path=("spec", "topics", index),
                 message=f"the topic names no table: {fault.reason}",
-                hint="correct dynamic.namespace, or write from: {field: NAME}",
+                hint=hint,
+                fix=hint,
             )
 
 
@@ -84,7 +99,55 @@ def _repeated(at: Path, first: int, again: int, what: str) -> Fault:
         others=((*at, first),),
         message=f"{what} is named twice",
         hint="keep one of them",
+        fix="keep one of them",
     )
+
+
+def _place_faults(sink: SinkTable) -> Iterator[Fault]:
+    """Catalogs make folders of namespaces and tables, so none of them may be a path."""
+    places: list[tuple[Path, tuple[str, ...]]] = []
+    for index, target in usable(sink.tables):
+        at: Path = ("spec", "tables", index)
+        if not is_gap(target.namespace):
+            places.append(((*at, "namespace"), target.namespace))
+        if not is_gap(target.name):
+            places.append(((*at, "name"), (target.name,)))
+    if sink.dynamic is not None:
+        places.append((("spec", "dynamic", "namespace"), sink.dynamic.namespace))
+    for path, parts in places:
+        if not all(_is_plain(part) for part in parts):
+            yield Fault(
+                code=SpecCode.BAD_NAME,
+                path=path,
+                message="a name with / or \\, or one of dots alone, is a path",
+                hint="write plain names, such as sales.eu",
+                fix="write plain names, such as `sales.eu`",
+            )
+
+
+def _is_plain(name: str) -> bool:
+    return bool(name.strip(". ")) and not any(sign in name for sign in "/\\")
+
+
+def _column_faults(sink: SinkTable) -> Iterator[Fault]:
+    """The partition and the key of a created table have no column that the sink leaves out."""
+    missing = ALL_PLACES - frozenset(sink.metadata_columns.columns)
+    for name, terms in (("partition_by", sink.partition_by), ("id_columns", sink.id_columns)):
+        for index, term in usable(terms):
+            column = term.rpartition("(")[2].removesuffix(")").rpartition(",")[2].strip()
+            if column in missing:
+                yield Fault(
+                    code=SpecCode.UNKNOWN_COLUMN,
+                    path=("spec", name, index),
+                    message=f"metadata_columns: {sink.metadata_columns} has no column {column}",
+                    hint=_more_columns(column),
+                    fix=_more_columns(column),
+                )
+
+
+def _more_columns(column: str) -> str:
+    enough = next(one for one in MetadataColumns if column in one.columns)
+    return f"write metadata_columns: {enough}, or name another column"
 
 
 def _route_faults(sink: SinkTable) -> Iterator[Fault]:
@@ -124,6 +187,7 @@ def _creation_faults(sink: SinkTable) -> Iterator[Fault]:
                 path=("spec", name),
                 message="an entry is there twice",
                 hint="keep one of them",
+                fix="keep one of them",
             )
 
 

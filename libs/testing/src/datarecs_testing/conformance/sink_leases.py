@@ -233,6 +233,11 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
         assert record.snapshots == (snapshot(1),)
         last = status(stores, lease.sink_uid).last_commit
         assert last == replace(record, snapshots=())
+        memory.committed(cycle(2, offset=6))
+        seen = status(stores, lease.sink_uid)
+        assert seen.last_written == last
+        assert seen.last_commit is not None
+        assert seen.last_commit.commit_id == UUID(int=2)
 
     def test_commits_are_read_in_pages_newest_first(
         self, memory: SinkMemory, lease: SinkLease, stores: Stores
@@ -290,6 +295,9 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
             assert tx.sinks.reset(lease.sink_uid, {ORDERS: 3, other: 8})
         with pytest.raises(LeaseLostError):
             memory.committed(cycle(2, offset=9))
+        with pytest.raises(LeaseLostError):
+            memory.report(TaskReport(is_halted=True, error_code="SOURCE_GAP"))
+        assert [one.report for one in status(stores, lease.sink_uid).tasks] == [None]
         (lease,) = leases.claim("w", limit=1)
         state = leases.memory(lease, SESSION).state()
         assert state.epoch == 2

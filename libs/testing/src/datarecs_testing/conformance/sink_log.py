@@ -67,6 +67,9 @@ class SinkLogHouse(Protocol):
     def expire(self, partition: SourcePartition, *, before: int) -> None:
         """As retention does."""
 
+    def recreate_topic(self) -> None:
+        """Delete the source topic and create it again, empty and with two partitions."""
+
     def remove_member(self, member: SourceMember) -> None:
         """As the broker does at the end of a session."""
 
@@ -192,6 +195,24 @@ class SinkLogConformance:
     def test_partitions_of_all_topics_are_listed(self, house: SinkLogHouse) -> None:
         expected = {SourcePartition(house.topic, 0), SourcePartition(house.topic, 1)}
         assert house.task().partitions() == expected
+
+    def test_a_source_topic_that_was_created_again_has_another_id(
+        self, house: SinkLogHouse
+    ) -> None:
+        log = house.task()
+        before = log.topic_ids()
+        house.write(b"0")
+        assert log.topic_ids() == before
+        assert before.keys() == {house.topic}
+        house.recreate_topic()
+        after = log.topic_ids()
+        assert after.keys() == {house.topic}
+        assert after != before
+
+    def test_a_source_topic_that_does_not_exist_has_no_id(self, house: SinkLogHouse) -> None:
+        with pytest.raises(SinkError, match="does not exist") as refusal:
+            house.task(house.topic, "no-such-topic").topic_ids()
+        assert refusal.value.code is SinkCode.TOPIC_REFUSED
 
     # --- votes
 

@@ -4,7 +4,7 @@ A verb is stored in the row of the sink; the service iceberg-sink carries it out
 service is called from here. `pause` and `resume` are actions of controllers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.errors.faults import pointer
 from datarecs_core.errors.sink import SinkCode
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
-from datarecs_core.resources.sink_conditions import partition_views
+from datarecs_core.resources.sink_conditions import PartitionView, partition_views
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.definition import MOST_TOPICS
 from datarecs_core_api.addressing import read_resource
@@ -140,7 +140,10 @@ PartitionNumber = Annotated[
     AfterValidator(_partition_number),
 ]
 Offset = Annotated[int, Field(ge=0, le=LARGEST), WHOLE]
-Positions = Annotated[dict[PartitionNumber, Offset], Field(max_length=MOST_PARTITIONS)]
+Positions = Annotated[
+    dict[PartitionNumber, Offset],
+    Field(max_length=MOST_PARTITIONS, json_schema_extra={"additionalProperties": False}),
+]
 
 
 class ResetSinkIn(In):
@@ -257,7 +260,8 @@ def reset(
     """Forget the control topic, and go on at these positions.
 
     A position behind what is committed writes its records again; one ahead of it leaves records
-    out. Without positions every partition goes on at what is committed.
+    out. Without positions every partition goes on at what is committed. A partition that the sink
+    does not know is refused once it knows any, and so is a position above the partition's end.
     """
     positions = {
         SourcePartition(topic=topic, number=int(number)): offset
@@ -270,6 +274,7 @@ def reset(
 
     def verb(tx: Transaction, sink: Resource) -> bool:
         _check_topics(sink, body.value)
+        _check_positions(partition_views(tx.sinks.status(sink.uid)), positions)
         return tx.sinks.reset(sink.uid, positions)
 
     return _carry_out(
@@ -292,3 +297,40 @@ def _check_topics(sink: Resource, body: ResetSinkIn) -> None:
             for topic in unknown
         ]
         raise invalid("the sink does not read these topics", *faults)
+
+
+def _check_positions(
+    views: Sequence[PartitionView], positions: Mapping[SourcePartition, int]
+) -> None:
+    """Raises ProblemError (422) for partitions and offsets that the topics do not have.
+
+    Args:
+        views: of all partitions that the sink knows; without any nothing is checked.
+        positions: of the request.
+    """
+    known = {one.partition: one for one in views}
+    faults = []
+    for partition, offset in positions.items() if known else ():
+        view = known.get(partition)
+        if view is None:
+            message = _unknown_partition(partition, known)
+        elif view.end is not None and offset > view.end:
+            message = (
+                f"{_place_of(partition)} ends at {view.end}: name a position up to it; the end"
+                " leaves out every record that is there now"
+            )
+        else:
+            continue
+        place = pointer(("positions", partition.topic, str(partition.number)))
+        faults.append(input_fault(place, message))
+    if faults:
+        raise invalid("the topics do not have these positions", *faults)
+
+
+def _unknown_partition(partition: SourcePartition, known: Collection[SourcePartition]) -> str:
+    numbers = sorted(one.number for one in known if one.topic == partition.topic)
+    shown = ", ".join(str(one) for one in numbers[:MOST_SHOWN]) or "none of it yet"
+    return (
+        f"the sink knows no partition {partition.number} of the topic {partition.topic}; it knows"
+        f" {shown}. Name one of these; a partition that is new appears in a few seconds"
+    )

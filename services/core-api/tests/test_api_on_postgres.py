@@ -234,8 +234,10 @@ def test_resources_live_their_whole_life(place: Place) -> None:
         assert ana.put(where, json=body, headers={"If-Match": etag}).status_code == 412
         uid = ana.get(where).json()["metadata"]["uid"]
         assert ana.get(f"{where.rpartition('/')[0]}/{uid}").status_code == 200
-        assert ana.delete(where, headers={"If-Match": "*"}).status_code == 200
-        assert ana.get(where).status_code == 404
+        # What a sink has read is committed first, which the resource-controller sees to.
+        deleted, later = (202, 200) if kind is Kind.SINK_TABLE else (200, 404)
+        assert ana.delete(where, headers={"If-Match": "*"}).status_code == deleted
+        assert ana.get(where).status_code == later
     assert ana.get("/api/v1/jobs?namespace=*").json()["items"] == []
 
 

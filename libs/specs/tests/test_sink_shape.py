@@ -253,8 +253,8 @@ def test_the_namespace_of_dynamic_tables_is_no_path() -> None:
 def test_a_partition_needs_its_metadata_column(columns: str, term: str, hint: str | None) -> None:
     text = f"  auto_create: true\n  metadata_columns: {columns}\n  partition_by: [{term}]\n"
     (decoded,) = decode_yaml((SHORT + text).encode())
-    found = [(one.pointer, one.hint.partition(",")[0]) for one in decoded.faults]
-    assert found == ([] if hint is None else [("/spec/partition_by/0", hint)])
+    places = [(one.pointer, one.hint.partition(",")[0]) for one in decoded.faults]
+    assert places == ([] if hint is None else [("/spec/partition_by/0", hint)])
 
 
 def test_a_rule_about_the_short_form_names_its_place() -> None:

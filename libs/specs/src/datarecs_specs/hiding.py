@@ -64,5 +64,5 @@ def _first_secret(line: str, start: int) -> int:
 def _cut(line: str, at: int) -> str:
     if at >= len(line):
         return line
-    kept = line[:at]
-    return kept + HIDDEN if not kept or kept[-1] in " \"'{[" else f"{kept} {HIDDEN}"
+    start = line[:at]
+    return start + HIDDEN if not start or start[-1] in " \"'{[" else f"{start} {HIDDEN}"

@@ -162,9 +162,9 @@ class RowConverter:
         rows = [record.value for record in records]
         faults = [self._reserved_name(rows), first_fault(self._struct, rows)]
         faults += [self._place_fault(position, place, records) for position, place in self._places]
-        found = [fault for fault in faults if fault is not None]
-        if found:
-            return min(found, key=lambda fault: fault.at)
+        placed = [fault for fault in faults if fault is not None]
+        if placed:
+            return min(placed, key=lambda fault: fault.at)
         return fault_alone(lambda at: self._converted(records[at : at + 1]), len(records), cause)
 
     def _reserved_name(self, rows: Sequence[Mapping[str, object]]) -> BadRecordError | None:

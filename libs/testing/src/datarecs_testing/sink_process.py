@@ -204,8 +204,9 @@ def _stored(kind: Kind, spec: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def wait_until(
-    is_reached: Callable[[], bool], text: Callable[[], str], *, seconds: float = 60
+    is_reached: Callable[[], bool], text: Callable[[], str], *, seconds: float = 150
 ) -> None:
+    """A vote that is cut off holds the offsets of its group until the broker ends it."""
     ends = time.monotonic() + seconds
     while not is_reached():
         assert time.monotonic() < ends, text()

@@ -46,7 +46,7 @@ log = structlog.get_logger()
 MOST_FAILURES = 3
 """In a row; then it is reported, and workers get no StartCommit until a table takes a commit."""
 _SPLIT_LIMIT_S = 120.0
-"""Files without a vote for so long are of no transaction of a sink: those end after 30 s."""
+"""Files without a vote for so long are of no transaction of a sink: those end within 25 s."""
 _POLL = timedelta(milliseconds=200)
 _NO_WAIT = timedelta(0)
 

@@ -116,6 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(text)))
+        self.send_header("Connection", "close")  # else the peer may send its next event here
         self.end_headers()
         self.wfile.write(text.encode())
         self._discard_body()

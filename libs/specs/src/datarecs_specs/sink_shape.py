@@ -6,7 +6,7 @@ they are refused, never ignored.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
@@ -31,7 +31,6 @@ from datarecs_core.sink.definition import (
     SinkMode,
     SinkTable,
     SinkTarget,
-    StartAt,
     Tolerance,
     Tombstones,
     ValueFormat,
@@ -39,12 +38,11 @@ from datarecs_core.sink.definition import (
 from datarecs_core.sink.rules import sink_faults
 from datarecs_specs.capture_shape import NAMESPACE
 from datarecs_specs.nodes import MapNode, Node
-from datarecs_specs.reading import JsonSchema, Reading, Shape
-from datarecs_specs.records import REQUIRED, Field, ListOf, MapOf, Record
+from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.records import Field, ListOf, MapOf, Record
 from datarecs_specs.shapes import (
     FLAG,
     NAME_TEXT,
-    Checked,
     Length,
     Pattern,
     Size,
@@ -52,37 +50,13 @@ from datarecs_specs.shapes import (
     Whole,
     Word,
 )
-from datarecs_specs.time_shapes import MOMENT
+from datarecs_specs.sink_parts import TOPIC, One, Start, single
 
 _LEAST_MEMORY, _MOST_MEMORY = 64 * MIB, 8 * 1024 * MIB
 _MOST_COLUMNS = 20
 _MOST_VALUES = 100
 _MOST_IN_A_ROW = 1_000_000
 _MOST_CHARACTERS = 255
-_NAME_OF_A_TOPIC = "write the name of a topic of records as the cluster has it"
-_NAMES = Pattern(
-    regex=r"[A-Za-z0-9._-]{1,249}",
-    words="1 to 249 letters, digits, dots, underscores and hyphens",
-    fix=_NAME_OF_A_TOPIC,
-)
-_INTERNAL = ("__", "datarecs.")
-
-
-def _topic_fault(text: str, _reading: Reading) -> str | None:
-    if text in {".", ".."}:
-        return "no topic has this name"
-    if text.startswith(_INTERNAL):
-        return "topics that begin with __ or datarecs. are those of Kafka and datarecs"
-    return None
-
-
-_TOPIC = Checked(
-    text=Text(most=249, pattern=_NAMES),
-    code=SpecCode.BAD_NAME,
-    fault_of=_topic_fault,
-    examples=("orders", "payments.v1"),
-    fix=_NAME_OF_A_TOPIC,
-)
 _TERM = Text(
     most=_MOST_CHARACTERS,
     pattern=Pattern(
@@ -97,60 +71,11 @@ _COLUMN = Text(most=_MOST_CHARACTERS, normal=False)
 _VALUE = Text(most=_MOST_CHARACTERS, normal=False)
 
 
-def _single(name: str, shape: Shape, *, title: str, doc: str, default: object = REQUIRED) -> Record:
-    """A mapping with one field, read into the field's value."""
-
-    def value(**written: object) -> object:
-        return written[name]
-
-    field = Field(name=name, shape=shape, doc=doc, default=default, get=lambda value: value)
-    return Record(title=title, model=dict, build=value, fields=(field,))
-
-
-@dataclass(frozen=True, slots=True)
-class _One:
-    """The short form of a list with one entry."""
-
-    item: Shape
-
-    def read(self, node: Node, at: Path, reading: Reading) -> tuple[object, ...]:
-        return (self.item.read(node, at, reading),)
-
-    def write(self, value: object, *, minimal: bool) -> JsonValue:
-        (item,) = value if isinstance(value, tuple) else (value,)
-        return self.item.write(item, minimal=minimal)
-
-    def schema(self) -> JsonSchema:
-        return self.item.schema()
-
-
-_FROM = _single("timestamp", MOMENT, title="a time of records", doc="time of the first record")
-_START_WORD = Word(words=StartAt)
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A word, or a mapping with a time."""
-
-    def read(self, node: Node, at: Path, reading: Reading) -> object:
-        if isinstance(node, MapNode):
-            return _FROM.read(node, at, reading)
-        return _START_WORD.read(node, at, reading)
-
-    def write(self, value: object, *, minimal: bool) -> JsonValue:
-        if isinstance(value, datetime):
-            return _FROM.write(value, minimal=minimal)
-        return _START_WORD.write(value, minimal=minimal)
-
-    def schema(self) -> JsonSchema:
-        return {"anyOf": [_START_WORD.schema(), _FROM.schema()]}
-
-
 class _NamedBy(StrEnum):
     TOPIC = BY_TOPIC
 
 
-_NAME_FIELD = _single(
+_NAME_FIELD = single(
     "field",
     Text(most=_MOST_CHARACTERS, normal=False),
     title="the field that names the table",
@@ -368,7 +293,7 @@ SINK_TABLE = Record(
         ),
         Field(
             name="topics",
-            shape=ListOf(item=_TOPIC, least=1, most=MOST_TOPICS),
+            shape=ListOf(item=TOPIC, least=1, most=MOST_TOPICS),
             doc="exact names of the topics",
             stand_in=(),
         ),
@@ -376,13 +301,13 @@ SINK_TABLE = Record(
             name="tables",
             shape=ListOf(item=_TARGET, least=1, most=MOST_TABLES),
             doc="the tables that records are written to; `table` is the form for one",
-            short_forms={"table": _One(_TARGET)},
+            short_forms={"table": One(_TARGET)},
             get=lambda sink: sink.tables or None,
         ),
         Field(name="dynamic", shape=_DYNAMIC, doc="instead of tables: the records name them"),
         Field(
             name="route",
-            shape=_single(
+            shape=single(
                 "field",
                 Text(most=_MOST_CHARACTERS, normal=False),
                 title="how records are divided among the tables",
@@ -393,7 +318,7 @@ SINK_TABLE = Record(
         Field(
             name="decode",
             attribute="value",
-            shape=_single(
+            shape=single(
                 "value",
                 Word(words=ValueFormat),
                 title="the format of records",
@@ -449,7 +374,7 @@ SINK_TABLE = Record(
         ),
         Field(
             name="start",
-            shape=_Start(),
+            shape=Start(),
             doc="where a partition is begun that nothing was read of",
         ),
         Field(name="commit", shape=_COMMIT, doc="how often a snapshot is added"),
@@ -461,7 +386,7 @@ SINK_TABLE = Record(
         Field(
             name="files",
             attribute="memory",
-            shape=_single(
+            shape=single(
                 "memory",
                 Size(least=_LEAST_MEMORY, most=_MOST_MEMORY),
                 title="how files are written",

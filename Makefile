@@ -16,6 +16,8 @@ BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
 naming = $(sort $(shell grep -rlE 'mark\.$(1)\b' --include='test_*.py' $(2)))
 marked = $(call naming,$(1),tests) $(call naming,$(1),libs services)
 export MYPYPATH := $(SOURCES)
+# Compiled modules are stored: else every process that a test starts compiles all it imports, 1 to 2 s.
+unexport PYTHONDONTWRITEBYTECODE
 # What one core does alone (types, contracts) goes beside what two do.
 MAKEFLAGS += -j2
 T ?= libs services tests/architecture tests/contract tests/docs
@@ -111,14 +113,13 @@ alone: setup
 test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark" $(call marked,integration)
 	@$(PYTEST) $(BY_TEST) -m "spark and not e2e" $(call marked,spark)
-	@$(PYTEST) -m browser $(call marked,browser)
-	@$(PYTEST) $(BY_FILE) -m e2e $(call marked,e2e)
+	@$(PYTEST) $(BY_FILE) -m "browser or e2e" $(call marked,browser) $(call marked,e2e)
 
 differential: setup ## ask engine and oracle the same questions: make differential SHAPES=200
 	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_alone_agrees.py ways_agree.py) libs/testing/tests/test_row_matrix.py
 
 crash: setup ## kill at every named place, twice, then random kills over a capture of 2,000 groups; the ledgers
-	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash
+	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash libs/application/tests/sinking/test_sink_simulation.py
 	@$(BIN)/python -m tests.crash.captures --seed $(SEED)
 
 kubeapi: setup ## the chart, and runs as workflows, against a real Kubernetes API server and Argo; builds both once, with Go

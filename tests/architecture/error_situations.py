@@ -515,6 +515,11 @@ SHOWN: dict[str, ShownBy] = {
     "DR7024": ShownBy(
         "services/core-api/tests/test_sinks.py::test_a_verb_needs_a_sink_that_has_begun", "sink"
     ),
+    "DR7025": ShownBy(
+        "services/core-api/tests/test_sinks.py"
+        "::test_a_reset_is_refused_while_tables_hold_different_records",
+        "sink",
+    ),
     "DR4023": ShownBy(
         "libs/cli/tests/test_client.py::test_a_key_that_is_too_long_is_a_wrong_request",
         "characters",

@@ -355,7 +355,9 @@ _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _STORES = "libs/connectors/tests/test_object_sources.py"
 _TOPICS = "libs/connectors/tests/kafka/test_logins.py"
+_AVRO = "libs/cli/tests/test_avro_proof.py"
 _SINK = "libs/application/tests/sinking/test_declared.py"
+_PROOFS = "libs/application/tests/sinking/test_proofs.py"
 _SINK_LOG = "libs/kafka/tests/test_sink_log.py"
 _SINK_WORKER = "libs/application/tests/sinking/test_sink_worker.py"
 _BAD_RECORDS = "libs/application/tests/sinking/test_sink_bad_records.py"
@@ -563,12 +565,16 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
         ("brokers", "security", "mechanism", "user", "ca", "transport"),
     ),
     ("spec<kafka>.auth", _TOPICS, ("password",)),
+    ("spec<kafka>.config.registry", _AVRO, ("url", "username")),
+    ("spec<kafka>.auth", _AVRO, ("registry_password",)),
+    ("spec.decode", _AVRO, ("value",)),
     ("spec", _SINK, ("connection", "tasks")),
     ("spec", _SINK_LOG, ("topics",)),
     ("spec", _CREATED, ("auto_create", "id_columns", "partition_by", "metadata_columns")),
     ("spec", _EVOLVING, ("evolve",)),
     ("spec", _NAME_CASES, ("case_insensitive",)),
     ("spec.dynamic", _DYNAMIC, ("max_tables",)),
+    ("spec", _PROOFS, ("verify",)),
     ("spec.errors", _BAD_RECORDS, ("tolerance", "max_in_a_row")),
     ("spec.files", _SINK_WORKER, ("memory",)),
     ("spec.start", _SINK_WORKER, ("timestamp",)),

@@ -23,7 +23,7 @@ DOCUMENT = document()
 VERBS = (
     *("list", "get", "follow", "create", "replace", "delete", "trigger", "retry", "cancel"),
     *("revoke", "test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
-    *("reconcile", "pause", "resume", "start", "release", "commit", "reset"),
+    *("reconcile", "pause", "resume", "start", "release", "commit", "reset", "accept"),
 )
 OPERATIONS = [
     (method, path, operation)

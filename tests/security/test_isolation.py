@@ -251,6 +251,7 @@ def body_for(
         (("/recover", "/replay"), {"since": (NOON - timedelta(hours=1)).isoformat()}),
         (("/webhook-resends",), {"ids": [NOBODYS.delivery_id]}),
         (("/capture-jobs", "/capture-jobs/now"), CAPTURE_EXAMPLE),
+        (("/accept-table",), {"table": "a.b", "catalog": "lake", "records": "leave_out"}),
         (("/preview",), {"run_id": str(UUID(run_id))}),
         (("/test",), {"run_id": str(UUID(run_id)), "address": "finops@example.com"}),
     ):
@@ -315,6 +316,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected["POST", "/api/v1/capture-jobs/{job_id}/release"] = 409  # it is cancelled by now
     for verb in ("commit-now", "retry", "reset"):
         expected["POST", f"/api/v1/sink-tables/{{name}}/actions/{verb}"] = 202
+    # No coordinator has begun yet.
+    expected["POST", "/api/v1/sink-tables/{name}/actions/accept-table"] = 409
     expected["DELETE", "/api/v1/sink-tables/{name}"] = 202  # its last commit is waited for
     for segment in ("connections", "jobs", "captures", "sink-tables"):
         expected["POST", f"/api/v1/{segment}/{{name}}/actions/reconcile"] = 202
@@ -462,7 +465,7 @@ WANTED: Mapping[str, str] = {
     },
     **{
         f"POST /api/v1/sink-tables/{{name}}/actions/{action}": "resource.write"
-        for action in ("commit-now", "retry", "reset")
+        for action in ("commit-now", "retry", "reset", "accept-table")
     },
     "GET /api/v1/sink-tables/{name}/commits": "read",
     "GET /api/v1/sink-tables/{name}/partitions": "read",

@@ -176,7 +176,7 @@ def test_a_topic_that_is_not_there_is_named(landing: Landing, capsys: Shown) -> 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("options: {decode: avro}", "decode"),
+        ("options: {decode: protobuf}", "decode"),
         ("snapshot: {from: latest}", "from"),
         ("snapshot: {to: {offsets: {x: 1}}}", "partition"),
         ("snapshot: {from: {timestamp: yesterday}}", "timestamp"),

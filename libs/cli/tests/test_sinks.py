@@ -76,11 +76,35 @@ def test_sinks_are_listed_with_their_state(
     assert run(["sink", "ls"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == [
-        *("NAME", "NAMESPACE", "TOPICS", "PHASE", "TASKS", "LAG", "LAST", "COMMIT")
+        *("NAME", "NAMESPACE", "TOPICS", "PHASE", "TASKS", "LAG", "LAST", "COMMIT", "PROVEN")
     ]
     assert lines[1].split() == [
         *("landing", "default", "orders,", "refunds", "Committing", "1/2", "12", AT)
     ]
+
+
+def test_the_proof_of_a_sink_is_shown(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = {"type": "Proven", "status": "False", "reason": "Unmatched", "last_transition_time": AT}
+    proof = {"job": "orders-proof", "run_id": COMMIT, "result": "UNMATCHED", "finished_at": AT}
+    proven = a_sink(conditions=[claim], last_proofs=[proof])
+    server.on("GET", "/sink-tables", says({"items": [proven], "next": None}))
+    assert run(["sink", "ls"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-2:] == [AT, "False"]
+    server.on("GET", PLACE, says(proven))
+    assert run(["describe", "sink-table", "landing"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "  Proven  False    Unmatched, since 2026-11-27 12:00:00 UTC" in shown
+    assert (
+        f"last proof       orders-proof UNMATCHED, 2026-11-27 12:00:00 UTC, run {COMMIT}" in shown
+    )
+
+
+def test_a_sink_may_be_awaited_until_it_is_proven(server: ScriptedApi) -> None:
+    claim = {"type": "Proven", "status": "True", "reason": "Matched", "last_transition_time": AT}
+    server.on("GET", PLACE, says(a_sink(conditions=[claim], observed_generation=1)))
+    assert run(["wait", "sink-table", "landing", "--for", "condition=Proven"]) == 0
 
 
 def test_no_sinks_say_how_to_declare_one(
@@ -120,6 +144,38 @@ def test_the_status_shows_figures_and_partitions(
     assert run(["sink", "status", "landing", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["partitions"] == items
     assert run(["sink", "status", "landing", "-o", "csv"]) == 2
+
+
+def test_a_decision_about_a_table_is_sent_and_shown(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("POST", f"{PLACE}/actions/accept-table", says(a_sink()))
+    command = ["sink", "accept-table", "landing", "sales.orders", "--records", "leave_out"]
+    assert run(command) == 0
+    assert json.loads(server.requests[-1].content) == {
+        "table": "sales.orders",
+        "records": "leave_out",
+    }
+    assert "goes on with table sales.orders" in capsys.readouterr().out
+    assert run([*command, "--catalog", "lake"]) == 0
+    assert json.loads(server.requests[-1].content)["catalog"] == "lake"
+    assert run(command[:-2]) == 2
+    assert run([*command[:-1], "drop"]) == 2
+    capsys.readouterr()
+    decided = {
+        "catalog": "lake",
+        "table": "sales.orders",
+        "records": "commit",
+        "state": "refused",
+        "message": "the file x does not exist",
+    }
+    server.on("GET", PLACE, says(a_sink(table_decision=decided)))
+    server.on("GET", f"{PLACE}/partitions", says({"items": [], "next": None}))
+    assert run(["sink", "status", "landing"]) == 0
+    assert (
+        "decision         commit for sales.orders is refused: the file x does not exist"
+        in capsys.readouterr().out
+    )
 
 
 def test_commits_are_listed(server: ScriptedApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +237,7 @@ def test_a_reset_sends_its_positions(
         "orders/1: ahead from 5 to 7: up to 2 records are left out for good",
         "orders/2: goes on at 5, which is what is committed",
         "a.b/0: goes on at 9; nothing of it is committed",
-        "partitions that are not named go on at what is committed",
+        "partitions that are not named go on at what the tables hold",
     ]
     (request,) = server.requests_to("POST", f"{PLACE}/actions/reset")
     assert json.loads(request.content) == {

@@ -5,15 +5,22 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    ConsumerGroupMetadata,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.admin import KafkaAdminClient, MemberToRemove
 
 from datarecs_application.ports.messaging import LogRecord
@@ -47,8 +54,13 @@ from datarecs_kafka.cluster_access import ClusterAccess
 from datarecs_kafka.control_codec import Event, encode_event
 from datarecs_kafka.control_headers import encode_headers
 from datarecs_kafka.sink_log import KafkaSinkLog
-from datarecs_kafka.sink_producer import MIB, MOST_MESSAGE_BYTES, KafkaSinkProducer
-from datarecs_kafka.watchdog import EXIT_BROKER_TIMEOUT
+from datarecs_kafka.sink_producer import (
+    MIB,
+    MOST_MESSAGE_BYTES,
+    TRANSACTION_TIMEOUT_MS,
+    KafkaSinkProducer,
+)
+from datarecs_kafka.watchdog import CALL_LIMIT, EXIT_BROKER_TIMEOUT
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
 from datarecs_testing.clock import NOON, FixedIds
 from datarecs_testing.conformance.sink_log import (
@@ -248,6 +260,32 @@ def test_a_message_that_its_topic_does_not_take_is_refused_and_the_next_one_is_s
     assert ids == [FixedIds.nth(602)]
 
 
+@pytest.mark.case("I04")
+def test_a_new_process_of_a_task_waits_for_no_vote_that_the_last_one_left_open(
+    house: House,
+) -> None:
+    """By itself the broker ends it after 15 to 25 s, and has no offset of the group before."""
+    log = house.task()
+    log.prepare()
+    member, producer = log.member(), log.producer("task")
+    (stamp,) = settle(member)
+    house.leave_open(producer, start_commit(601))
+    partitions = [SourcePartition(house.topic, number) for number in range(2)]
+    inner = producer._inner  # noqa: SLF001 - a call that does not end
+    assert inner is not None
+    inner.send_offsets_to_transaction(
+        {TopicPartition(*where): OffsetAndMetadata(5, "", -1) for where in partitions},
+        ConsumerGroupMetadata(house.group, stamp.generation, stamp.member_id, None),
+    )
+    member.close()
+    begun = time.monotonic()
+    log.producer("task")
+    successor = log.member()
+    settle(successor)
+    assert [successor.committed(where) for where in partitions] == [None, None]
+    assert time.monotonic() - begun < TRANSACTION_TIMEOUT_MS / 1000
+
+
 def a_letter(topic: str, size: int) -> DeadLetter:
     record = LogRecord(
         topic=topic,
@@ -419,6 +457,7 @@ def test_a_broker_that_stops_answering_ends_the_process(
     house: House, kafka_broker: KafkaBroker
 ) -> None:
     """The limit is 3 s here instead of 30; nothing of the transaction is read afterwards."""
+    assert timedelta(seconds=35) > CALL_LIMIT
     process = kafka_broker.jvm
     if not isinstance(process, ServerProcess):
         pytest.skip("the broker is not a process of this test")

@@ -2,12 +2,20 @@
 
 import re
 import secrets
+from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.messaging import LogUnavailableError
+from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.resources.connection import KafkaConfig, KafkaMechanism, KafkaSecurity
+from datarecs_core.sink.control import SourcePartition
 from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.cluster_access import ClusterAccess
+from datarecs_kafka.sink_log import KafkaSinkLog
 from datarecs_kafka.sink_logins import (
     PREFIX,
     create_login,
@@ -16,6 +24,8 @@ from datarecs_kafka.sink_logins import (
     send_values,
     sink_rights,
 )
+from datarecs_runtime.clock import SystemClock, UuidV7Ids
+from datarecs_testing.conformance.sink_log import a_letter, a_vote, settle
 from datarecs_testing.stack import KafkaBroker
 
 ROWS = {
@@ -58,3 +68,51 @@ def test_a_login_of_a_sink_writes_no_record_of_its_topic(kafka_broker: KafkaBrok
     with pytest.raises(LogUnavailableError):
         send_values(login, topic, [b"{}"])
     assert member_count(kafka_broker.access, f"{PREFIX}{suffix}") == 0
+
+
+def log_of(login: BrokerAccess, topic: str, uid: UUID) -> KafkaSinkLog:
+    config = KafkaConfig(
+        brokers=(login.bootstrap,),
+        security=KafkaSecurity.SASL_PLAINTEXT,
+        mechanism=KafkaMechanism.SCRAM_SHA_512,
+        user=login.username,
+    )
+    policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
+    return KafkaSinkLog(
+        access=ClusterAccess.declared(config, password=login.password, policy=policy),
+        uid=uid,
+        topics=(topic,),
+        has_dead_letters=True,
+        clock=SystemClock(),
+        ids=UuidV7Ids(),
+    )
+
+
+@pytest.mark.integration
+def test_a_login_with_the_names_of_its_sink_alone_sees_no_other_sink(
+    kafka_broker: KafkaBroker,
+) -> None:
+    suffix = secrets.token_hex(4)
+    topic, mine, other = f"payments-{suffix}", UuidV7Ids().new(), UuidV7Ids().new()
+    create_topic(kafka_broker.access, topic, partitions=2)
+    logins = {}
+    for uid in (mine, other):
+        name = f"landing-{uid}"
+        create_login(kafka_broker.access, name, [topic], password="sample", prefix=f"{PREFIX}{uid}")
+        logins[uid] = BrokerAccess(
+            bootstrap=kafka_broker.bootstrap, username=name, password="sample"
+        )
+    logs = {uid: log_of(logins[uid], topic, uid) for uid in logins}
+    for log in logs.values():
+        log.prepare()
+        with closing(log.member()) as member, closing(log.producer("session")) as producer:
+            (stamp,) = settle(member)
+            producer.vote(a_vote(topic), {SourcePartition(topic, 0): 0}, stamp, [a_letter(topic)])
+    for name in (f"{PREFIX}{other}", f"{PREFIX}{other}.dlq"):
+        with pytest.raises(SinkError, match="has no access") as refusal:
+            log_of(logins[mine], name, mine).topic_ids()
+        assert refusal.value.code is SinkCode.TOPIC_REFUSED
+        with pytest.raises(LogUnavailableError):
+            send_values(logins[mine], name, [b"{}"])
+    logs[mine].remove_control_topic()
+    assert logs[mine].prepare().group == f"{PREFIX}{mine}"

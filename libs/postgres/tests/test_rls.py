@@ -452,6 +452,7 @@ CALLS: dict[str, LiteralString] = {
     "claim_work": "SELECT * FROM datarecs.claim_work('w', '{}', '{}', '{}', '{}', '60 s', 1, NULL)",
     "capture_tenants": "SELECT * FROM datarecs.capture_tenants('old')",
     "claim_sink_tasks": "SELECT * FROM datarecs.claim_sink_tasks('w', '30 s', 4)",
+    "halted_sink_tasks": "SELECT datarecs.halted_sink_tasks()",
     "keep_outbox": "SELECT datarecs.keep_outbox(30)",
     "unheard_events": "SELECT * FROM datarecs.unheard_events('t', '{}', now(), now(), 0, 10)",
     "event_memory": "SELECT * FROM datarecs.event_memory()",

@@ -8,6 +8,7 @@ import pytest
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.egress.urls import UrlRules
 from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.annotations import FLAGS, KINDS
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
 from datarecs_specs.documents import (
@@ -339,6 +340,8 @@ def test_a_body_without_a_namespace_uses_the_one_of_the_path() -> None:
         ('{name: x, labels: {"a b": c}}', "DR1013"),
         ("{name: x, labels: {team: -x}}", "DR1015"),
         ("{name: x, labels: {datarecs.io/own: y}}", "DR1013"),
+        ("{name: x, labels: {datarecs.io/paused: y}}", "DR1013"),
+        ("{name: x, annotations: {datarecs.io/own: y}}", "DR1013"),
         ("{name: x, annotations: {example.com/a/b: y}}", "DR1013"),
         ("{name: x, finalizers: [plain]}", "DR1013"),
         ("{name: x, namespace: A}", "DR1013"),
@@ -351,6 +354,25 @@ def test_a_body_without_a_namespace_uses_the_one_of_the_path() -> None:
 def test_metadata_has_its_rules(metadata: str, code: str) -> None:
     findings = one(changed("{name: orders-daily}", metadata)).findings
     assert [finding.code.docs_id for finding in findings] == [code]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kinds in KINDS.items() for kind in sorted(kinds)]
+)
+def test_every_annotation_that_the_platform_obeys_may_be_declared(name: str, kind: Kind) -> None:
+    (document,) = decode_yaml(
+        f"apiVersion: datarecs.io/v1\nkind: {kind}\n"
+        f'metadata: {{name: x, annotations: {{{name}: "true"}}}}\nspec: {{}}\n'.encode()
+    )
+    assert not [one for one in document.faults if one.pointer.startswith("/metadata")]
+
+
+def test_who_writes_a_reserved_annotation_reads_which_ones_are_open() -> None:
+    (fault,) = one(
+        changed("{name: orders-daily}", "{name: x, annotations: {datarecs.io/own: y}}")
+    ).faults
+    assert all(name in fault.hint for name in KINDS)
+    assert KINDS.keys() >= FLAGS
 
 
 @pytest.mark.parametrize("name", ["datarecs.io/paused", "datarecs.io/hold"])

@@ -12,6 +12,8 @@ from datarecs_specs.kinds import canonical_spec
 
 CONFIG = {"brokers": ["b1.example.com:9093"], "user": "reader"}
 AUTH = {"password": "env:KAFKA"}
+LOGIN = {"url": "https://registry.example.com", "username": "reader"}
+REGISTRY_AUTH = {**AUTH, "registry_password": "env:REGISTRY"}
 
 
 def connection(config: object, auth: object = None) -> Decoded:
@@ -61,6 +63,24 @@ def test_a_connection_is_read_with_a_verified_login() -> None:
         ),
         ({**CONFIG, "security": "SASL_PLAINTEXT"}, AUTH, ["DR1080 /config/security"]),
         (CONFIG, {"token": "env:KAFKA"}, ["DR1004 /auth/token", "DR1010 /auth/password"]),
+        ({**CONFIG, "registry": {}}, AUTH, ["DR1010 /config/registry/url"]),
+        (
+            {**CONFIG, "registry": {"url": "https://r.example.com:22"}},
+            AUTH,
+            ["DR1017 /config/registry/url"],
+        ),
+        (
+            {**CONFIG, "registry": {"url": "https://u:p@r.example.com"}},
+            AUTH,
+            ["DR1017 /config/registry/url"],
+        ),
+        ({**CONFIG, "registry": LOGIN}, AUTH, ["DR1010 /auth/registry_password"]),
+        (
+            {**CONFIG, "registry": {**LOGIN, "password": "x"}},
+            REGISTRY_AUTH,
+            ["DR1019 /config/registry/password"],
+        ),
+        (CONFIG, REGISTRY_AUTH, ["DR1009 /auth/registry_password"]),
     ],
 )
 def test_faults_of_a_connection(config: object, auth: object, faults: list[str]) -> None:
@@ -80,6 +100,7 @@ def test_a_loopback_and_an_accepted_transport_need_no_encryption() -> None:
         ({"brokers": ["localhost:9092"], "security": "PLAINTEXT"}, None),
         ({"brokers": ["b1:9093"], "security": "SSL"}, None),
         (CONFIG, AUTH),
+        ({**CONFIG, "registry": LOGIN}, REGISTRY_AUTH),
     ],
 )
 def test_a_connection_is_accepted_as_it_is_stored(config: object, auth: object) -> None:
@@ -163,10 +184,11 @@ def test_bounds_are_written_as_they_are_read() -> None:
         ),
         ({"snapshot": {"to": {"offsets": {"x": 1}}}}, "DR1034 /sources/0/snapshot/to/offsets/x"),
         ({"snapshot": {"as_of": "x"}}, "DR1006 /sources/0/snapshot/as_of"),
-        ({"topic": "a b"}, "DR1015 /sources/0/topic"),
-        ({"topic": ".."}, "DR1015 /sources/0/topic"),
+        ({"topic": "a b"}, "DR1013 /sources/0/topic"),
+        ({"topic": ".."}, "DR1013 /sources/0/topic"),
         ({"relation": "x"}, "DR1006 /sources/0/relation"),
-        ({"options": {"decode": "avro"}}, "DR1012 /sources/0/options/decode"),
+        ({"options": {"decode": "protobuf"}}, "DR1012 /sources/0/options/decode"),
+        ({"options": {"decode": "avro", "infer": "strict"}}, "DR1009 /sources/0/options/infer"),
         ({"options": {"decode": "bytes", "infer": "strict"}}, "DR1009 /sources/0/options/infer"),
         ({"options": {"delimiter": ","}}, "DR1006 /sources/0/options/delimiter"),
         ({"partition": "id"}, "DR1006 /sources/0/partition"),
@@ -174,3 +196,28 @@ def test_bounds_are_written_as_they_are_read() -> None:
 )
 def test_faults_of_a_topic(fields: dict[str, object], fault: str) -> None:
     assert fault in faults_of(job(**fields))
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "__consumer_offsets",
+        "datarecs.run.platform",
+        "datarecs.sink.0198a1b2-0000-7000-8000-000000000001",
+        "datarecs.sink.0198a1b2-0000-7000-8000-000000000001.dlq",
+    ],
+)
+def test_a_source_reads_topics_of_records_alone_as_a_sink_does(topic: str) -> None:
+    """Tenants share clusters, so a name there does not say that its records are of this tenant."""
+    (fault,) = job(topic=topic).faults
+    sink = {"connection": "k", "topics": [topic], "table": "lake:a.b"}
+    faults = decode_json(
+        {
+            "apiVersion": "datarecs.io/v1",
+            "kind": "SinkTable",
+            "metadata": {"name": "s"},
+            "spec": sink,
+        }
+    ).faults
+    (same,) = (one for one in faults if one.pointer == "/spec/topics/0")
+    assert (fault.code, fault.message, fault.fix) == (same.code, same.message, same.fix)

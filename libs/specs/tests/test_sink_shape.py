@@ -52,6 +52,7 @@ spec:
   errors: {tolerance: dead_letter, max_in_a_row: 3}
   evolve: full
   case_insensitive: true
+  verify: [payments-proof, refunds-proof]
 """
 SHORT = """\
 apiVersion: datarecs.io/v1
@@ -93,6 +94,7 @@ def test_every_field_is_read_and_written_back() -> None:
         errors=ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=3),
         evolve=Evolution.FULL,
         case_insensitive=True,
+        verify=("payments-proof", "refunds-proof"),
     )
     assert decode_stored(Kind.SINK_TABLE, "", declared.spec) == spec
     assert canonical_spec(Kind.SINK_TABLE, spec) == declared.spec
@@ -137,7 +139,8 @@ def test_the_published_schema_accepts_it(text: str) -> None:
             "mode: upsert",
             ("DR1010", 14, 16, "/spec/auto_create"),
         ),
-        ("{value: json}", "{value: avro}", ("DR1012", 12, 19, "/spec/decode/value")),
+        ("{value: json}", "{value: protobuf}", ("DR1012", 12, 19, "/spec/decode/value")),
+        ("{value: json}", "{value: text}", ("DR1009", 11, 10, "/spec/route")),
         ("{value: json}", "{key: json}", ("DR1004", 12, 12, "/spec/decode/key")),
         ("mode: append", "reader: java", ("DR1004", 13, 3, "/spec/reader")),
         ("evolve: full", "evolve: all", ("DR1012", 23, 11, "/spec/evolve")),
@@ -163,6 +166,8 @@ def test_the_published_schema_accepts_it(text: str) -> None:
         ("128MiB", "63MiB", ("DR1012", 21, 19, "/spec/files/memory")),
         ("dead_letter", "none", ("DR1009", 22, 43, "/spec/errors/max_in_a_row")),
         ("dead_letter", "all", ("DR1012", 22, 23, "/spec/errors/tolerance")),
+        ("refunds-proof]", "payments-proof]", ("DR1020", 25, 28, "/spec/verify/1")),
+        ("refunds-proof]", "a b]", ("DR1013", 25, 28, "/spec/verify/1")),
     ],
 )
 def test_a_fault_has_its_place(line: str, other: str, fault: tuple[str, int, int, str]) -> None:

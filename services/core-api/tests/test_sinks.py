@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,13 +17,21 @@ from datarecs_application.source_conditions import ConnectionController
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.access.permissions import Role
 from datarecs_core.resources.resource import Kind
-from datarecs_core.sink.checkpoint import PartitionState, TableCommit, TaskReport, TaskWish
+from datarecs_core.sink.checkpoint import (
+    Checkpoint,
+    Lineage,
+    PartitionState,
+    TableCommit,
+    TaskReport,
+    TaskWish,
+)
 from datarecs_core.sink.control import SourcePartition, TableReference
+from datarecs_core.sink.decisions import TableDecision, WaitingRecords
 from datarecs_core.sink.declared import CommitRecord, SinkStatus
 from datarecs_core.sink.definition import SinkTable
 from datarecs_core.values import ResourceUid
 from datarecs_runtime.clock import Latch
-from datarecs_specs.documents import decode_stored
+from datarecs_specs.documents import decode_stored, job_of
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON
 from datarecs_testing.metrics import RecordedMetrics
@@ -68,7 +77,8 @@ def read_sink(spec: Mapping[str, object]) -> SinkTable:
 
 
 def reconcile(house: MemoryApiHouse) -> None:
-    controllers = (SinkController(sinks=StoredSpecs(read_sink)), ConnectionController())
+    sinks = SinkController(sinks=StoredSpecs(read_sink), jobs=StoredSpecs(partial(job_of, "")))
+    controllers = (sinks, ConnectionController())
     loop = Reconciling(
         unit=house.unit,
         finder=house.finder,
@@ -297,6 +307,141 @@ def test_a_reset_to_a_place_that_the_topic_does_not_have_is_refused(
     assert status(house, uid).state.epoch == 0
     body = {"positions": {"payments": {"0": 9, "1": 999}}}
     assert ana.post(f"{PLACE}/actions/reset", json=body).status_code == 202
+
+
+LINEAGE = Lineage(cluster_id="c", topic_id="t", group="g")
+
+
+def a_snapshot(number: int, name: str = "payments", *, end: int = 5) -> TableCommit:
+    """A table has every record of partition 0 below the end."""
+    return TableCommit(
+        commit_id=UUID(int=number),
+        table=TableReference(
+            catalog="lake", namespace=("sales",), name=name, uuid=uuid5(UUID(int=7), name)
+        ),
+        snapshot_id=number,
+        control_offset=10 * number,
+        valid_through=None,
+        records=5,
+        files=1,
+        source_ends={FIRST: end},
+    )
+
+
+def held(house: MemoryApiHouse, uid: ResourceUid, *snapshots: TableCommit) -> None:
+    """The checkpoint is at position 3, control offset 15; snapshots are what tables hold."""
+    before = status(house, uid)
+    checkpoint = Checkpoint(
+        lineage=LINEAGE,
+        control_offset=15,
+        partitions={FIRST: PartitionState(accepted=3)},
+        tables=tuple({one.table.name: one.table for one in snapshots}.values()),
+    )
+    stored(house, uid, replace(before, state=replace(before.state, checkpoint=checkpoint)))
+    committed(house, uid, 9, snapshots=snapshots)
+
+
+def accepted(house: MemoryApiHouse, uid: ResourceUid) -> dict[SourcePartition, int]:
+    partitions = status(house, uid).state.checkpoint.partitions
+    return {name: one.accepted for name, one in partitions.items()}
+
+
+@pytest.mark.parametrize(("number", "end"), [(1, 3), (2, 5)])
+def test_a_reset_goes_on_at_what_the_one_table_holds(
+    house: MemoryApiHouse, ana: TestClient, number: int, end: int
+) -> None:
+    uid = begun(house, ana)
+    held(house, uid, a_snapshot(number))
+    assert ana.post(f"{PLACE}/actions/reset", json={}).status_code == 202
+    assert accepted(house, uid) == {FIRST: end}
+    assert ana.post(f"{PLACE}/actions/reset", json={}).status_code == 202
+    assert accepted(house, uid) == {FIRST: end}
+
+
+def test_a_reset_is_refused_while_tables_hold_different_records(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    uid = begun(house, ana)
+    held(house, uid, a_snapshot(2), a_snapshot(1, "refunds"))
+    answer = ana.post(f"{PLACE}/actions/reset", json={})
+    assert (answer.status_code, answer.json()["code"]) == (409, "DR7025")
+    assert (
+        "table sales.payments holds records that table sales.refunds does not hold"
+        in (answer.json()["detail"])
+    )
+    assert status(house, uid).state.epoch == 0
+    body = {"positions": {"payments": {"0": 4}}}
+    assert ana.post(f"{PLACE}/actions/reset", json=body).status_code == 202
+    assert accepted(house, uid) == {FIRST: 4}
+
+
+@pytest.mark.parametrize("catalog", [{}, {"catalog": "lake"}])
+def test_a_decision_about_a_table_is_stored_and_audited(
+    house: MemoryApiHouse, ana: TestClient, catalog: Mapping[str, str]
+) -> None:
+    uid = begun(house, ana)
+    held(house, uid, a_snapshot(2))
+    body = {"table": "sales.payments", "records": "commit", **catalog}
+    for _ in range(2):
+        answer = ana.post(
+            f"{PLACE}/actions/accept-table", json=body, headers={"Idempotency-Key": "k-1"}
+        )
+        assert answer.status_code == 202
+    after = status(house, uid).state
+    assert after.epoch == 1
+    assert after.checkpoint.decision == TableDecision(
+        catalog="lake",
+        namespace=("sales",),
+        name="payments",
+        records=WaitingRecords.COMMIT,
+        since=20,
+    )
+    last = house.store.committed(A_TENANT).audit[-1].row
+    assert last.action == "sink.accept_table"
+    assert isinstance(last.detail, Mapping)
+    assert (last.detail["table"], last.detail["records"]) == ("sales.payments", "commit")
+    reconcile(house)
+    assert ana.get(PLACE).json()["status"]["table_decision"] == {
+        "catalog": "lake",
+        "table": "sales.payments",
+        "records": "commit",
+        "state": "open",
+        "message": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "message"),
+    [
+        ({"table": "sales.none", "records": "commit"}, "/table", "it has sales.payments"),
+        ({"table": "sales..x", "records": "commit"}, "/table", "it has sales.payments"),
+        ({"table": "sales.payments", "records": "drop"}, "/records", ""),
+        ({"table": "sales.payments"}, "/records", ""),
+    ],
+)
+def test_a_decision_names_a_table_of_the_sink(
+    house: MemoryApiHouse, ana: TestClient, body: Mapping[str, str], pointer: str, message: str
+) -> None:
+    uid = begun(house, ana)
+    held(house, uid, a_snapshot(1))
+    answer = ana.post(f"{PLACE}/actions/accept-table", json=body)
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["pointer"]) == (422, pointer)
+    assert message in fault["message"]
+    assert status(house, uid).state.epoch == 0
+
+
+def test_a_decision_needs_a_coordinator_that_has_begun(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    begun(house, ana)
+    body = {"table": "sales.payments", "records": "leave_out"}
+    answer = ana.post(f"{PLACE}/actions/accept-table", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "DR7024")
+    reader = house.caller(A_TENANT, Role.OPERATOR)
+    assert reader.post(f"{PLACE}/actions/accept-table", json=body).status_code == 403
+    bob = house.caller(B_TENANT, Role.ADMIN)
+    assert bob.post(f"{PLACE}/actions/accept-table", json=body).status_code == 404
 
 
 @pytest.mark.parametrize("verb", ["commit-now", "retry", "reset"])

@@ -113,27 +113,27 @@ def test_a_task_has_no_login_of_the_platform_and_no_secret_in_its_environment(
         assert house.broker.password not in service.text()
 
 
-def test_a_paused_sink_reads_nothing_and_a_drained_one_ends(house: SinkHouse) -> None:
-    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec())
+def test_tasks_of_a_paused_sink_end_and_go_on_later_and_a_drained_one_ends(
+    house: SinkHouse,
+) -> None:
+    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec(tasks=2))
     house.send(range(100))
-    house.want(uid)
+    house.want(uid, tasks=2)
     with running_service(MODULE, house.settings, log=house.folder / "log") as service:
         wait_until(lambda: house.rows()[0] == 100, service.text)
-        house.want(uid, wish=TaskWish.PAUSE)
-        wait_until(lambda: paused(house, uid), service.text)
+        house.want(uid, tasks=2, wish=TaskWish.PAUSE)
+        wait_until(
+            lambda: all(one.is_resting for one in house.status(uid).tasks), service.text, seconds=90
+        )
+        assert tasks_of(service) == []
         house.send(range(100, 200))
-        house.want(uid)
+        house.want(uid, tasks=2)
         wait_until(lambda: house.rows()[0] == 200, service.text)
-        house.want(uid, wish=TaskWish.DRAIN)
+        house.want(uid, tasks=2, wish=TaskWish.DRAIN)
         wait_until(lambda: house.status(uid).state.is_drained, service.text)
-        wait_until(lambda: not house.status(uid).tasks[0].is_held, service.text)
+        wait_until(lambda: not any(one.is_held for one in house.status(uid).tasks), service.text)
         assert service.stop() == 0, service.text()
     assert house.rows() == (200, 200)
-
-
-def paused(house: SinkHouse, uid: ResourceUid) -> bool:
-    report = house.status(uid).tasks[0].report
-    return report is not None and report.is_paused
 
 
 def test_another_declaration_reaches_the_task(house: SinkHouse) -> None:

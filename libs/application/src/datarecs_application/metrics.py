@@ -139,8 +139,9 @@ _SINKS = (
     _counter("sink_fields_dropped_total", "Values of fields that their table has no column for."),
     _gauge(
         "sink_tasks",
-        "Tasks of this process: running; halted, until a person acts; stalled, for five commit "
-        "intervals without a commit of what was read, or hindered by an error.",
+        "Tasks of sinks. Of this process: running; stalled, for five commit intervals without a "
+        "commit of what was read, or hindered by an error. Of all tenants: halted, until a person "
+        "acts; every process of iceberg-sink counts the same ones.",
         "state",
     ),
     _gauge(

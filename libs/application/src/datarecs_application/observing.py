@@ -5,7 +5,7 @@ locked run is compared with the saved run after the commit. So no use case count
 every change is counted in the same way: by route, loop, consumer or timer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ from datarecs_application.ports.state import HistoryEntry, Runs, Transaction, Un
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_core.runs.facts import Loss
 from datarecs_core.runs.model import Backend, Disposition, Run, RunStatus, Wish
-from datarecs_core.values import RunId, TenantId
+from datarecs_core.values import JobId, RunId, TenantId
 
 log = structlog.get_logger()
 
@@ -83,6 +83,9 @@ class _SeenRuns:
 
     def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
         return self.runs.history(run_id, after=after, limit=limit)
+
+    def newest_ended(self, job_ids: Collection[JobId]) -> Mapping[JobId, Run]:
+        return self.runs.newest_ended(job_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.definition import OptionValue, Source, TopicBound
 from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind, TopicEdge
+from datarecs_core.sink.definition import MetadataColumns
 
-_PLACE = "_kafka_"
-"""Begins the names of columns that say where a record is, instead of what is in it."""
+_PLACE = frozenset(MetadataColumns.ALL.columns)
+"""Columns that say where a record is, instead of what is in it."""
 _NESTED = frozenset({TypeKind.STRUCT, TypeKind.ARRAY, TypeKind.MAP})
 
 
@@ -83,19 +84,27 @@ def cut_by(topic: Source, pin: Pin) -> Source:
 def with_table_columns(topic: Source, schema: SourceSchema) -> Source:
     """The topic with the columns of the table, unless its values are not decoded into columns.
 
-    Types that the job declares win.
+    Types that the job declares win. Which field is which column, the table says.
     """
-    if topic.options.get("decode", "json") != "json":
+    if topic.options.get("decode", "json") not in ("json", "avro"):
         return topic
     columns = {
         column.name: str(column.type)
         for column in schema.columns
-        if column.type.kind not in _NESTED and not column.name.startswith(_PLACE)
+        if column.type.kind not in _NESTED and column.name not in _PLACE
     }
     declared = topic.options.get("schema")
     types: dict[str, OptionValue] = {**columns}
     types.update(declared if isinstance(declared, Mapping) else {})
-    return replace(topic, options={**topic.options, "schema": types, "infer": "none"})
+    options: dict[str, OptionValue] = {
+        **topic.options,
+        "schema": types,
+        "infer": "none",
+        "fields": dict(schema.record_fields),
+    }
+    if topic.options.get("fold") == "latest_by_id":
+        options["id_columns"] = topic.options.get("id_columns") or schema.identifier
+    return replace(topic, options=options)
 
 
 def _commit(topic: Source, pin: TableSnapshot) -> SinkCommit:

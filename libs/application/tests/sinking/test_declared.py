@@ -3,210 +3,37 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from datarecs_application.loops.polling import Rhythm
-from datarecs_application.loops.reconciling import Reconciling
 from datarecs_application.resources import (
-    ANY,
     Key,
-    Making,
-    annotate_resource,
-    apply_resource,
-    delete_resource,
 )
-from datarecs_application.sinking.declared import FOLLOW_EVERY, SinkController
-from datarecs_application.source_conditions import ConnectionController
-from datarecs_application.stored_specs import StoredSpecs
-from datarecs_core.access.principal import Principal
-from datarecs_core.resources.conditions import Condition, conditions_of, phase_of
-from datarecs_core.resources.declared import Declared
+from datarecs_application.sinking.declared import FOLLOW_EVERY
+from datarecs_core.resources.conditions import conditions_of, phase_of
 from datarecs_core.resources.reconciling import DRAIN_SINK, PAUSED, SKIP_DRAIN
-from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.resources.resource import Kind
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
-    Lineage,
     PartitionState,
-    TableCommit,
     TaskReport,
     TaskWish,
 )
-from datarecs_core.sink.control import SourcePartition, TableReference
-from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
-from datarecs_core.sink.definition import SinkTable
-from datarecs_memory.lease_queue import MemoryWorkFinder
-from datarecs_memory.store import MemoryStore
-from datarecs_memory.unit_of_work import MemoryUnitOfWork
-from datarecs_runtime.clock import Latch
-from datarecs_runtime.secrets import Keyring, TenantSecrets
-from datarecs_runtime.sections import Secrets
-from datarecs_specs.documents import decode_stored
-from datarecs_testing.clock import FixedIds, ManualClock
-from datarecs_testing.metrics import RecordedMetrics
+from datarecs_core.sink.declared import SinkStatus, SinkWish, TaskStatus
+from datarecs_testing.controlled_sinks import (
+    CATALOG,
+    FIRST,
+    KAFKA,
+    LAKE,
+    ORDERS,
+    SPEC,
+    Platform,
+)
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-KAFKA: Mapping[str, Any] = {"type": "kafka", "config": {}}
-CATALOG = {"type": "sql", "name": "lake", "sqlite": "lake.db"}
-LAKE: Mapping[str, Any] = {"type": "iceberg", "config": {"catalog": CATALOG}}
-ORDERS: Mapping[str, Any] = {"catalog": "lake", "namespace": "sales", "name": "orders"}
-SPEC: Mapping[str, Any] = {
-    "connection": "kafka",
-    "topics": ["orders"],
-    "tables": [ORDERS],
-    "tasks": 2,
-    "commit": {"interval": "PT1M", "timeout": "PT30S"},
-}
-LANDING = Key(kind=Kind.SINK_TABLE, name="landing")
-FIRST = SourcePartition("orders", 0)
-
-
-def read_sink(spec: Mapping[str, object]) -> SinkTable:
-    sink = decode_stored(Kind.SINK_TABLE, "", spec)
-    assert isinstance(sink, SinkTable)
-    return sink
-
-
-def _snapshot(number: int) -> TableCommit:
-    table = TableReference(catalog="lake", namespace=("sales",), name="orders", uuid=UUID(int=1))
-    return TableCommit(
-        commit_id=UUID(int=number),
-        table=table,
-        snapshot_id=number,
-        control_offset=3,
-        valid_through=None,
-        records=5,
-        files=1,
-        source_ends={},
-    )
-
-
-class Platform:
-    """One tenant with the connections `kafka` and `lake`, and the resource-controller."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.store = MemoryStore(self.clock, FixedIds())
-        self.tenant = self.store.create_tenant()
-        self.unit, self.finder = MemoryUnitOfWork(self.store), MemoryWorkFinder(self.store)
-        self.actor = Principal(tenant_id=self.tenant, subject="ann")
-        secrets = TenantSecrets(
-            Secrets(), keyring=Keyring({"k1": bytes(32)}, current="k1"), environment={}
-        )
-        self.making = Making(ids=FixedIds(5_000), secrets=secrets, random_bytes=bytes)
-        controllers = (ConnectionController(), SinkController(sinks=StoredSpecs(read_sink)))
-        self.loop = Reconciling(
-            unit=self.unit,
-            finder=self.finder,
-            controllers={one.kind: one for one in controllers},
-            metrics=RecordedMetrics(),
-            rhythm=Rhythm(clock=self.clock, wake=Latch()),
-            fraction=lambda: 0.5,
-        )
-        self.apply("kafka", KAFKA, kind=Kind.CONNECTION)
-        self.apply("lake", LAKE, kind=Kind.CONNECTION)
-
-    def apply(
-        self,
-        name: str,
-        spec: Mapping[str, Any],
-        *,
-        kind: Kind = Kind.SINK_TABLE,
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        declared = Declared(
-            kind=kind,
-            name=name,
-            spec=spec,
-            spec_hash=str(hash(repr(spec))),
-            annotations=annotations or {},
-        )
-        with self.unit.begin(self.tenant, feed=1) as tx:
-            apply_resource(tx, self.actor, declared, making=self.making)
-        self.reconcile()
-
-    def annotate(self, name: str, value: str | None) -> None:
-        with self.unit.begin(self.tenant, feed=1) as tx:
-            annotate_resource(tx, self.actor, LANDING, set_to={name: value}, action="test")
-        self.reconcile()
-
-    def delete(self, key: Key = LANDING) -> bool:
-        with self.unit.begin(self.tenant, feed=1) as tx:
-            is_gone = delete_resource(tx, self.actor, key, match=ANY).is_gone
-        self.reconcile()
-        return is_gone
-
-    def reconcile(self) -> None:
-        while self.loop.step():
-            self.loop.drain()
-
-    def after(self, time: timedelta) -> None:
-        self.clock.advance(time)
-        self.reconcile()
-
-    def stored(self, key: Key = LANDING) -> Resource | None:
-        with self.unit.begin(self.tenant, read_only=True) as tx:
-            return tx.resources.get(key.kind, key.namespace, key.name)
-
-    def sink(self, name: str = "landing") -> Resource:
-        sink = self.stored(Key(kind=Kind.SINK_TABLE, name=name))
-        assert sink is not None
-        return sink
-
-    def conditions(self, name: str = "landing") -> Mapping[str, Condition]:
-        return conditions_of(self.sink(name).status)
-
-    def ready(self, name: str = "landing") -> Condition:
-        return self.conditions(name)["Ready"]
-
-    def status(self, name: str = "landing") -> SinkStatus:
-        with self.unit.begin(self.tenant, read_only=True) as tx:
-            return tx.sinks.status(self.sink(name).uid)
-
-    @property
-    def wished(self) -> SinkWish:
-        wished = self.status().wished
-        assert wished is not None
-        return wished
-
-    def report(self, **changes: Any) -> None:  # noqa: ANN401  parts of the status
-        """What the service of the sink stores."""
-        status = replace(self.status(), **changes)
-        with self.unit.begin(self.tenant) as tx:
-            tx.sinks.set_status(self.sink().uid, status)
-
-    def run_tasks(self, report: TaskReport | None = None) -> None:
-        tasks = self.status().tasks
-        self.report(
-            tasks=tuple(replace(one, is_held=True, report=report or TaskReport()) for one in tasks)
-        )
-
-    def commit(self, *, at: datetime, number: int = 7) -> None:
-        record = CommitRecord(
-            commit_id=UUID(int=number),
-            epoch=1,
-            completed_at=at,
-            is_partial=False,
-            control_offset=3,
-            valid_through=None,
-            records=5,
-            snapshots=(_snapshot(number),),
-        )
-        with self.unit.begin(self.tenant) as tx:
-            tx.sinks.add_commit(self.sink().uid, record)
-
-    def begin(self) -> None:
-        """What the first coordinator stores."""
-        lineage = Lineage(cluster_id="c", topic_id="t", group="g")
-        state = self.status().state
-        checkpoint = replace(state.checkpoint, lineage=lineage)
-        self.report(state=replace(state, checkpoint=checkpoint))
-
-    def drained(self) -> None:
-        self.report(state=replace(self.status().state, is_drained=True))
 
 
 @pytest.fixture
@@ -365,6 +192,7 @@ def test_a_paused_sink_commits_and_holds_until_it_is_resumed(platform: Platform)
         ({"tables": [{**ORDERS, "catalog": "x"}]}, "ConnectionMissing", "connection x does not"),
         ({"tables": [{**ORDERS, "catalog": "kafka"}]}, "ConnectionMismatch", "of type iceberg"),
         ({"tables": [{**ORDERS, "catalog": "old"}]}, "CatalogUnsupported", "Use a rest or sql"),
+        ({"decode": {"value": "avro"}}, "RegistryMissing", "write config.registry"),
     ],
 )
 def test_a_sink_with_unfit_connections_does_not_start(
@@ -438,8 +266,41 @@ def test_a_table_is_free_when_the_older_sink_leaves_it(platform: Platform) -> No
     assert platform.status("second").wished is not None
 
 
+@pytest.mark.case("I70")
+def test_a_table_is_taken_also_by_another_connection_to_its_catalog(platform: Platform) -> None:
+    platform.apply("lake2", LAKE, kind=Kind.CONNECTION)
+    platform.apply("landing", SPEC)
+    platform.clock.advance(SECOND)
+    platform.apply("second", {**SPEC, "tables": [{**ORDERS, "catalog": "lake2"}]})
+    ready = platform.ready("second")
+    assert ready.reason == "SinkTableTaken"
+    assert "writes to table sales.orders of connection lake2 too, by connection lake" in (
+        ready.message
+    )
+    assert platform.status("second").wished is None
+    pond = {**LAKE, "config": {"catalog": {**CATALOG, "sqlite": "pond.db"}}}
+    platform.apply("lake2", pond, kind=Kind.CONNECTION)
+    assert platform.ready("second").reason != "SinkTableTaken"
+
+
+def test_one_sink_does_not_write_to_a_table_by_two_connections(platform: Platform) -> None:
+    platform.apply("lake2", LAKE, kind=Kind.CONNECTION)
+    platform.apply("landing", {**SPEC, "tables": [ORDERS, {**ORDERS, "catalog": "lake2"}]})
+    assert platform.ready().reason == "SinkTableTaken"
+    assert "names table sales.orders by connections lake and lake2" in platform.ready().message
+
+
+def test_tables_of_a_connection_that_is_gone_are_compared_by_its_name(platform: Platform) -> None:
+    lost = {**SPEC, "tables": [{**ORDERS, "catalog": "lost"}]}
+    platform.apply("landing", lost)
+    platform.clock.advance(SECOND)
+    platform.apply("second", {**SPEC, "tables": [ORDERS]})
+    assert platform.status("second").wished is not None
+
+
 def test_tables_of_the_same_name_in_other_places_are_others(platform: Platform) -> None:
-    platform.apply("pond", LAKE, kind=Kind.CONNECTION)
+    pond = {**LAKE, "config": {"catalog": {**CATALOG, "sqlite": "pond.db"}}}
+    platform.apply("pond", pond, kind=Kind.CONNECTION)
     platform.apply("landing", SPEC)
     platform.clock.advance(SECOND)
     others = [{**ORDERS, "catalog": "pond"}, {**ORDERS, "namespace": "sales.eu"}]
@@ -575,6 +436,17 @@ def test_tasks_of_the_store_are_replaced_with_the_revision(platform: Platform) -
         TaskStatus(number=0, is_held=False),
         TaskStatus(number=1, is_held=False),
     )
+
+
+def test_who_declares_that_the_drain_is_skipped_ends_the_wait(platform: Platform) -> None:
+    """Also of a sink that only read, and never committed anything."""
+    platform.apply("landing", SPEC)
+    platform.begin()
+    platform.run_tasks(TaskReport(error_code="COMMIT_FAILED", error="409 of the catalog"))
+    platform.delete()
+    assert SKIP_DRAIN in platform.conditions()["DeletionBlocked"].message
+    platform.apply("landing", SPEC, annotations={SKIP_DRAIN: "true"})
+    assert platform.stored() is None
 
 
 def test_an_unreadable_sink_runs_no_task(platform: Platform) -> None:

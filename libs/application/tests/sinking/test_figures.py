@@ -7,7 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_application.sinking.figures import SinkGauges, TaskFigures
+from datarecs_application.errors import StoreUnavailableError
+from datarecs_application.metrics import CATALOGUE
+from datarecs_application.ports.sink_leases import SinkLease
+from datarecs_application.sinking.figures import HaltedTasks, SinkGauges, TaskFigures
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
     PartitionState,
@@ -17,7 +20,13 @@ from datarecs_core.sink.checkpoint import (
     TaskWish,
 )
 from datarecs_core.sink.control import SourcePartition
-from datarecs_testing.clock import ManualClock
+from datarecs_core.sink.declared import SinkWish
+from datarecs_core.values import ResourceUid
+from datarecs_memory.sink_leases import MemorySinkLeases
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
 P0 = SourcePartition("orders", 0)
@@ -26,14 +35,19 @@ AT_FIVE = SinkState(checkpoint=Checkpoint(partitions={P0: PartitionState(accepte
 BEHIND = TaskReport(positions={P0: 5}, ends={P0: 8})
 
 
+def lease(number: int) -> SinkLease:
+    uid = ResourceUid(UUID(int=7))
+    return SinkLease(tenant_id=A_TENANT, sink_uid=uid, number=number, epoch=1)
+
+
 class Service:
-    """Two slots of one process."""
+    """Two tasks of one process."""
 
     def __init__(self) -> None:
         self.clock, self.metrics = ManualClock(), RecordedMetrics()
         gauges = SinkGauges(self.metrics)
         self.first, self.second = (
-            TaskFigures(slot=name, gauges=gauges, clock=self.clock) for name in ("a", "b")
+            TaskFigures(task=lease(number), gauges=gauges, clock=self.clock) for number in (0, 1)
         )
         for task in (self.first, self.second):
             task.begin(INTERVAL)
@@ -101,12 +115,41 @@ def test_cycles_are_counted_by_how_they_ended(service: Service) -> None:
 
 def test_gauges_are_over_all_tasks(service: Service) -> None:
     service.first.note_report(BEHIND)
-    service.second.note_report(replace(BEHIND, is_halted=True, error_code="BAD_RECORD"))
+    service.second.note_report(BEHIND)
     assert service.metrics.last("sink_lag_messages") == 6
-    assert (service.tasks("running"), service.tasks("halted")) == (2, 1)
+    assert service.tasks("running") == 2
     service.second.end()
     assert service.metrics.last("sink_lag_messages") == 3
-    assert (service.tasks("running"), service.tasks("halted")) == (1, 0)
+    assert service.tasks("running") == 1
+
+
+def test_halted_tasks_are_counted_after_a_restart_and_until_they_are_retried() -> None:
+    store = MemoryStore(ManualClock(), FixedIds())
+    leases, metrics, unit = MemorySinkLeases(store), RecordedMetrics(), MemoryUnitOfWork(store)
+    tenant, uid = store.create_tenant(), ResourceUid(UUID(int=7))
+    with unit.begin(tenant) as tx:
+        tx.sinks.want(uid, SinkWish(tasks=1, wish=TaskWish.RUN, revision="1"))
+    (held,) = leases.claim("w", limit=1)
+    leases.memory(held, UUID(int=1)).report(TaskReport(is_halted=True, error_code="BAD_RECORD"))
+    leases.release(held)
+    restarted = HaltedTasks(leases=leases, metrics=metrics, clock=ManualClock())
+    restarted.step()
+    assert metrics.last("sink_tasks", state="halted") == 1
+    with unit.begin(tenant) as tx:
+        tx.sinks.retry(uid)
+    restarted.step()
+    assert metrics.last("sink_tasks", state="halted") == 0
+
+
+def test_halted_tasks_stay_counted_while_the_store_does_not_answer() -> None:
+    class Busy(MemorySinkLeases):
+        def halted(self) -> int:
+            raise StoreUnavailableError(cause="it restarts")
+
+    metrics = RecordedMetrics()
+    busy = Busy(MemoryStore(ManualClock(), FixedIds()))
+    HaltedTasks(leases=busy, metrics=metrics, clock=ManualClock()).step()
+    assert metrics.last("sink_tasks", state="halted") is None
 
 
 def test_a_task_is_stalled_when_what_it_has_seen_stays_uncommitted(service: Service) -> None:
@@ -157,3 +200,13 @@ def test_a_paused_sink_is_not_stalled(service: Service) -> None:
     assert service.tasks("stalled") == 0
     service.first.note_state(AT_FIVE)
     assert service.tasks("stalled") == 0
+
+
+def test_no_figure_has_a_label_that_grows_with_sinks_or_tables() -> None:
+    labels = {
+        label
+        for name, metric in CATALOGUE.items()
+        if name.startswith("sink_")
+        for label in metric.labels
+    }
+    assert labels == {"outcome", "state"}

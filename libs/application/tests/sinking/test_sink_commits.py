@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from datarecs_application.errors import StoreUnavailableError
-from datarecs_application.sinking.task import SinkTask
+from datarecs_application.sinking.task import REPORT_EVERY, SinkTask
 from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.resources.sink_conditions import lag
 from datarecs_core.sink.checkpoint import Checkpoint, SinkState, TaskWish
 from datarecs_core.sink.control import (
     CommitComplete,
@@ -126,6 +127,39 @@ def test_a_silent_worker_makes_a_partial_commit_and_its_files_are_in_the_next_on
     assert house.mistakes() != ""
     house.run_cycles(2, first, silent)
     assert house.mistakes() == ""
+
+
+def test_markers_of_transactions_are_no_records_that_wait() -> None:
+    house = SinkHouse()
+    task = house.task()
+    for is_committed in (True, True, False):
+        transaction = house.cluster.begin()
+        house.cluster.append(TOPIC, b'{"id": 1}', partition=0, transaction=transaction)
+        house.cluster.end(transaction, commit=is_committed)
+    house.run_cycles(2, task)
+    house.run_for(REPORT_EVERY, task)
+    assert lag(house.memory.status()) == 0
+    house.memory.wish(TaskWish.PAUSE)
+    house.run_for(REPORT_EVERY, task)
+    house.send(3)
+    house.run_for(REPORT_EVERY, task)
+    assert lag(house.memory.status()) >= 3
+
+
+@pytest.mark.parametrize("later", [0, 5])
+def test_a_cycle_counts_what_its_dead_predecessor_put_into_the_tables(later: int) -> None:
+    house = SinkHouse(a_sink(tables=(ORDERS, SECOND)))
+    task = house.task(killed_at("after commit"))
+    house.send(10)
+    run_until_killed(house, task)
+    assert len(house.tables.rows(ORDERS)) == 10
+    assert house.memory.commits == []
+    house.kill(task)
+    house.send(later)
+    house.run_cycles(3, house.task())
+    assert house.mistakes() == ""
+    assert sum(cycle.records for cycle in house.memory.commits) == 2 * (10 + later)
+    assert house.memory.commits[0].tables == 2
 
 
 @pytest.mark.case("I13")

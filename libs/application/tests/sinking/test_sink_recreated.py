@@ -231,7 +231,7 @@ def test_a_table_with_commits_is_neither_created_again_nor_exchanged(
     house.send(5)
     house.run_for(3 * INTERVAL, task)
     assert fault(house) == ("TABLE_LOST", False)
-    assert "dropped or replaced since the last commit of the sink" in house.memory.reports[-1].error
+    assert "was dropped, or is another one than before" in house.memory.reports[-1].error
     assert set(house.tables.tables) == there
     assert all(table.snapshots == [] for table in house.tables.tables.values())
     restore()
@@ -252,7 +252,7 @@ def test_a_table_that_is_lost_between_its_files_and_their_commit_holds_no_other_
     restore = lose(house)
     house.run_for(3 * INTERVAL, task)
     assert fault(house) == ("TABLE_LOST", False)
-    assert "`reset` goes on with the new table" in house.memory.reports[-1].error
+    assert "`accept-table`" in house.memory.reports[-1].error
     assert house.mistakes(SECOND) == ""
     restore()
     house.run_until(lambda: house.mistakes() == "" and fault(house) == ("", False), task)

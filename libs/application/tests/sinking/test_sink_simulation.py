@@ -1,24 +1,29 @@
 """A sink under a random scheduler: tasks die in any call, sleep, wake up; ports fail."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 
 import pytest
 
 from datarecs_application.errors import StoreUnavailableError
+from datarecs_application.ports.sinking import DeadLetter, MemberStamp, Polled
 from datarecs_application.sinking.task import SinkTask
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.admission import ControlFold
+from datarecs_core.sink.control import Outgoing, SourcePartition
 from datarecs_core.sink.definition import CommitPolicy, SinkTarget
 from datarecs_memory.sink_cluster import Interruption
-from datarecs_testing.sink_house import NAME, ORDERS, KilledError, SinkHouse, a_sink
+from datarecs_memory.sink_log import MemoryMember, MemorySinkLog, MemorySinkProducer
+from datarecs_runtime.environment import process_environment
+from datarecs_testing.sink_house import INTERVAL, NAME, ORDERS, KilledError, SinkHouse, a_sink
 
 COPY = SinkTarget(catalog="lake", namespace=("sales",), name="orders_copy")
 PARTITIONS = 3
 MOST_TASKS = 3
 FAST = CommitPolicy(interval=timedelta(seconds=3), timeout=timedelta(seconds=2))
+SINK = a_sink(tables=(ORDERS, COPY), memory=20_000, commit=FAST)
 
 
 @dataclass
@@ -40,11 +45,7 @@ class Fuse:
 @dataclass
 class Simulation:
     random: Random
-    house: SinkHouse = field(
-        default_factory=lambda: SinkHouse(
-            a_sink(tables=(ORDERS, COPY), memory=20_000, commit=FAST), partitions=PARTITIONS
-        )
-    )
+    house: SinkHouse
     tasks: dict[str, tuple[SinkTask, Fuse]] = field(default_factory=dict)
     asleep: list[tuple[SinkTask, Fuse]] = field(default_factory=list)
     kills: int = 0
@@ -183,8 +184,11 @@ class Simulation:
         assert not house.mistakes()
 
 
-def simulate(seed: int, *, fences: bool, steps: int) -> Simulation:
-    simulation = Simulation(Random(seed))  # noqa: S311 - the same seed, the same run
+def simulate(
+    seed: int, *, fences: bool, steps: int, house: type[SinkHouse] = SinkHouse
+) -> Simulation:
+    random = Random(seed)  # noqa: S311 - the same seed, the same run
+    simulation = Simulation(random, house(SINK, partitions=PARTITIONS))
     simulation.house.cluster.accepts_stale_generations = not fences
     simulation.run(steps)
     simulation.settle()
@@ -192,6 +196,8 @@ def simulate(seed: int, *, fences: bool, steps: int) -> Simulation:
 
 
 SEED_WITH_DOUBLES = 1
+LONG_RUNS = 40 if process_environment().get("DATARECS_TEST_CRASH") == "all" else 20
+"""Seeds of long runs: `make crash` takes all, `make test` a sample."""
 BROKERS = pytest.mark.parametrize("fences", [True, False], ids=["fencing", "careless"])
 
 
@@ -211,7 +217,7 @@ def test_whatever_dies_or_fails_each_record_is_in_each_table_once(seed: int, fen
 
 @pytest.mark.slow
 @BROKERS
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 100 + LONG_RUNS))
 def test_long_runs_lose_and_double_nothing(seed: int, fences: bool) -> None:
     simulation = simulate(seed, fences=fences, steps=1_500)
     assert simulation.house.mistakes(ORDERS) == ""
@@ -226,3 +232,124 @@ def test_without_ranges_a_careless_broker_doubles_records(
     monkeypatch.setattr(ControlFold, "_refusal", lambda _self, _ranges: None)
     with pytest.raises(AssertionError):
         simulate(SEED_WITH_DOUBLES, fences=False, steps=700)
+
+
+@pytest.mark.case("I04")
+def test_a_vote_that_was_cut_off_ends_when_its_task_begins_again() -> None:
+    """Until then nobody reads past it in the control topic; nothing here ends it by time."""
+    house = SinkHouse()
+
+    calls: list[str] = []
+
+    def cut_off(name: str) -> None:
+        if name == "before vote":
+            house.cluster.interruptions.append(Interruption.LEFT_OPEN)
+        if "before vote" in calls:
+            raise KilledError
+        calls.append(name)
+
+    task = house.task(cut_off)
+    house.send(5)
+    with pytest.raises(KilledError):
+        house.run_for(3 * INTERVAL, task)
+    house.kill(task)
+    successor = house.task()
+    successor.name = task.name
+    house.run_until(lambda: house.mistakes() == "", successor)
+
+
+# --- the two walls: the stamp of a vote, and its ranges
+
+
+class CurrentStampLog(MemorySinkLog):
+    """The log of a worker that does not notice another generation.
+
+    Its votes state the membership of the moment at which they are sent.
+    """
+
+    __slots__ = ("_member",)
+    _member: MemoryMember
+
+    def member(self) -> MemoryMember:
+        member = UnnoticedMember(self)
+        object.__setattr__(self, "_member", member)  # the log is frozen
+        return member
+
+    def producer(self, role: str) -> MemorySinkProducer:
+        return CurrentStampProducer(self, role)
+
+    def current(self) -> MemberStamp:
+        return self.cluster.stamp(self.name, self._member.stamp().member_id)
+
+
+class UnnoticedMember(MemoryMember):
+    def poll(self, timeout: timedelta, *, max_records: int) -> Polled:
+        polled = super().poll(timeout, max_records=max_records)
+        return replace(polled, stamp=replace(polled.stamp, generation=1, member_id="the same"))
+
+
+class CurrentStampProducer(MemorySinkProducer):
+    def __init__(self, log: CurrentStampLog, role: str) -> None:
+        super().__init__(log, role)
+        self._of = log
+
+    def vote(
+        self,
+        messages: Sequence[Outgoing],
+        offsets: Mapping[SourcePartition, int],
+        stamp: MemberStamp,
+        dead_letters: Sequence[DeadLetter],
+    ) -> None:
+        del stamp
+        super().vote(messages, offsets, self._of.current(), dead_letters)
+
+
+class HouseWithoutStamps(SinkHouse):
+    def log(self) -> MemorySinkLog:
+        return CurrentStampLog(
+            cluster=self.cluster, ids=self.ids, name=NAME, topics=self.sink.topics
+        )
+
+
+def admit_all(_fold: object, _ranges: object) -> None:
+    """No range refuses a vote."""
+
+
+WALLS = pytest.mark.parametrize(
+    ("stamps", "ranges"),
+    [(True, True), (True, False), (False, True), (False, False)],
+    ids=["both", "stamps alone", "ranges alone", "neither"],
+)
+
+
+@pytest.mark.case("I08")
+@WALLS
+def test_each_wall_alone_stops_a_task_that_votes_what_another_one_has_voted(
+    monkeypatch: pytest.MonkeyPatch, stamps: bool, ranges: bool
+) -> None:
+    if not ranges:
+        monkeypatch.setattr(ControlFold, "_refusal", admit_all)
+    house = (SinkHouse if stamps else HouseWithoutStamps)(partitions=1)
+    sleeper = house.task()
+    house.run_cycles(1, sleeper)
+    house.send(5)
+    house.step(sleeper, times=3)  # they are read and not voted
+    house.kill(sleeper)
+    successor = house.task()
+    house.run_until(lambda: house.mistakes() == "", successor)
+    successor.finish()
+    house.run_for(3 * INTERVAL, sleeper)
+    has_both_down = not (stamps or ranges)
+    assert ("doubled" in house.mistakes()) == has_both_down
+
+
+@pytest.mark.case("I08")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("stamps", [True, False], ids=["stamps alone", "ranges alone"])
+def test_one_wall_alone_is_enough_whatever_dies_or_fails(
+    monkeypatch: pytest.MonkeyPatch, stamps: bool, seed: int
+) -> None:
+    if stamps:
+        monkeypatch.setattr(ControlFold, "_refusal", admit_all)
+    house = SinkHouse if stamps else HouseWithoutStamps
+    assert simulate(seed, fences=True, steps=700, house=house).house.mistakes() == ""

@@ -14,6 +14,7 @@ from datarecs_application.loops.polling import Rhythm
 from datarecs_application.ports.sink_leases import ENDS, SinkLease
 from datarecs_application.ports.sinking import SinkMemory
 from datarecs_application.sinking.assignments import Assignments
+from datarecs_application.sinking.backoffs import SLOT_LIMIT, Backoffs
 from datarecs_application.sinking.figures import SinkGauges
 from datarecs_application.sinking.renewals import FENCE, TaskRenewals
 from datarecs_application.sinking.tasks import SinkSlot
@@ -22,7 +23,16 @@ from datarecs_core.errors.captures import LeaseLostError
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
-from datarecs_core.sink.checkpoint import Checkpoint, SinkCommit, TaskReport, TaskWish
+from datarecs_core.sink.checkpoint import (
+    Checkpoint,
+    Lineage,
+    PartitionState,
+    SinkCommit,
+    SinkState,
+    TaskReport,
+    TaskWish,
+)
+from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import SinkWish
 from datarecs_core.sink.definition import SinkTable
 from datarecs_core.sink.documents import sink_document
@@ -105,6 +115,7 @@ class Leases:
     fails: bool = False
     sessions: list[UUID] = field(default_factory=list)
     released: list[SinkLease] = field(default_factory=list)
+    resting: list[SinkLease] = field(default_factory=list)
 
     def claim(self, executor: str, *, limit: int) -> Sequence[SinkLease]:
         assert (executor, limit) == ("host/1/0", 1)
@@ -116,8 +127,13 @@ class Leases:
             raise StoreUnavailableError(cause="it restarts")
         return {lease: self.revision for lease in leases if self.is_current}
 
-    def release(self, lease: SinkLease) -> None:
+    def release(self, lease: SinkLease, *, is_resting: bool = False) -> None:
         self.released.append(lease)
+        if is_resting:
+            self.resting.append(lease)
+
+    def halted(self) -> int:
+        return 0
 
     def memory(self, lease: SinkLease, session: UUID) -> SinkMemory:
         assert lease == self.lease
@@ -148,6 +164,7 @@ class House:
         self.renewals = TaskRenewals(
             leases=self.leases, clock=self.clock, metrics=metrics, wake=wake
         )
+        self.backoffs = Backoffs(leases=self.leases, renewals=self.renewals, clock=self.clock)
         self.slot = SinkSlot(
             name="slot_0",
             executor="host/1/0",
@@ -164,6 +181,7 @@ class House:
             ids=FixedIds(9_000),
             rhythm=Rhythm(clock=self.clock, wake=wake),
             gauges=SinkGauges(metrics),
+            backoffs=self.backoffs,
         )
         self.slot.use(self.stop)
 
@@ -185,6 +203,16 @@ class House:
         made = ScriptedChild(run)
         self.children.append(made)
         return made
+
+    def work(self) -> None:
+        """What the loops of the process do until it ends."""
+        while not self.stop.is_set() and not self.leases.released:
+            self.backoffs.step()
+            if not self.slot.step():
+                self.renewals.beat()
+                self.clock.wait(timedelta(seconds=1))
+        self.stop.set()
+        self.backoffs.run(self.stop)
 
     @property
     def last(self) -> TaskReport:
@@ -247,17 +275,150 @@ def test_a_task_that_dies_begins_again_with_growing_pauses() -> None:
         return 1
 
     house = House(*[script] * 4)
-    house.slot.step()
+    house.work()
     assert len(house.children) == 5
     assert len(set(house.leases.sessions)) == 5
-    assert 1 + 2 + 4 + 8 <= house.clock.monotonic() < 17
+    assert 1 + 2 + 4 + 8 <= house.clock.monotonic() < 20
     assert house.last.error_code == "TASK_CRASHED"
     assert house.last.error == "the process of the task ended with exit code 1 and no report"
 
 
+def dies(_plan: Mapping[str, object], _side: ChildSide) -> int:
+    return 1
+
+
+def test_a_task_that_waits_after_a_fault_leaves_its_slot_to_others() -> None:
+    house = House(dies)
+    failed = house.leases.lease
+    assert house.slot.step() == 1
+    house.leases.lease = replace(failed, number=1, epoch=8)
+    house.leases.is_free = True
+    assert house.slot.step() == 1
+    assert house.leases.released == [house.leases.lease]
+    assert house.plans[-1]["number"] == 1
+    assert house.backoffs.paused() == {failed}
+
+
+def test_a_new_declaration_ends_the_pause_after_a_fault() -> None:
+    house = House(dies, dies, dies)
+    for _ in range(2):
+        house.slot.step()
+        house.clock.advance(timedelta(seconds=2))
+    house.slot.step()
+    assert house.slot.step() == 0
+    house.leases.revision = "2"
+    house.renewals.beat()
+    assert house.slot.step() == 1
+    assert len(house.children) == 4
+
+
+def test_a_task_without_a_slot_after_its_pause_is_released() -> None:
+    house = House(dies)
+    house.slot.step()
+    house.clock.advance(timedelta(seconds=1) + SLOT_LIMIT)
+    house.renewals.beat()
+    house.backoffs.step()
+    assert house.leases.released == [house.leases.lease]
+    assert house.backoffs.take() is None
+
+
+def test_an_end_of_the_process_releases_tasks_that_wait() -> None:
+    house = House(dies)
+    house.slot.step()
+    house.stop.set()
+    house.backoffs.run(house.stop)
+    assert house.leases.released == [house.leases.lease]
+    assert house.renewals.held() == ()
+
+
+def test_a_task_that_dies_while_the_process_ends_is_released() -> None:
+    house = House(dies)
+    house.backoffs.run(set_latch())
+    house.slot.step()
+    assert house.leases.released == [house.leases.lease]
+
+
+def set_latch() -> Latch:
+    latch = Latch()
+    latch.set()
+    return latch
+
+
+ORDERS_0 = SourcePartition("orders", 0)
+
+
+def stored_at(offset: int, *, accepted: int, wish: TaskWish = TaskWish.PAUSE) -> SinkState:
+    lineage = Lineage(cluster_id="c", topic_id="t", group="g")
+    partitions = {ORDERS_0: PartitionState(accepted=accepted)}
+    checkpoint = Checkpoint(lineage=lineage, control_offset=offset, partitions=partitions)
+    return SinkState(wish=wish, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("positions", [{"orders/0": 5}, {}])
+def test_a_task_of_a_paused_sink_ends_when_what_it_read_is_committed(
+    positions: Mapping[str, int],
+) -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        for stored in (stored_at(3, accepted=2), stored_at(7, accepted=5)):
+            house.memory.stored = stored
+            call(side, "state")
+            call(side, "report", {"positions": positions})
+        return waits(side)
+
+    house = House(script)
+    assert house.slot.step() == 1
+    assert len(house.children) == 1
+    assert house.leases.resting == [house.leases.lease]
+
+
+@pytest.mark.parametrize(
+    ("states", "report"),
+    [
+        ([stored_at(3, accepted=2), stored_at(7, accepted=4)], {"positions": {"orders/0": 5}}),
+        ([stored_at(7, accepted=5), stored_at(7, accepted=5)], {"positions": {"orders/0": 5}}),
+        (
+            [stored_at(3, accepted=2), stored_at(7, accepted=5, wish=TaskWish.RUN)],
+            {"positions": {"orders/0": 5}},
+        ),
+        ([stored_at(3, accepted=2), stored_at(7, accepted=5)], {"error_code": "LOG_UNAVAILABLE"}),
+    ],
+    ids=["uncommitted", "no cycle", "it goes on", "hindered"],
+)
+def test_a_task_of_a_paused_sink_goes_on_while_something_is_to_do(
+    states: Sequence[SinkState], report: Mapping[str, Any]
+) -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        for stored in states:
+            house.memory.stored = stored
+            call(side, "state")
+            call(side, "report", report)
+        call(side, "state")
+        house.stop.set()
+        return waits(side)
+
+    house = House(script)
+    house.slot.step()
+    assert house.leases.released == [house.leases.lease]
+    assert house.leases.resting == []
+
+
+def test_a_report_from_before_the_pause_says_nothing_of_what_was_read_since() -> None:
+    def script(_: Mapping[str, object], side: ChildSide) -> int:
+        call(side, "report", {"positions": {"orders/0": 5}})
+        for stored in (stored_at(3, accepted=2), stored_at(7, accepted=5)):
+            house.memory.stored = stored
+            call(side, "state")
+        house.stop.set()
+        return waits(side)
+
+    house = House(script)
+    house.slot.step()
+    assert house.leases.resting == []
+
+
 def test_a_broker_that_does_not_answer_is_named() -> None:
     house = House(lambda _plan, _side: 79)
-    house.slot.step()
+    house.work()
     assert house.last.error_code == "BROKER_TIMEOUT"
 
 
@@ -268,7 +429,7 @@ def test_what_a_task_says_of_its_failure_is_stored_without_secrets() -> None:
         return 1
 
     house = House(script)
-    house.slot.step()
+    house.work()
     assert house.last == TaskReport(
         dead_letters=2, error_code="TOPIC_REFUSED", error="no topic for ***"
     )
@@ -376,7 +537,7 @@ def test_a_task_that_is_retried_while_it_pauses_is_claimed_again() -> None:
         return 1
 
     house = House(script)
-    house.slot.step()
+    house.work()
     assert len(house.children) == 1
     assert house.leases.released == [house.leases.lease]
 
@@ -501,7 +662,7 @@ def test_an_unavailable_store_ends_nothing() -> None:
 def test_a_missing_secret_is_reported_and_tried_again() -> None:
     house = House()
     house.secrets.failures = 2
-    house.slot.step()
+    house.work()
     assert [one.error_code for one in house.memory.reports] == ["SECRET_UNAVAILABLE"] * 2
     assert len(house.children) == 1
 
@@ -513,7 +674,7 @@ def test_a_broken_frame_kills_the_task(frame: bytes) -> None:
         return never_stops(side)
 
     house = House(script)
-    house.slot.step()
+    house.work()
     assert house.last.error_code == "TASK_CRASHED"
     assert len(house.children) == 2
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from datarecs_cli.client import Api, Json
 from datarecs_core.captures.declared import LAST_CAPTURE, NEXT_DUE
+from datarecs_core.resources.proven_condition import LAST_PROOFS
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.resources.sink_conditions import StatusField
 from datarecs_specs.kinds import KINDS, KindEntry
@@ -152,9 +153,21 @@ def _sink_lines(resource: Json, status: Json) -> Iterator[str]:
             yield f"{words:16} {status[name]}, since its tasks began"
     yield f"last commit      {instant_of(status.get(StatusField.LAST_COMMIT_AT))}"
     yield f"valid through    {instant_of(status.get(StatusField.VALID_THROUGH))}"
+    yield from _proof_lines(status.get(LAST_PROOFS))
     error = part_of(status, StatusField.LAST_ERROR)
     if error:
         yield f"last error       {error.get('code')}: {error.get('message')}"
+    decision = part_of(status, StatusField.TABLE_DECISION)
+    if decision:
+        what = f"{decision.get('records')} for {decision.get('table')} is {decision.get('state')}"
+        yield f"decision         {what}: {decision.get('message')}".removesuffix(": ")
+
+
+def _proof_lines(proofs: object) -> Iterator[str]:
+    """The newest run of each job that proves a sink."""
+    for one in proofs if isinstance(proofs, list) else ():
+        words = f"{one.get('job')} {one.get('result')}, {instant_of(one.get('finished_at'))}"
+        yield f"last proof       {words}, run {one.get('run_id')}"
 
 
 def _job_lines(jobs: Sequence[str] | None) -> Iterator[str]:

@@ -155,6 +155,13 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "sink resume": HelpPage(("payments-landing", "payments-landing --namespace finance"), _SERVER),
     "sink commit-now": HelpPage(("payments-landing", "payments-landing -o json"), _SERVER),
     "sink retry": HelpPage(("payments-landing", "payments-landing -o json"), _SERVER),
+    "sink accept-table": HelpPage(
+        (
+            "payments-landing sales.payments --records leave_out",
+            "payments-landing sales.payments --records commit --catalog lake",
+        ),
+        _SERVER,
+    ),
     "sink reset": HelpPage(
         ("payments-landing", "payments-landing --position payments/0=5 --position payments/1=7"),
         _SERVER,

@@ -66,6 +66,7 @@ _SINKS = (
     Column(title="TASKS", member="running"),
     Column(title="LAG", member="lag", number=True),
     Column(title="LAST COMMIT", member="last_commit_at"),
+    Column(title="PROVEN", member="proven"),
 )
 _RUNS = (
     Column(title="RUN", member="run_id"),
@@ -169,7 +170,15 @@ def _sink_row(one: Json) -> Json:
         **{name: status.get(name) for name in (StatusField.LAG, StatusField.LAST_COMMIT_AT)},
         "topics": ", ".join(map(str, _listed(_part(one, "spec").get("topics")))),
         "running": f"{status.get(StatusField.WORKERS, 0)}/{status.get(StatusField.TASKS, 0)}",
+        "proven": _proven(status),
     }
+
+
+def _proven(status: Json) -> object:
+    """None of a sink that names no jobs."""
+    conditions = _listed(status.get("conditions"))
+    claims = (one for one in conditions if isinstance(one, Mapping))
+    return next((one.get("status") for one in claims if one.get("type") == "Proven"), None)
 
 
 def _policy_row(one: Json) -> Json:

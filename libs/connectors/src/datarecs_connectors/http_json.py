@@ -54,6 +54,8 @@ class JsonServer:
 
     source: str
     policy: Policy
+    max_bytes: int = MAX_BYTES
+    """Of one answer."""
 
     def get(
         self, url: str, *, query: Mapping[str, str] | None = None, token: str | None = None
@@ -66,7 +68,7 @@ class JsonServer:
             CorruptSourceError: the answer is not a JSON object.
         """
         target = f"{url}?{urlencode(query)}" if query else url
-        status, content = self._send_request(target, None, token)
+        status, content = self._send_request(target, None, _bearer(token))
         return self._decode_answer(status, content, urlsplit(url).netloc)
 
     def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, object] | None:
@@ -83,19 +85,35 @@ class JsonServer:
             PermissionDeniedError: 401 or 403.
         """
         body = Body(_JSON, json.dumps(document))
-        status, _ = self._send_request(url, body, token)
+        status, _ = self._send_request(url, body, _bearer(token))
         self._check_permitted(status, urlsplit(url).netloc)
         return status
 
-    def _send_request(self, url: str, body: "Body | None", token: str | None) -> tuple[int, bytes]:
+    def fetch(self, url: str, *, authorization: str | None) -> tuple[int, bytes]:
+        """Status and content of an answer, for callers who know more of them than `get`.
+
+        Raises:
+            ConnectionFailedError: the address, TLS or the time limit.
+            PermissionDeniedError: 401 or 403.
+            SourceLimitError: the answer is larger than `max_bytes`.
+        """
+        status, content = self._send_request(url, None, authorization)
+        where = urlsplit(url).netloc
+        self._check_size(content, where)
+        self._check_permitted(status, where)
+        return status, content
+
+    def _send_request(
+        self, url: str, body: "Body | None", authorization: str | None
+    ) -> tuple[int, bytes]:
         parts = urlsplit(url)
         headers = {"Accept": "application/json", "User-Agent": "datarecs"}
         if body is not None:
             headers["Content-Type"] = body.kind
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
+        if authorization is not None:
+            headers["Authorization"] = authorization
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        has_secret = token is not None or (body is not None and body.kind == _FORM)
+        has_secret = authorization is not None or (body is not None and body.kind == _FORM)
         connection = self._connection(
             parts.scheme, parts.hostname or "", parts.port, has_secret=has_secret
         )
@@ -103,7 +121,7 @@ class JsonServer:
             method, text = ("GET", None) if body is None else ("POST", body.text)
             connection.request(method, path, text, headers)
             with closing(connection.getresponse()) as answer:
-                content = _read(answer)
+                content = _read(answer, self.max_bytes)
         except (OSError, HTTPException) as cause:
             raise NoAnswerError(self.source, f"{parts.netloc}: {_why(cause)}") from cause
         finally:
@@ -113,8 +131,7 @@ class JsonServer:
     def _decode_answer(
         self, status: int, content: bytes, where: str
     ) -> Mapping[str, object] | None:
-        if len(content) > MAX_BYTES:
-            raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
+        self._check_size(content, where)
         self._check_permitted(status, where)
         if status == _ABSENT:
             return None
@@ -127,6 +144,12 @@ class JsonServer:
         if not isinstance(document, dict):
             raise CorruptSourceError(self.source, f"the answer of {where} is not a JSON object")
         return document
+
+    def _check_size(self, content: bytes, where: str) -> None:
+        if len(content) > self.max_bytes:
+            raise SourceLimitError(
+                self.source, f"{where} answers with more than {self.max_bytes} bytes"
+            )
 
     def _check_permitted(self, status: int, where: str) -> None:
         if status in _REFUSED:
@@ -169,10 +192,14 @@ class JsonServer:
         return ConnectionFailedError(self.source, f"{where}: {why}")
 
 
-def _read(answer: HTTPResponse) -> bytes:
+def _bearer(token: str | None) -> str | None:
+    return None if token is None else f"Bearer {token}"
+
+
+def _read(answer: HTTPResponse, max_bytes: int) -> bytes:
     """The whole answer, or one byte above the limit; TimeoutError for one that is too slow."""
     began, parts, size = perf_counter(), [], 0
-    while size <= MAX_BYTES and (part := answer.read1(_CHUNK_BYTES)):
+    while size <= max_bytes and (part := answer.read1(_CHUNK_BYTES)):
         parts.append(part)
         size += len(part)
         if perf_counter() - began > ANSWER_TIMEOUT_S:

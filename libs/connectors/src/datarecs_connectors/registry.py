@@ -45,6 +45,7 @@ from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
 from datarecs_core.resources.store_servers import BucketAddress
 
 if TYPE_CHECKING:
+    from datarecs_connectors.avro.registries import SchemaRegistry
     from datarecs_connectors.iceberg.connector import IcebergConnector
     from datarecs_connectors.kafka.connector import KafkaConnector
     from datarecs_connectors.object_stores.tree import ObjectTree
@@ -263,7 +264,24 @@ def _topic(
         cluster=cluster,
         options=_options(source, TopicOptions),
         now=around.now,
+        registry=connected_registry(source.name, connection.config, secrets, around.policy),
         stop=around.stop,
+    )
+
+
+def connected_registry(
+    source: str, config: KafkaConfig, secrets: Mapping[str, str], policy: Policy
+) -> "SchemaRegistry | None":
+    """The schema registry of a cluster, if it has one; nothing is requested yet."""
+    if config.registry is None:
+        return None
+    from datarecs_connectors.avro.registries import MOST_BYTES, SchemaRegistry
+    from datarecs_connectors.http_json import JsonServer
+
+    return SchemaRegistry(
+        server=JsonServer(source=source, policy=policy, max_bytes=MOST_BYTES),
+        config=config.registry,
+        password=secrets.get("registry_password", ""),
     )
 
 

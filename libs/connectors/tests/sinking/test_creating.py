@@ -16,8 +16,7 @@ BARE = replace(SINK, auto_create=True, metadata_columns=MetadataColumns.NONE)
 
 
 def columns_of(*texts: str) -> dict[str, str]:
-    rows = [record.value for record in from_json(*texts)]
-    schema = inferred_schema(BARE, rows)
+    schema = inferred_schema(BARE, from_json(*texts))
     return {field.name: str(field.field_type) for field in schema.fields}
 
 

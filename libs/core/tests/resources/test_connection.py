@@ -12,6 +12,7 @@ from datarecs_core.resources.connection import (
     ConnectionType,
     KafkaConfig,
     KafkaSecurity,
+    RegistryConfig,
     connection_faults,
     path_fault,
     secret_uses,
@@ -127,6 +128,15 @@ def test_the_password_of_a_login_goes_to_each_broker() -> None:
     )
     without = replace(config, security=KafkaSecurity.SSL)
     assert secret_uses(without, "password") == ()
+
+
+def test_the_password_of_a_registry_goes_to_its_host_alone() -> None:
+    registry = RegistryConfig(url="https://Registry.example.com:8081/api", username="reader")
+    config = KafkaConfig(brokers=("b1.example.com:9093",), user="reader", registry=registry)
+    (use,) = secret_uses(config, "registry_password")
+    assert use == SecretUse(purpose=SecretPurpose.KAFKA, host="registry.example.com")
+    for without in (None, replace(registry, username=None)):
+        assert secret_uses(replace(config, registry=without), "registry_password") == ()
 
 
 def test_a_source_without_a_connection_is_not_resolved() -> None:

@@ -57,7 +57,20 @@ def test_a_map_decides_alone() -> None:
         changes.change({"op": "d"})
 
 
-@pytest.mark.parametrize("value", [{}, {"meta": "u"}, {"meta": {"op": 1}}, {"meta": {"op": "t"}}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"meta": "u"},
+        {"meta": {"op": 1}},
+        *(
+            {"meta": {"op": letter}}
+            for letter in map(chr, range(0x110000))
+            if letter.upper() in "ICRUD" and letter not in "icrudICRUD"
+        ),
+        {"meta": {"op": "t"}},
+    ],
+)
 def test_a_record_that_does_not_say_its_change_is_bad(value: Mapping[str, object]) -> None:
     changes = rule(SinkMode.CDC, cdc=CdcRule(path="meta.op"))
     with pytest.raises(BadRecordError) as bad:

@@ -105,6 +105,15 @@ def test_a_sink_with_some_of_its_tasks_is_ready_and_says_so() -> None:
     assert (ready.status, ready.message) == (Truth.TRUE, "1 of 3 tasks run")
 
 
+def test_a_sink_with_resting_tasks_alone_is_paused_and_needs_no_process() -> None:
+    status = stored(read(1), read(1, of=SECOND_PART), held=0)
+    resting = tuple(replace(one, is_resting=True) for one in status.tasks)
+    assert claims(replace(status, tasks=resting))["Ready"] == (Truth.TRUE, "Paused")
+    running = (resting[0], replace(status.tasks[1], is_held=True))
+    ready = conditions(replace(status, tasks=running))["Ready"]
+    assert (ready.status, ready.message) == (Truth.TRUE, "")
+
+
 def test_a_halted_task_makes_the_sink_fail_with_its_remedy() -> None:
     waiting = TaskReport(error_code="BROKER_TIMEOUT", error="no answer")
     halted = TaskReport(error_code="BAD_RECORD", error="orders/0 at 7: a: no int.", is_halted=True)

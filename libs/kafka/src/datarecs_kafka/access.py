@@ -26,6 +26,9 @@ BOOTSTRAP_TIMEOUT_MS = 5_000
 class Access(Protocol):
     """What the clients of a cluster need of it."""
 
+    def unavailable(self, cause: str) -> LogUnavailableError:
+        """The error of a connection that failed with this cause."""
+
     @property
     def bootstrap(self) -> str:
         """`host:port`, several separated by commas."""
@@ -45,6 +48,9 @@ class BrokerAccess:
     security: str = "SASL_PLAINTEXT"
     """`SASL_SSL` or, for `datarecs up` on loopback, `SASL_PLAINTEXT`."""
     ca_file: str | None = None
+
+    def unavailable(self, cause: str) -> LogUnavailableError:
+        return LogUnavailableError(where=self.bootstrap, cause=cause)
 
     def settings(self) -> dict[str, object]:
         """Common settings of consumer, producer and administration."""
@@ -117,8 +123,6 @@ def connecting(access: Access) -> Iterator[_Network]:
         yield network
     except KafkaError as cause:
         network.discard()
-        raise LogUnavailableError(
-            where=access.bootstrap, cause=listener.reason(str(cause))
-        ) from cause
+        raise access.unavailable(listener.reason(str(cause))) from cause
     finally:
         logger.removeHandler(listener)

@@ -12,6 +12,7 @@ from datarecs_core.errors.messaging import ClusterUnavailableError
 from datarecs_core.resources.connection import KafkaConfig, Transport
 from datarecs_kafka.access import BOOTSTRAP_TIMEOUT_MS
 from datarecs_kafka.checked_sockets import AddressGuard, Resolver, system_resolver
+from datarecs_kafka.login_faults import remedy_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,12 @@ class ClusterAccess:
     def username(self) -> str:
         return self.config.user or "without login"
 
+    def unavailable(self, cause: str) -> ClusterUnavailableError:
+        """With the field of the connection that mends it, where the cause says which."""
+        remedy = remedy_of(cause, has_login=self.config.security.has_login)
+        text = f"{cause.rstrip('.')}; {remedy}" if remedy else cause
+        return ClusterUnavailableError(where=self.bootstrap, cause=text)
+
     def settings(self) -> dict[str, object]:
         """Common settings of consumer, producer and administration.
 
@@ -75,7 +82,8 @@ class ClusterAccess:
             context = ssl.create_default_context(cadata=self.config.ca)
         except ssl.SSLError as cause:
             raise ClusterUnavailableError(
-                where=self.bootstrap, cause="the certificates of the connection cannot be read"
+                where=self.bootstrap,
+                cause="the certificates of the connection cannot be read: correct its field ca",
             ) from cause
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context

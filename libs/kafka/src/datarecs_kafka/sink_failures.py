@@ -20,9 +20,7 @@ def translated(cause: Exception, access: ClusterAccess) -> ClusterUnavailableErr
     access.require_none_refused()
     if isinstance(cause, AuthorizationError):
         return SinkError(SinkCode.TOPIC_REFUSED, _refusal(cause, access.username))
-    return ClusterUnavailableError(
-        where=access.bootstrap, cause=f"{type(cause).__name__}: {cause}"[:300]
-    )
+    return access.unavailable(f"{type(cause).__name__}: {cause}"[:300])
 
 
 def _refusal(cause: AuthorizationError, user: str) -> str:

@@ -1,13 +1,14 @@
 """`SinkLog` on a Kafka cluster: topics, group, control topic and transactions of one sink."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from kafka.admin import KafkaAdminClient
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     KafkaError,
     TopicAlreadyExistsError,
@@ -98,10 +99,9 @@ class KafkaSinkLog:
 
     def remove_control_topic(self) -> None:
         with self._administration() as admin:
-            try:
-                admin.delete_topics([self._names.control])
-            except UnknownTopicOrPartitionError:
-                return
+            if _is_empty(admin, self._names.dead_letters):
+                _delete(admin, self._names.dead_letters)
+            _delete(admin, self._names.control)
 
     @property
     def _names(self) -> SinkNames:
@@ -153,6 +153,23 @@ def _settings(retention: timedelta, most_bytes: int) -> dict[str, str]:
         "retention.ms": str(int(retention.total_seconds() * 1000)),
         "max.message.bytes": str(most_bytes),
     }
+
+
+def _is_empty(admin: KafkaAdminClient, name: str) -> bool:
+    """Whether the topic is there and has no record, also none of a transaction that is open."""
+    (described,) = admin.describe_topics([name])
+    if described["error_code"] != 0:
+        return False
+    places = [TopicPartition(name, one["partition_index"]) for one in described["partitions"]]
+    begins = admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
+    ends = admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
+    return all(begins[place].offset == ends[place].offset for place in places)
+
+
+def _delete(admin: KafkaAdminClient, name: str) -> None:
+    """Nothing happens if it is gone."""
+    with suppress(UnknownTopicOrPartitionError):
+        admin.delete_topics([name])
 
 
 def _create(admin: KafkaAdminClient, name: str, settings: Mapping[str, str]) -> None:

@@ -43,8 +43,11 @@ class SinkRight(NamedTuple):
     is_prefix: bool = False
 
 
-def sink_rights(topics: Iterable[str]) -> tuple[SinkRight, ...]:
-    """What a sink needs on its cluster, as docs/howto/sink.md lists it."""
+def sink_rights(topics: Iterable[str], *, prefix: str = PREFIX) -> tuple[SinkRight, ...]:
+    """What a sink needs on its cluster, as docs/howto/sink.md lists it.
+
+    `prefix` is that of every sink, or `datarecs.sink.<uid>` of one.
+    """
     read, write, describe = ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE
     operations = (ACLOperation.CREATE, read, write, describe, ACLOperation.DELETE)
     return (
@@ -54,12 +57,12 @@ def sink_rights(topics: Iterable[str]) -> tuple[SinkRight, ...]:
             for operation in (read, describe)
         ),
         *(
-            SinkRight(ResourceType.TOPIC, PREFIX, operation, is_prefix=True)
+            SinkRight(ResourceType.TOPIC, prefix, operation, is_prefix=True)
             for operation in operations
         ),
-        SinkRight(ResourceType.GROUP, PREFIX, read, is_prefix=True),
-        SinkRight(ResourceType.TRANSACTIONAL_ID, PREFIX, write, is_prefix=True),
-        SinkRight(ResourceType.TRANSACTIONAL_ID, PREFIX, describe, is_prefix=True),
+        SinkRight(ResourceType.GROUP, prefix, read, is_prefix=True),
+        SinkRight(ResourceType.TRANSACTIONAL_ID, prefix, write, is_prefix=True),
+        SinkRight(ResourceType.TRANSACTIONAL_ID, prefix, describe, is_prefix=True),
         SinkRight(ResourceType.CLUSTER, _CLUSTER, describe),
     )
 
@@ -78,13 +81,22 @@ def create_topic(access: BrokerAccess, name: str, *, partitions: int) -> None:
         admin.create_topics({name: settings}, wait_for_metadata=True)
 
 
-def create_login(access: BrokerAccess, name: str, topics: Iterable[str], *, password: str) -> None:
+def create_login(
+    access: BrokerAccess,
+    name: str,
+    topics: Iterable[str],
+    *,
+    password: str,
+    prefix: str = PREFIX,
+) -> None:
     """Create a login for sinks of these topics; other rights of it are removed. Safe to repeat.
+
+    With a `prefix` as in `sink_rights`.
 
     Raises:
         LogUnavailableError: the broker cannot be reached, or it refused a change.
     """
-    wanted = [_acl_of(name, right) for right in sink_rights(topics)]
+    wanted = [_acl_of(name, right) for right in sink_rights(topics, prefix=prefix)]
     with administration(access) as admin:
         if _rules(admin, name):
             admin.delete_acls([_filter_of(name)])

@@ -27,5 +27,5 @@ class SinkNames:
         return f"{self.group}.dlq"
 
     def transactional_id(self, role: str) -> str:
-        """`coordinator`, or the name of a task session."""
+        """`coordinator`, or the name of a task."""
         return f"{self.group}.{role if role == COORDINATOR else f'w-{role}'}"

@@ -1,7 +1,7 @@
 """Transactions of a sink: votes with their offsets and dead letters, messages of the coordinator.
 
-Each call is one transaction under a time limit. The producer of a task session has a transactional
-id of its own; that of the coordinator is one for the sink, and the newest one fences the others.
+Each call is one transaction under a time limit. Each task and the coordinator of a sink have a
+transactional id; the newest producer of an id fences the others and ends what they left open.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

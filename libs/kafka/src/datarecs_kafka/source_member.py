@@ -164,6 +164,10 @@ class KafkaSourceMember:
     def bounds(self, partition: SourcePartition) -> tuple[int, int]:
         return bounds_of(self._inner, partition, self._of)
 
+    def position(self, partition: SourcePartition) -> int:
+        with failures_of(self._of.access):
+            return int(self._inner.position(TopicPartition(*partition), timeout_ms=CALL_TIMEOUT_MS))
+
     def offset_at(self, partition: SourcePartition, time: datetime) -> int:
         where = TopicPartition(*partition)
         times = {where: int(time.timestamp() * 1000)}

@@ -1,12 +1,13 @@
 """Twin of the run's tables: rows, history, timers."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from datarecs_application.errors import RunExistsError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.runs.model import Run
-from datarecs_core.values import RunId
+from datarecs_core.values import JobId, RunId
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import Timer
 
@@ -26,6 +27,10 @@ def number(scope: Scope, run_id: RunId, count: int) -> tuple[range, tuple[int, .
 def remember(scope: Scope, run_id: RunId, entry: HistoryEntry) -> None:
     """Store an entry with numbers taken before."""
     scope.state.history[run_id] = (*scope.state.history.get(run_id, ()), entry)
+
+
+def _age(run: Run) -> tuple[datetime, RunId]:
+    return run.created_at, run.run_id
 
 
 class MemoryRuns:
@@ -88,6 +93,14 @@ class MemoryRuns:
     def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
         lines = self._scope.state.history.get(run_id, ())
         return [line for line in lines if line.sequence > after][:limit]
+
+    def newest_ended(self, job_ids: Collection[JobId]) -> Mapping[JobId, Run]:
+        ended = (
+            run
+            for run in self._scope.state.runs.values()
+            if run.job_id in job_ids and run.closed_at is not None
+        )
+        return {run.job_id: run for run in sorted(ended, key=_age)}
 
     def _is_taken(self, run: Run) -> bool:
         fired = (run.schedule_uid, run.fire_time)

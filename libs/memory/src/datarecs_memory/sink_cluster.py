@@ -74,14 +74,19 @@ class _Entry:
 class _Partition:
     entries: list[_Entry] = field(default_factory=list)
     begin: int = 0
+    _stable: int = 0
+    """Where the last call of `stable_end` stopped: an ended transaction never opens again."""
 
     def stable_end(self) -> int:
         """One past the last offset below every open transaction."""
-        for offset in range(self.begin, len(self.entries)):
+        for offset in range(max(self.begin, self._stable), len(self.entries)):
             transaction = self.entries[offset].transaction
             if transaction is not None and transaction.is_open:
-                return offset
-        return len(self.entries)
+                break
+        else:
+            offset = len(self.entries)
+        self._stable = offset
+        return offset
 
     def add(self, payload: Payload | None, transaction: Transaction | None) -> None:
         self.entries.append(_Entry(payload, transaction))

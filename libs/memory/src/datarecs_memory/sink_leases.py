@@ -18,7 +18,7 @@ from datarecs_core.sink.checkpoint import (
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, TaskStatus
 from datarecs_core.sink.events import SinkCommitCompleted, SinkTableCommitted
 from datarecs_core.values import ResourceUid, TenantId
-from datarecs_memory.sink_rows import SinkRow, TaskLease
+from datarecs_memory.sink_rows import SinkRow, TaskLease, is_halted
 from datarecs_memory.store import MemoryStore, TenantState
 from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
 
@@ -53,11 +53,23 @@ class MemorySinkLeases:
                     renewed[lease] = ENDS if ends else row.status.wished.revision
         return renewed
 
-    def release(self, lease: SinkLease) -> None:
+    def release(self, lease: SinkLease, *, is_resting: bool = False) -> None:
         with self._store.writing(lease.tenant_id) as state:
             row = _held_row(state, lease)
             if row is not None:
-                state.sinks[lease.sink_uid] = _until(row, lease, None)
+                ended = replace(row.leases[lease.number], until=None, is_resting=is_resting)
+                leases = {**row.leases, lease.number: ended}
+                state.sinks[lease.sink_uid] = replace(row, leases=leases)
+
+    def halted(self) -> int:
+        with self._store.writing_all() as states:
+            rows = [row for state in states.values() for row in state.sinks.values()]
+        return sum(
+            is_halted(task)
+            for row in rows
+            if not row.status.state.is_drained
+            for task in row.status.tasks
+        )
 
     def memory(self, lease: SinkLease, session: UUID) -> "MemorySinkMemory":
         return MemorySinkMemory(MemoryUnitOfWork(self._store), lease, session)
@@ -68,7 +80,7 @@ class MemorySinkLeases:
         row, epoch = state.sinks[sink_uid], self._store.next_sink_epoch()
         until = self._store.clock.now() + SINK_LEASE
         before = row.leases.get(number) or TaskLease(epoch=epoch, until=until)
-        taken = replace(before, epoch=epoch, until=until, ends=False)
+        taken = replace(before, epoch=epoch, until=until, ends=False, is_resting=False)
         state.sinks[sink_uid] = replace(row, leases={**row.leases, number: taken})
         return SinkLease(tenant_id=tenant, sink_uid=sink_uid, number=number, epoch=epoch)
 
@@ -93,9 +105,9 @@ def _free(states: Mapping[TenantId, TenantState], now: datetime) -> list[_Place]
 
 def _may_begin(row: SinkRow, task: TaskStatus, now: datetime) -> bool:
     lease = row.leases.get(task.number)
-    is_halted = task.report is not None and task.report.is_halted
     is_running = lease is not None and _is_running(lease, now)
-    return not (is_running or is_halted or row.status.state.is_drained)
+    is_resting = row.is_resting(task.number)
+    return not (is_running or is_halted(task) or is_resting or row.status.state.is_drained)
 
 
 def _is_running(lease: TaskLease, now: datetime) -> bool:
@@ -162,6 +174,13 @@ class MemorySinkMemory:
             state = row.status.state
             if state.checkpoint.control_offset <= commit.checkpoint.control_offset:
                 self._set_state(tx, replace(state, checkpoint=commit.checkpoint))
+
+    def decided(self, epoch: int, checkpoint: Checkpoint) -> bool:
+        with self._writing() as (tx, row):
+            is_newest = row.status.state.epoch == epoch
+            if is_newest:
+                self._set_state(tx, replace(row.status.state, checkpoint=checkpoint))
+        return is_newest
 
     def drained(self) -> None:
         with self._writing() as (tx, row):

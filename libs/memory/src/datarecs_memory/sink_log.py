@@ -131,6 +131,9 @@ class MemoryMember:
     def bounds(self, partition: SourcePartition) -> tuple[int, int]:
         return self._cluster.bounds(partition)
 
+    def position(self, partition: SourcePartition) -> int:
+        return self._positions[partition]
+
     def offset_at(self, partition: SourcePartition, time: datetime) -> int:
         begin, end = self._cluster.bounds(partition)
         earliest = int(time.timestamp() * 1000)

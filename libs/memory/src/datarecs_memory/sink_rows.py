@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from datarecs_core.sink.checkpoint import TableCommit
-from datarecs_core.sink.declared import CommitRecord, SinkStatus
+from datarecs_core.sink.checkpoint import TableCommit, TaskWish
+from datarecs_core.sink.declared import CommitRecord, SinkStatus, TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,8 @@ class TaskLease:
     """None: it was ended."""
     ends: bool = False
     """Its process shall stop, and release it."""
+    is_resting: bool = False
+    """It has ended because its sink pauses."""
     session: UUID | None = None
     letters: int = 0
     fenced: int = 0
@@ -35,3 +37,15 @@ class SinkRow:
     """Oldest first, without snapshots."""
     snapshots: tuple[TableCommit, ...] = ()
     """Of all commits, oldest first."""
+    reset_snapshots: int = 0
+    """How many of them there were at the last reset."""
+
+    def is_resting(self, number: int) -> bool:
+        """Whether a task has ended because the sink pauses, which it still does."""
+        lease = self.leases.get(number)
+        is_paused = self.status.state.wish is TaskWish.PAUSE
+        return is_paused and lease is not None and lease.is_resting
+
+
+def is_halted(task: TaskStatus) -> bool:
+    return task.report is not None and task.report.is_halted

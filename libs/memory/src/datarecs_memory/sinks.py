@@ -5,12 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from datarecs_core.sink.checkpoint import PartitionState
+from datarecs_core.sink.accepting import reset_checkpoint
+from datarecs_core.sink.checkpoint import Checkpoint, TableCommit
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope
-from datarecs_memory.sink_rows import SinkRow, TaskLease
+from datarecs_memory.sink_rows import SinkRow, TaskLease, is_halted
 
 
 class MemorySinkTasks:
@@ -39,7 +40,11 @@ class MemorySinkTasks:
         if row is None:
             return SinkStatus()
         tasks = tuple(
-            replace(one, is_held=one.is_held or self._is_leased(row.leases.get(one.number)))
+            replace(
+                one,
+                is_held=one.is_held or self._is_leased(row.leases.get(one.number)),
+                is_resting=row.is_resting(one.number),
+            )
             for one in row.status.tasks
         )
         last = max(row.commits, key=_place, default=None)
@@ -102,27 +107,39 @@ class MemorySinkTasks:
         status = self.status(sink_uid)
         if status.wished is None:
             return False
-        halted = {one.number for one in status.tasks if _is_halted(one)}
+        halted = {one.number for one in status.tasks if is_halted(one)}
         self._restart(sink_uid, status, halted, lambda lease: replace(lease, ends=True))
+        return True
+
+    def newest_commits(self, sink_uid: ResourceUid) -> Sequence[TableCommit]:
+        row = self._rows.get(sink_uid) or SinkRow()
+        stored = row.snapshots[row.reset_snapshots :]
+        return list({one.table.uuid: one for one in sorted(stored, key=_offset)}.values())
+
+    def decide(self, sink_uid: ResourceUid, checkpoint: Checkpoint) -> bool:
+        status = self.status(sink_uid)
+        if status.wished is None:
+            return False
+        self._begin_again(sink_uid, status, checkpoint)
         return True
 
     def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
         status = self.status(sink_uid)
         if status.wished is None:
             return False
-        known = status.state.checkpoint.partitions
-        moved = {
-            partition: replace(known.get(partition, PartitionState(accepted=0)), accepted=accepted)
-            for partition, accepted in positions.items()
-        }
-        checkpoint = replace(
-            status.state.checkpoint, lineage=None, control_offset=0, partitions={**known, **moved}
-        )
+        moved = reset_checkpoint(status.state.checkpoint, positions, now=self._scope.now)
+        self._begin_again(sink_uid, status, moved)
+        row = self._rows[sink_uid]
+        self._rows[sink_uid] = replace(row, reset_snapshots=len(row.snapshots))
+        return True
+
+    def _begin_again(
+        self, sink_uid: ResourceUid, status: SinkStatus, checkpoint: Checkpoint
+    ) -> None:
         state = replace(status.state, epoch=status.state.epoch + 1, checkpoint=checkpoint)
         status = replace(status, state=state)
         every = {one.number for one in status.tasks}
         self._restart(sink_uid, status, every, lambda lease: replace(lease, until=None))
-        return True
 
     def _restart(
         self,
@@ -145,9 +162,9 @@ class MemorySinkTasks:
         self._scope.wake()
 
 
+def _offset(one: TableCommit) -> int:
+    return one.control_offset
+
+
 def _place(one: CommitRecord) -> tuple[datetime, UUID]:
     return one.completed_at, one.commit_id
-
-
-def _is_halted(task: TaskStatus) -> bool:
-    return task.report is not None and task.report.is_halted

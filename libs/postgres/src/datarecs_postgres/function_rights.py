@@ -43,6 +43,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
         roles=(CAPTURE,),
     ),
     FunctionAccess(name="claim_sink_tasks", arguments="text, interval, integer", roles=(SINK,)),
+    FunctionAccess(name="halted_sink_tasks", arguments="", roles=(SINK,)),
     FunctionAccess(name="capture_tenants", arguments="text", roles=(CAPTURE,)),
     FunctionAccess(
         name="capture_slices",

@@ -5,16 +5,17 @@ stores the loaded values for the transaction and writes only changes.
 """
 
 from collections import namedtuple
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Executable, bindparam, func, select
+from sqlalchemy import ARRAY, Executable, Uuid, bindparam, cast, func, select, true
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import RunExistsError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.runs.model import Disposition, Run
-from datarecs_core.values import RunId, aware
+from datarecs_core.values import JobId, RunId, aware
 from datarecs_postgres import json_text
 from datarecs_postgres.history import NewEntry, RunHistory
 from datarecs_postgres.run_rows import DEFAULTS, changes, from_row, to_row
@@ -31,6 +32,24 @@ _ADD = (
     .on_conflict_do_nothing()
     .returning(RUN.c.row_version, RUN.c.last_sequence, RUN.c.feed_rv, _TIME)
 )
+_JOBS = (
+    func.unnest(cast(bindparam("jobs", type_=ARRAY(Uuid)), ARRAY(Uuid)))
+    .table_valued("job_id", name="jobs")
+    .render_derived()
+)
+_NEWEST = (
+    select(RUN)
+    .where(
+        RUN.c.tenant_id == bindparam("of_tenant"),
+        RUN.c.job_id == _JOBS.c.job_id,
+        RUN.c.closed_at.is_not(None),
+    )
+    .order_by(RUN.c.created_at.desc(), RUN.c.run_id.desc())
+    .limit(1)
+    .lateral("newest")
+)
+_NEWEST_ENDED = select(_NEWEST).select_from(_JOBS.join(_NEWEST, true()))
+"""One search in the index of a job's runs for each job."""
 _Row = namedtuple("_Row", RUN.c.keys())  # type: ignore[misc]  # noqa: PYI024  the table\'s columns
 
 
@@ -111,6 +130,11 @@ class PostgresRuns:
 
     def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
         return self._history.entries(run_id, after=after, limit=limit)
+
+    def newest_ended(self, job_ids: Collection[JobId]) -> Mapping[JobId, Run]:
+        of_jobs = {"of_tenant": self._session.tenant_id, "jobs": list(job_ids)}
+        rows = self._session.answer(_NEWEST_ENDED, of_jobs).fetchall()
+        return {run.job_id: run for run in (from_row(_Row._make(row)) for row in rows)}
 
     def _known(self, run_id: RunId, entry: HistoryEntry) -> int | None:
         """The number of a fact that is already recorded, with its new disposition.

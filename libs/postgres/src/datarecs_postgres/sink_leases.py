@@ -35,6 +35,7 @@ _CLAIM = select(
         bindparam("most", type_=Integer),
     ).table_valued("tenant_id", "sink_uid", "number", "epoch")
 )
+_HALTED = select(func.datarecs.halted_sink_tasks(type_=BigInteger))
 _HELD = (
     func.unnest(
         cast(bindparam("sinks", type_=ARRAY(Uuid)), ARRAY(Uuid)),
@@ -88,7 +89,7 @@ class PostgresSinkLeases:
             renewed |= self._renew_in(tenant, list(of_tenant))
         return renewed
 
-    def release(self, lease: SinkLease) -> None:
+    def release(self, lease: SinkLease, *, is_resting: bool = False) -> None:
         with self._database.transaction(lease.tenant_id) as session:
             session.execute(
                 update(SINK_TASK)
@@ -98,8 +99,12 @@ class PostgresSinkLeases:
                     _TASK.number == lease.number,
                     _TASK.epoch == lease.epoch,
                 )
-                .values(lease_until=None, executor=None)
+                .values(lease_until=None, executor=None, is_resting=is_resting)
             )
+
+    def halted(self) -> int:
+        ((count,),) = self._database.answer(_HALTED, {})
+        return int(count)
 
     def memory(self, lease: SinkLease, session: UUID) -> PostgresSinkMemory:
         return PostgresSinkMemory(self._unit, lease, session)

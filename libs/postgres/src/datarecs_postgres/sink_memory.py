@@ -136,6 +136,17 @@ class PostgresSinkMemory:
             )
             self._remove_old(tx)
 
+    def decided(self, epoch: int, checkpoint: Checkpoint) -> bool:
+        with self._writing() as tx:
+            changed = tx.session.execute(
+                update(SINK_STATE)
+                .where(*self._states(tx.session), _STATE.epoch == epoch)
+                .values(
+                    checkpoint=sink_document(checkpoint), control_offset=checkpoint.control_offset
+                )
+            )
+        return changed.rowcount == 1
+
     def drained(self) -> None:
         with self._writing() as tx:
             tx.session.execute(

@@ -51,7 +51,7 @@ SINK_TABLES: tuple[TableAccess, ...] = (
                 SINK,
                 columns=(
                     *("executor", "lease_until", "is_halted", "report", "reported_at"),
-                    *("session", "session_letters", "session_fenced"),
+                    *("session", "session_letters", "session_fenced", "is_resting"),
                 ),
             ),
             *granted("DELETE", RESOURCES),

@@ -4,7 +4,6 @@ The row of `sink_state` is locked before those of `sink_task`, here and in `sink
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,9 +11,9 @@ from uuid import UUID
 from sqlalchemy import Row, and_, delete, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_once
 
+from datarecs_core.sink.accepting import reset_checkpoint
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
-    PartitionState,
     SinkState,
     TableCommit,
     TaskReport,
@@ -131,11 +130,50 @@ class PostgresSinks:
         row = self._state_row(sink_uid, lock=True)
         if row is None:
             return False
-        moved = _reset(state_of(row).checkpoint, positions)
+        # After the lock: what a task has stored before it is older.
+        now = aware(self._session.execute(select(func.clock_timestamp())).scalar_one())
+        moved = reset_checkpoint(state_of(row).checkpoint, positions, now=now)
+        self._begin_again(sink_uid, moved)
+        return True
+
+    def newest_commits(self, sink_uid: ResourceUid) -> Sequence[TableCommit]:
+        row = self._state_row(sink_uid, lock=True)
+        if row is None:
+            return ()
+        since = state_of(row).checkpoint.reset_at
+        of_sink = (
+            self._session.tenant_rows(SINK_TABLE_COMMIT),
+            _TABLE.sink_uid == sink_uid,
+            *(() if since is None else (_TABLE.committed_at > since,)),
+        )
+        newest = (
+            select(_TABLE.table_uuid, func.max(_TABLE.control_offset))
+            .where(*of_sink)
+            .group_by(_TABLE.table_uuid)
+        )
+        rows = self._session.execute(
+            select(SINK_TABLE_COMMIT).where(
+                *of_sink, tuple_(_TABLE.table_uuid, _TABLE.control_offset).in_(newest)
+            )
+        )
+        return [_table_commit(one) for one in rows]
+
+    def decide(self, sink_uid: ResourceUid, checkpoint: Checkpoint) -> bool:
+        if self._state_row(sink_uid, lock=True) is None:
+            return False
+        self._begin_again(sink_uid, checkpoint)
+        return True
+
+    def _begin_again(self, sink_uid: ResourceUid, checkpoint: Checkpoint) -> None:
+        """Every task, from another checkpoint; no process stores anything from before it."""
         self._session.execute(
             update(SINK_STATE)
             .where(*self._states(sink_uid))
-            .values(epoch=_STATE.epoch + 1, checkpoint=sink_document(moved), control_offset=0)
+            .values(
+                epoch=_STATE.epoch + 1,
+                checkpoint=sink_document(checkpoint),
+                control_offset=checkpoint.control_offset,
+            )
         )
         self._session.execute(
             update(SINK_TASK)
@@ -143,7 +181,6 @@ class PostgresSinks:
             .values(epoch=_TASK.epoch + 1, executor=None, lease_until=None, **_WITHOUT_REPORT)
         )
         self._session.wake(Woken.SINKS)
-        return True
 
     def _state_row(self, sink_uid: ResourceUid, *, lock: bool = False) -> Row[Any] | None:
         statement = select(SINK_STATE).where(*self._states(sink_uid))
@@ -152,7 +189,14 @@ class PostgresSinks:
     def _task_statuses(self, sink_uid: ResourceUid) -> list[TaskStatus]:
         is_held = func.coalesce(_TASK.lease_until > func.clock_timestamp(), False)
         rows = self._session.execute(
-            select(_TASK.number, _TASK.report, _TASK.reported_at, is_held.label("is_held"))
+            select(
+                _TASK.number,
+                _TASK.report,
+                _TASK.reported_at,
+                is_held.label("is_held"),
+                and_(_TASK.is_resting, _STATE.wish == TaskWish.PAUSE).label("is_resting"),
+            )
+            .join(SINK_STATE, and_(*self._states(sink_uid), _TASK.sink_uid == _STATE.sink_uid))
             .where(*self._tasks(sink_uid))
             .order_by(_TASK.number)
         )
@@ -162,6 +206,7 @@ class PostgresSinks:
                 is_held=row.is_held,
                 report=report_of(row.report),
                 reported_at=_instant(row.reported_at),
+                is_resting=row.is_resting,
             )
             for row in rows
         ]
@@ -213,17 +258,6 @@ def state_of(row: Any) -> SinkState:  # noqa: ANN401  a row of `sink_state`
 
 def report_of(document: Any) -> TaskReport | None:  # noqa: ANN401  a column of JSON
     return None if document is None else from_sink_document(TaskReport, document)
-
-
-def _reset(checkpoint: Checkpoint, positions: Mapping[SourcePartition, int]) -> Checkpoint:
-    """Without a control topic, and with other accepted positions."""
-    nothing = PartitionState(accepted=0)
-    moved = {
-        partition: replace(checkpoint.partitions.get(partition, nothing), accepted=offset)
-        for partition, offset in positions.items()
-    }
-    partitions = {**checkpoint.partitions, **moved}
-    return replace(checkpoint, lineage=None, control_offset=0, partitions=partitions)
 
 
 def _record(row: Any, snapshots: Sequence[TableCommit]) -> CommitRecord:  # noqa: ANN401  a row

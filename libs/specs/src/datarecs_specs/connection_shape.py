@@ -272,7 +272,7 @@ _AUTH: Mapping[ConnectionType, tuple[str, ...]] = {
     ConnectionType.FILES: (),
     ConnectionType.ICEBERG: ("password", "token", "credential", "credentials"),
     ConnectionType.OBJECT_STORE: ("credentials",),
-    ConnectionType.KAFKA: ("password",),
+    ConnectionType.KAFKA: ("password", "registry_password"),
 }
 
 
@@ -304,7 +304,7 @@ _GENERAL = Record(
         Field(name="config", shape=FREE, doc="address of the system"),
         Field(
             name="auth",
-            shape=_auth("password", "token", "credential", "credentials"),
+            shape=_auth("password", "token", "credential", "credentials", "registry_password"),
             doc="secret references by field",
         ),
     ),
@@ -318,6 +318,7 @@ def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> 
         return
     if isinstance(config, KafkaConfig):
         _check_password(config, auth, at, reading)
+        _check_registry(config, auth, at, reading)
     for name, reference in auth.items():
         if isinstance(reference, str):
             check_uses(reference, secret_uses(config, name), (*at, "auth", name), reading)
@@ -338,6 +339,28 @@ def _check_password(
             else f"security {config.security} sends no password",
             hint="write auth: {password: env:NAME}" if is_missing else "leave it out",
             place=Place.MISSING if is_missing else Place.KEY,
+        )
+    )
+
+
+def _check_registry(
+    config: KafkaConfig, auth: Mapping[str, object], at: Path, reading: Reading
+) -> None:
+    """A login of the registry has both, a name and a password."""
+    has_login = config.registry is not None and config.registry.username is not None
+    if has_login == ("registry_password" in auth):
+        return
+    reading.fault(
+        Fault(
+            code=SpecCode.MISSING_FIELD if has_login else SpecCode.WITHOUT_EFFECT,
+            path=(*at, "auth", "registry_password"),
+            message="the login of the registry needs a password"
+            if has_login
+            else "the registry has no username, so no password is sent",
+            hint="write auth: {registry_password: env:NAME}"
+            if has_login
+            else "write registry: {username: NAME} in config, or leave it out",
+            place=Place.MISSING if has_login else Place.KEY,
         )
     )
 

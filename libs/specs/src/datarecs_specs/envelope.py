@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.spec import SpecCode
+from datarecs_core.resources.annotations import KINDS, PLATFORM_PREFIX
 from datarecs_core.resources.resource import API_VERSION, DEFAULT_NAMESPACE
 from datarecs_specs.reading import Reading, Shape
 from datarecs_specs.records import REQUIRED, Field, ListOf, MapOf, Misplaced, Record
@@ -40,8 +41,6 @@ _QUALIFIED = Text(
         regex=rf"(?=[^/]{{1,253}}/){_DNS}/{_PART}", words="a DNS prefix, a slash and a name"
     ),
 )
-_PLATFORM_PREFIX = "datarecs.io/"
-_OPEN_KEYS = frozenset({"datarecs.io/paused", "datarecs.io/reconcile-at", "datarecs.io/hold"})
 
 _REMOVE: Misplaced = (SpecCode.UNKNOWN_FIELD, "remove it; `get -o yaml --export` prints without it")
 _SERVER_FIELDS: Mapping[str, Misplaced] = dict.fromkeys(
@@ -62,13 +61,13 @@ def _check_metadata(values: Mapping[str, object], at: Path, reading: Reading) ->
     for part in ("labels", "annotations"):
         entries = values.get(part)
         for key in entries if isinstance(entries, Mapping) else ():
-            if str(key).startswith(_PLATFORM_PREFIX) and key not in _OPEN_KEYS:
+            if str(key).startswith(PLATFORM_PREFIX) and (part == "labels" or key not in KINDS):
                 reading.fault(
                     Fault(
                         code=SpecCode.BAD_NAME,
                         path=(*at, part, str(key)),
-                        message=f"{_PLATFORM_PREFIX} is reserved for the platform",
-                        hint=f"you may set {', '.join(sorted(_OPEN_KEYS))}",
+                        message=f"{PLATFORM_PREFIX} is reserved for the platform",
+                        hint=f"annotations that you may set: {', '.join(sorted(KINDS))}",
                     )
                 )
     annotations = values.get("annotations")

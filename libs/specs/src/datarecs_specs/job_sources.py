@@ -3,7 +3,6 @@
 Separate from the rest of the job because a new kind of source changes this file and no other shape.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -47,6 +46,7 @@ from datarecs_specs.shapes import (
 )
 from datarecs_specs.source_options import MAX_COLUMNS, options_of
 from datarecs_specs.source_tables import FILE_KINDS, FILE_PATH, declared_options, tables_field
+from datarecs_specs.topic_names import TOPIC_NAME
 
 MAX_SOURCES = 32
 _KIB, _TIB = 1024, 1024**4
@@ -253,22 +253,7 @@ PATH = Field(
 )
 
 
-def _topic_problem(topic: str, _reading: Reading) -> str | None:
-    is_name = _TOPIC_NAME.fullmatch(topic) and topic not in {".", ".."}
-    return None if is_name else "a topic has letters, digits, dots, _ and - in its name"
-
-
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-TOPIC = Field(
-    name="topic",
-    shape=Checked(
-        text=Text(most=249, normal=False),
-        code=SpecCode.BAD_TEXT,
-        fault_of=_topic_problem,
-        examples=("orders",),
-    ),
-    doc="name of the topic",
-)
+TOPIC = Field(name="topic", shape=TOPIC_NAME, doc="name of the topic")
 _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.POSTGRES: (RELATION, QUERY),
     SourceKind.PARQUET: (PATH,),

@@ -5,6 +5,7 @@ the two ends of a topic have rules of their own.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from datarecs_core.egress.urls import names_loopback
@@ -17,13 +18,14 @@ from datarecs_core.resources.connection import (
     KafkaConfig,
     KafkaMechanism,
     KafkaSecurity,
+    RegistryConfig,
     Transport,
     split_broker,
 )
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading, Shape
 from datarecs_specs.records import Field, ListOf, MapOf, Misplaced, Record
-from datarecs_specs.references import BROKER, CERTIFICATES
+from datarecs_specs.references import BROKER, CATALOG_URL, CERTIFICATES
 from datarecs_specs.shapes import IDENT, Checked, Text, Whole, Word
 
 MAX_BROKERS = 16
@@ -94,6 +96,18 @@ def _leaves(brokers: object) -> bool:
     return any(isinstance(one, str) and not names_loopback(split_broker(one)[0]) for one in texts)
 
 
+_REGISTRY = Record(
+    title="a schema registry",
+    model=RegistryConfig,
+    fields=(
+        Field(name="url", shape=CATALOG_URL, doc="address of the registry"),
+        Field(
+            name="username", shape=IDENT, doc="of its login; the password is auth.registry_password"
+        ),
+    ),
+)
+
+
 def _config(**values: Any) -> KafkaConfig | Gap:  # noqa: ANN401  the model's fields by keyword
     """A list with a broken broker is no configuration."""
     is_broken = any(isinstance(one, Gap) for one in values["brokers"])
@@ -136,6 +150,11 @@ def kafka_config(misplaced: Mapping[str, Misplaced]) -> Record:
                 name="transport",
                 shape=Word(words=Transport),
                 doc="unencrypted-accepted allows a security without TLS outside the loopback",
+            ),
+            Field(
+                name="registry",
+                shape=replace(_REGISTRY, misplaced=misplaced),
+                doc="registry with the schemas of records in Avro",
             ),
         ),
     )

@@ -1,42 +1,16 @@
-"""Shapes of single fields of a sink: names of topics, short forms, and where reading begins."""
+"""Shapes of single fields of a sink: short forms, and where reading begins."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from datarecs_core.errors.faults import Path
-from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.sink.definition import StartAt
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading, Shape
 from datarecs_specs.records import REQUIRED, Field, Record
-from datarecs_specs.shapes import Checked, Pattern, Text, Word
+from datarecs_specs.shapes import Word
 from datarecs_specs.time_shapes import MOMENT
-
-_NAME_OF_A_TOPIC = "write the name of a topic of records as the cluster has it"
-_NAMES = Pattern(
-    regex=r"[A-Za-z0-9._-]{1,249}",
-    words="1 to 249 letters, digits, dots, underscores and hyphens",
-    fix=_NAME_OF_A_TOPIC,
-)
-_INTERNAL = ("__", "datarecs.")
-
-
-def _topic_fault(text: str, _reading: Reading) -> str | None:
-    if text in {".", ".."}:
-        return "no topic has this name"
-    if text.startswith(_INTERNAL):
-        return "topics that begin with __ or datarecs. are those of Kafka and datarecs"
-    return None
-
-
-TOPIC = Checked(
-    text=Text(most=249, pattern=_NAMES),
-    code=SpecCode.BAD_NAME,
-    fault_of=_topic_fault,
-    examples=("orders", "payments.v1"),
-    fix=_NAME_OF_A_TOPIC,
-)
 
 
 def single(name: str, shape: Shape, *, title: str, doc: str, default: object = REQUIRED) -> Record:

@@ -17,6 +17,7 @@ from datarecs_core.sink.definition import (
     LEAST_INTERVAL,
     LONGEST_INTERVAL,
     MIB,
+    MOST_PROOFS,
     MOST_TABLES,
     MOST_TASKS,
     MOST_TOPICS,
@@ -50,7 +51,8 @@ from datarecs_specs.shapes import (
     Whole,
     Word,
 )
-from datarecs_specs.sink_parts import TOPIC, One, Start, single
+from datarecs_specs.sink_parts import One, Start, single
+from datarecs_specs.topic_names import TOPIC_NAME
 
 _LEAST_MEMORY, _MOST_MEMORY = 64 * MIB, 8 * 1024 * MIB
 _MOST_COLUMNS = 20
@@ -293,7 +295,7 @@ SINK_TABLE = Record(
         ),
         Field(
             name="topics",
-            shape=ListOf(item=TOPIC, least=1, most=MOST_TOPICS),
+            shape=ListOf(item=TOPIC_NAME, least=1, most=MOST_TOPICS),
             doc="exact names of the topics",
             stand_in=(),
         ),
@@ -396,6 +398,13 @@ SINK_TABLE = Record(
             doc="how files are written",
         ),
         Field(name="errors", shape=_ERRORS, doc="what becomes of records that cannot be written"),
+        Field(
+            name="verify",
+            shape=ListOf(item=NAME_TEXT, least=1, most=MOST_PROOFS),
+            doc="names of jobs in the namespace of the sink that compare its topics with its "
+            "tables; their newest runs are the condition Proven",
+            get=lambda sink: sink.verify or None,
+        ),
     ),
 )
 

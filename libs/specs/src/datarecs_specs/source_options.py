@@ -4,6 +4,7 @@ Separate from the source because text files have many options, and each format a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from datarecs_core.comparison.values.value_formats import THOUSANDS_MARKS, DateFormat
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
@@ -17,6 +18,7 @@ from datarecs_specs.records import Check, Field, ListOf, MapOf, Record
 from datarecs_specs.shapes import FLAG, IDENT, Checked, Single, Text, TypeName, Whole, Word
 
 MAX_COLUMNS = 2_000
+_MOST_ID_COLUMNS = 32
 _ONE_CHARACTER = Text(most=1, lines=True)
 
 
@@ -103,6 +105,14 @@ _FETCH = Field(
     doc="rows that are fetched at once",
     default=10_000,
 )
+
+
+def _has_fields(options: Mapping[str, object]) -> bool:
+    """Of a topic: whether the values decide about types."""
+    return options.get("decode", _OBJECTS) == _OBJECTS
+
+
+_OBJECTS = "json"
 OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.POSTGRES: (
         _FETCH,
@@ -176,15 +186,27 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.KAFKA: (
         Field(
             name="decode",
-            shape=Word(words=("json", "text", "bytes")),
-            doc="form of the value: JSON objects, or one column `value`",
-            default="json",
+            shape=Word(words=("json", "avro", "text", "bytes")),
+            doc="form of the value: JSON objects, records of Avro, or one column `value`",
+            default=_OBJECTS,
         ),
         Field(
             name="fold",
-            shape=Word(words=("none", "latest_by_key")),
-            doc="latest_by_key keeps the last record of each key",
+            shape=Word(words=("none", "latest_by_key", "latest_by_id")),
+            doc="latest_by_key keeps the last record of each key, latest_by_id of each row of the "
+            "table that a sink writes (`to: watermark`)",
             default="none",
+        ),
+        Field(
+            name="id_columns",
+            shape=ListOf(item=IDENT, most=_MOST_ID_COLUMNS),
+            doc="key of latest_by_id, as in the sink; without it the identifier fields",
+        ),
+        Field(
+            name="case_insensitive",
+            shape=FLAG,
+            doc="fields are columns in any case, as in the sink (`to: watermark`)",
+            default=False,
         ),
         Field(
             name="tombstones",
@@ -193,7 +215,7 @@ OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
             default="keep",
         ),
         _SCHEMA,
-        _INFER,
+        replace(_INFER, has_effect=_has_fields),
     ),
 }
 
@@ -220,18 +242,21 @@ def options_of(kind: SourceKind) -> Record:
 
 
 def _check_topic(values: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Only objects have columns with inferred types."""
-    decode = values.get("decode", "json")
-    if decode == "json":
+    """Only objects have columns with inferred types, and only fields have types to declare."""
+    if _has_fields(values):
         return
-    for name in ("schema", "infer"):
+    decode = values["decode"]
+    is_avro = decode == "avro"
+    message = f"decode {decode} has the one column `value`"
+    hint = "leave it out; `cast` of the source converts the column"
+    for name in ("infer",) if is_avro else ("schema", "infer"):
         if name in values:
             reading.fault(
                 Fault(
                     code=SpecCode.WITHOUT_EFFECT,
                     path=(*at, name),
-                    message=f"decode {decode} has the one column `value`",
-                    hint="leave it out; `cast` of the source converts the column",
+                    message="the schemas of the registry have the types" if is_avro else message,
+                    hint="leave it out, or declare types with options.schema" if is_avro else hint,
                     place=Place.KEY,
                 )
             )

@@ -36,6 +36,12 @@ class Authority:
 
     def server(self, folder: Path, *, host: str = HOST, valid: timedelta = LONG) -> ssl.SSLContext:
         """The context of a server, with a certificate for the host from 2020 on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.server_file(folder, host=host, valid=valid))
+        return context
+
+    def server_file(self, folder: Path, *, host: str = HOST, valid: timedelta = LONG) -> Path:
+        """Key and certificate of a server, PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(host)])
         certificate = (
@@ -45,9 +51,7 @@ class Authority:
         )
         file = folder / f"{host}-{valid.days}.pem"
         file.write_bytes(_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return file
 
 
 def an_authority() -> Authority:

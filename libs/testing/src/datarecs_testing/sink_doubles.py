@@ -10,10 +10,18 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from datarecs_application.ports.outside import Ids
-from datarecs_application.ports.sinking import CommitRequest, SinkMemory, SinkRecord, TableWriter
+from datarecs_application.ports.sinking import (
+    CommitRequest,
+    SinkMemory,
+    SinkRecord,
+    TableAcceptance,
+    TableStanding,
+    TableWriter,
+)
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
+    Lineage,
     SinkCommit,
     SinkState,
     TableCommit,
@@ -23,7 +31,7 @@ from datarecs_core.sink.checkpoint import (
 )
 from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
 from datarecs_core.sink.declared import SinkStatus, SinkWish
-from datarecs_core.sink.definition import SinkTarget
+from datarecs_core.sink.definition import RowChange, SinkTarget
 from datarecs_core.values import ResourceUid
 from datarecs_memory.sink_leases import MemorySinkLeases
 from datarecs_memory.store import MemoryStore
@@ -80,6 +88,11 @@ class RecordedSinkMemory:
             status = tx.sinks.status(self._uid)
         return replace(status, tasks=tuple(replace(one, is_held=True) for one in status.tasks))
 
+    def newest_commits(self) -> Sequence[TableCommit]:
+        """As the API reads them."""
+        with self._unit.begin(self._tenant) as tx:
+            return tx.sinks.newest_commits(self._uid)
+
     def request_commit(self) -> None:
         with self._unit.begin(self._tenant) as tx:
             tx.sinks.request_commit(self._uid)
@@ -108,6 +121,10 @@ class RecordedSinkMemory:
         self._memory.committed(commit)
         if commit.commit_id not in {one.commit_id for one in self.commits}:
             self.commits.append(commit)
+
+    def decided(self, epoch: int, checkpoint: Checkpoint) -> bool:
+        self._fail()
+        return self._memory.decided(epoch, checkpoint)
 
     def drained(self) -> None:
         self._fail()
@@ -140,10 +157,29 @@ class MemoryTable:
     """Raised by the next commits that add something, after it was added."""
     commits: int = 0
     """Calls."""
+    rolled_back: list[MemorySnapshot] = field(default_factory=list)
+    """Snapshots that are there, and are not in the history of the head."""
+    is_rolled_back: bool = False
+    """Since the last commit or acceptance."""
+    stated: int = 0
+    """Control offset in the property of the table."""
+    since: int = 0
+    """Smallest epoch that may commit."""
 
     @property
     def control_offset(self) -> int:
-        return self.snapshots[-1].commit.control_offset if self.snapshots else 0
+        newest = self.snapshots[-1].commit.control_offset if self.snapshots else 0
+        return max(newest, self.stated)
+
+    def roll_back(self, count: int = 1) -> None:
+        """Over so many snapshots; with none of them left the table is empty."""
+        at = len(self.snapshots) - count
+        self.snapshots, self.rolled_back = self.snapshots[:at], self.snapshots[at:]
+        self.is_rolled_back = True
+
+    def roll_forward(self) -> None:
+        self.snapshots += self.rolled_back
+        self.rolled_back, self.is_rolled_back = [], False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,6 +196,8 @@ class MemorySinkTables:
     files: dict[str, tuple[SinkRecord, ...]] = field(default_factory=dict)
     """By path; removed ones are gone."""
     flushes: int = 0
+    misfit: str = ""
+    """Why files of one table do not fit another one."""
 
     def create(self, target: SinkTarget) -> MemoryTable:
         """Or replace it."""
@@ -213,19 +251,49 @@ class MemorySinkTables:
     def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
         table = self.tables.get(str(target))
         if table is None or table.uuid != request.table.uuid:
-            raise SinkError(SinkCode.TABLE_LOST, f"the table {target} is not the one of the files")
+            raise replaced_table(str(target))
         table.commits += 1
         if table.faults:
             raise table.faults.pop(0)
+        if table.is_rolled_back:
+            raise SinkError(SinkCode.TABLE_ROLLED_BACK, f"the table {target} was rolled back")
+        if request.epoch < table.since:
+            raise SinkError(SinkCode.COMMIT_FAILED, f"epoch {request.epoch} is too old")
         pending = [part for part in request.pending if part.offset >= table.control_offset]
+        if self.misfit and any(part.is_moved for part in pending):
+            raise SinkError(SinkCode.TABLE_LOST, self.misfit)
         entries = [entry for part in pending for entry in part.data_files]
         if not entries:
             return table.snapshots[-1].commit if table.snapshots else None
-        snapshot = self._snapshot(request, entries, number=len(table.snapshots) + 1)
+        number = len(table.snapshots) + len(table.rolled_back) + 1
+        snapshot = self._snapshot(request, entries, number=number)
         table.snapshots.append(snapshot)
+        table.stated = request.control_offset
         if table.late_faults:
             raise table.late_faults.pop(0)
         return snapshot.commit
+
+    def standing(self, target: SinkTarget, lineage: Lineage) -> TableStanding | None:  # noqa: ARG002  one sink writes
+        table = self.tables.get(str(target))
+        if table is None:
+            return None
+        newest = table.snapshots[-1].commit if table.snapshots else None
+        return TableStanding(
+            uuid=table.uuid,
+            is_rolled_back=table.is_rolled_back,
+            offset=table.control_offset,
+            head=None if newest is None else newest.snapshot_id,
+            remaining=None if newest is None else newest.control_offset,
+            ends=None if newest is None else newest.source_ends,
+        )
+
+    def accept(self, target: SinkTarget, acceptance: TableAcceptance) -> None:
+        table = self.table(target)
+        table.stated, table.since = acceptance.offset, acceptance.epoch
+        table.is_rolled_back = False
+
+    def missing_file(self, target: SinkTarget, files: Sequence[FileEntry]) -> str | None:  # noqa: ARG002  paths say the table
+        return next((entry.path for entry in files if entry.path not in self.files), None)
 
     def _snapshot(
         self, request: CommitRequest, entries: Sequence[FileEntry], *, number: int
@@ -268,7 +336,20 @@ class MemoryTableWriter:
         assert self._table is not None
         return self._table
 
-    def add(self, records: Sequence[SinkRecord]) -> None:
+    def add(self, records: Sequence[SinkRecord]) -> int:
+        passed = self._needless(records)
+        self._added(records[passed:])
+        return passed
+
+    def _needless(self, records: Sequence[SinkRecord]) -> int:
+        if self._known is not None or self._tables.reference(self._target) is not None:
+            return 0
+        rows = (at for at, one in enumerate(records) if one.change is not RowChange.DELETE)
+        return next(rows, len(records))
+
+    def _added(self, records: Sequence[SinkRecord]) -> None:
+        if not records:
+            return
         for index, record in enumerate(records):
             reason = self._tables.refuses(self._target, record)
             if reason is not None:

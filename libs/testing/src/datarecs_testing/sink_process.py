@@ -29,10 +29,12 @@ from datarecs_specs.kinds import canonical_spec
 from datarecs_testing.builders import A_TENANT, a_resource
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.lake import NAMESPACE, Lake, a_lake
+from datarecs_testing.schema_registry import Registry
 from datarecs_testing.stack import KafkaBroker
 
 MODULE = "datarecs_iceberg_sink"
 PASSWORD = f"DATARECS_CONN_{A_TENANT.hex.upper()}_KAFKA"
+REGISTRY_PASSWORD = f"DATARECS_CONN_{A_TENANT.hex.upper()}_REGISTRY"
 CATALOG_PASSWORD = f"DATARECS_CONN_{A_TENANT.hex.upper()}_CATALOG"
 TABLE = "orders"
 
@@ -50,6 +52,8 @@ class SinkHouse:
     topic: str = field(default_factory=lambda: f"orders-{secrets.token_hex(4)}")
     catalog: str | None = None
     """URL of the database of the catalog; None: SQLite."""
+    registry: Registry | None = None
+    """Of schemas, with a login."""
     lake: Lake = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,16 +74,21 @@ class SinkHouse:
             "DATARECS_FILES__ROOTS": f'["{self.lake.folder}"]',
             "DATARECS_FILES__OWNER": str(A_TENANT),
             PASSWORD: self.broker.password,
+            REGISTRY_PASSWORD: "" if self.registry is None else self.registry.login[1],
             CATALOG_PASSWORD: urlsplit(self.catalog or "").password or "",
         }
 
     def _cluster(self) -> dict[str, Any]:
-        config = {
+        config: dict[str, Any] = {
             "brokers": self.broker.bootstrap.split(","),
             "security": "SASL_PLAINTEXT",
             "user": self.broker.username,
         }
-        return {"type": "kafka", "config": config, "auth": {"password": f"env:{PASSWORD}"}}
+        auth = {"password": f"env:{PASSWORD}"}
+        if self.registry is not None:
+            config["registry"] = {"url": self.registry.url, "username": self.registry.login[0]}
+            auth["registry_password"] = f"env:{REGISTRY_PASSWORD}"
+        return {"type": "kafka", "config": config, "auth": auth}
 
     def _lake(self) -> dict[str, Any]:
         catalog: dict[str, Any] = {"type": "sql", "name": "lake"}
@@ -204,9 +213,8 @@ def _stored(kind: Kind, spec: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def wait_until(
-    is_reached: Callable[[], bool], text: Callable[[], str], *, seconds: float = 150
+    is_reached: Callable[[], bool], text: Callable[[], str], *, seconds: float = 90
 ) -> None:
-    """A vote that is cut off holds the offsets of its group until the broker ends it."""
     ends = time.monotonic() + seconds
     while not is_reached():
         assert time.monotonic() < ends, text()

@@ -224,9 +224,9 @@ def start_postgres(
         account=account,
         durable=durable,
     )
-    postgres.prepare(node, _for_children(environment))
+    postgres.prepare(node, for_children(environment))
     part = postgres.part(
-        node, environment=_for_children(environment), log=directory / "postgres.log"
+        node, environment=for_children(environment), log=directory / "postgres.log"
     )
     return PostgresServer(login=node.login, binaries=node.server, process=ServerProcess(part))
 
@@ -256,7 +256,20 @@ def start_kafka(
     directory: Path, environment: Mapping[str, str], programs: BrokerPrograms, *options: str
 ) -> KafkaBroker:
     """A new single-node broker, its Java machine with these further options."""
-    node = kafka.KafkaNode(
+    node = broker_node(directory, programs, *options)
+    kafka.prepare(node, for_children(environment))
+    part = kafka.part(node, environment=for_children(environment), log=directory / "kafka.log")
+    return KafkaBroker(
+        bootstrap=node.bootstrap,
+        username=kafka.ADMIN,
+        password=node.password,
+        jvm=ServerProcess(part),
+    )
+
+
+def broker_node(directory: Path, programs: BrokerPrograms, *options: str) -> kafka.KafkaNode:
+    """A node on free ports that was never started."""
+    return kafka.KafkaNode(
         directory=directory / "kafka",
         broker_port=free_test_port(),
         controller_port=free_test_port(),
@@ -268,15 +281,7 @@ def start_kafka(
         storage_main=programs.lock.storage_main,
         java_options=(*classes.of_kafka(programs.java, programs.lock), *options),
     )
-    kafka.prepare(node, _for_children(environment))
-    part = kafka.part(node, environment=_for_children(environment), log=directory / "kafka.log")
-    return KafkaBroker(
-        bootstrap=node.bootstrap,
-        username=kafka.ADMIN,
-        password=node.password,
-        jvm=ServerProcess(part),
-    )
 
 
-def _for_children(environment: Mapping[str, str]) -> dict[str, str]:
+def for_children(environment: Mapping[str, str]) -> dict[str, str]:
     return {key: environment[key] for key in ("PATH", "LANG", "TMPDIR") if key in environment}

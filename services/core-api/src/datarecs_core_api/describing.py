@@ -23,7 +23,7 @@ from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.previews import PreviewIn, TestIn
 from datarecs_core_api.routes.runs import CancelIn, RetryIn
-from datarecs_core_api.routes.sinks import ResetSinkIn
+from datarecs_core_api.routes.sinks import AcceptTableIn, ResetSinkIn
 from datarecs_core_api.routes.webhook_actions import (
     EndpointTestIn,
     RecoverIn,
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 BODIES = (
     *(TriggerIn, RetryIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
     *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, RotateIn, NoFieldsIn),
-    *(CancelCaptureIn, ResetSinkIn),
+    *(AcceptTableIn, CancelCaptureIn, ResetSinkIn),
 )
 _REF = "#/components/schemas/{model}"
 NOT_MODIFIED = "304"

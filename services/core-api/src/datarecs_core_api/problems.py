@@ -41,6 +41,7 @@ STATUS: Mapping[ErrorCode, int] = {
     CaptureCode.CAPTURE_ENDED: 409,
     CaptureCode.LEASE_LOST: 409,
     SinkCode.SINK_NOT_STARTED: 409,
+    SinkCode.TABLES_DIFFER: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,

@@ -22,6 +22,7 @@ import structlog
 
 from datarecs_application.child_frames import Reader
 from datarecs_application.ports.outside import Wake
+from datarecs_application.ports.sinking import ValueDecoder
 from datarecs_application.sinking.remote import (
     ANSWER,
     FAILED,
@@ -32,8 +33,9 @@ from datarecs_application.sinking.remote import (
 )
 from datarecs_application.sinking.task import SinkTask
 from datarecs_connectors.iceberg.catalogs import Catalog
-from datarecs_connectors.registry import Surroundings, connected_lake
+from datarecs_connectors.registry import Surroundings, connected_lake, connected_registry
 from datarecs_connectors.sinking.tables import IcebergSinkTables
+from datarecs_connectors.sinking.value_decoding import value_decoder
 from datarecs_connectors.surroundings import surroundings_of
 from datarecs_core.documents import from_document
 from datarecs_core.errors.base import DatarecsError
@@ -138,6 +140,7 @@ def opened_task(frame: Reader, calls: Calls) -> SinkTask:
         clock=clock,
         ids=UuidV7Ids(),
         name=task,
+        decode=_decoder_of(sink, connections, around),
     )
 
 
@@ -161,6 +164,12 @@ class _Connections:
             secrets={str(name): str(value) for name, value in secrets.items()},
         )
 
+    def cluster(self, sink: SinkTable) -> KafkaConfig:
+        config = self.declared[sink.connection].config
+        if not isinstance(config, KafkaConfig):
+            raise TypeError(f"the connection {sink.connection} is not of type kafka")
+        return config
+
     def secrets_of(self, name: str) -> dict[str, str]:
         prefix = f"{name}/"
         return {
@@ -168,6 +177,14 @@ class _Connections:
             for key, value in self.secrets.items()
             if key.startswith(prefix)
         }
+
+
+def _decoder_of(sink: SinkTable, connections: _Connections, around: Surroundings) -> ValueDecoder:
+    secrets = connections.secrets_of(sink.connection)
+    registry = connected_registry(
+        sink.connection, connections.cluster(sink), secrets, around.policy
+    )
+    return value_decoder(sink, registry)
 
 
 def _declared(frame: Reader) -> SinkTable:
@@ -180,9 +197,7 @@ def _declared(frame: Reader) -> SinkTable:
 def _log_of(
     uid: UUID, sink: SinkTable, connections: _Connections, around: Surroundings
 ) -> KafkaSinkLog:
-    config = connections.declared[sink.connection].config
-    if not isinstance(config, KafkaConfig):
-        raise TypeError(f"the connection {sink.connection} is not of type kafka")
+    config = connections.cluster(sink)
     password = connections.secrets_of(sink.connection).get("password", "")
     return KafkaSinkLog(
         access=ClusterAccess.declared(config, password=password, policy=around.policy),

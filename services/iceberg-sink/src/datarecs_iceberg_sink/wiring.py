@@ -12,7 +12,8 @@ from pathlib import Path
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.sinking.assignments import Assignments
-from datarecs_application.sinking.figures import SinkGauges
+from datarecs_application.sinking.backoffs import Backoffs
+from datarecs_application.sinking.figures import HaltedTasks, SinkGauges
 from datarecs_application.sinking.renewals import TaskRenewals
 from datarecs_application.sinking.sharing import SlotSharing
 from datarecs_application.sinking.task_session import END_LIMIT_S, STOP_LIMIT
@@ -65,17 +66,12 @@ def build(settings: Settings) -> Process:
         leases=PostgresSinkLeases(pulse, ids), clock=clock, metrics=metrics, wake=Latch()
     )
     leases = PostgresSinkLeases(database, ids)
-    sharing = SlotSharing(
-        leases=leases,
-        renewals=renewals,
-        executor=f"{socket.gethostname()}/{os.getpid()}",
-        slots=settings.sink.max_tasks,
-        clock=clock,
-    )
+    backoffs = Backoffs(leases=leases, renewals=renewals, clock=clock)
     parts = _Parts(
         leases=leases,
         renewals=renewals,
-        sharing=sharing,
+        sharing=_sharing(settings, backoffs),
+        backoffs=backoffs,
         assignments=Assignments(
             unit=unit,
             secrets=TenantSecrets.of(settings.secrets, settings.profile),
@@ -87,9 +83,17 @@ def build(settings: Settings) -> Process:
         gauges=SinkGauges(metrics),
     )
     slots = _slots(settings, parts)
+    halted = HaltedTasks(leases=leases, metrics=metrics, clock=clock)
     return Process(
         name=Service.ICEBERG_SINK,
-        loops=(*_listening(settings, url, slots, renewals), renewals, sharing, *slots),
+        loops=(
+            *_listening(settings, url, slots, renewals),
+            renewals,
+            parts.sharing,
+            backoffs,
+            halted,
+            *slots,
+        ),
         ready_when={"database": database.ready},
         start_checks=(
             scratch.claim,
@@ -103,10 +107,24 @@ def build(settings: Settings) -> Process:
     )
 
 
+def _sharing(settings: Settings, backoffs: Backoffs) -> SlotSharing:
+    return SlotSharing(
+        leases=backoffs.leases,
+        renewals=backoffs.renewals,
+        executor=f"{socket.gethostname()}/{os.getpid()}",
+        slots=settings.sink.max_tasks,
+        clock=backoffs.clock,
+        paused=backoffs.paused,
+    )
+
+
 def task_template(home: Path) -> ChildTemplate:
     """Forks the processes of tasks; it knows no setting of the platform."""
     return ChildTemplate(
-        [sys.executable, "-m", TASK], template_environment(home), limit="DATARECS_SINK__MAX_TASKS"
+        [sys.executable, "-m", TASK],
+        # Arrow's own allocator holds twice the bytes of the many small buffers of a task.
+        template_environment(home) | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+        limit="DATARECS_SINK__MAX_TASKS",
     )
 
 
@@ -133,6 +151,7 @@ class _Parts:
     leases: PostgresSinkLeases
     renewals: TaskRenewals
     sharing: SlotSharing
+    backoffs: Backoffs
     assignments: Assignments
     template: ChildTemplate
     clock: SystemClock
@@ -155,6 +174,7 @@ def _slots(settings: Settings, parts: _Parts) -> list[SinkSlot]:
             ids=UuidV7Ids(),
             rhythm=Rhythm(clock=parts.clock, wake=Latch()),
             gauges=parts.gauges,
+            backoffs=parts.backoffs,
             handed=parts.sharing.take,
         )
         for number in range(settings.sink.max_tasks)

@@ -82,7 +82,7 @@ def build(settings: Settings) -> Process:
     rhythm = Rhythm(clock=clock, wake=wakes[2], metrics=metrics)
     sweeps = RetentionSweeps(finder=finder, sweeping=sweeping, rhythm=rhythm)
     captures = CaptureController(captures=StoredSpecs(read_capture, metrics), ids=ids)
-    sinks = SinkController(sinks=StoredSpecs(read_sink, metrics))
+    sinks = SinkController(sinks=StoredSpecs(read_sink, metrics), jobs=jobs)
     controllers = (ConnectionController(), JobController(jobs=jobs), captures, sinks)
     reconciling = Reconciling(
         unit=unit,

@@ -35,7 +35,8 @@ class SinkLeases(Protocol):
     def claim(self, executor: str, *, limit: int) -> Sequence[SinkLease]:
         """Tasks that nobody holds, of the tenants with the fewest running tasks first.
 
-        A halted task is left out until `retry`, or until its declaration changes.
+        A halted task is left out until `retry`, or until its declaration changes, a resting one
+        while its sink pauses.
         """
 
     def renew(self, leases: Collection[SinkLease]) -> Mapping[SinkLease, str]:
@@ -44,8 +45,16 @@ class SinkLeases(Protocol):
         `ENDS` for a lease whose task was begun again by `retry`: stop its process, then release it.
         """
 
-    def release(self, lease: SinkLease) -> None:
-        """End a lease; nothing happens if it is lost."""
+    def release(self, lease: SinkLease, *, is_resting: bool = False) -> None:
+        """End a lease; nothing happens if it is lost.
+
+        Args:
+            lease: its process has ended.
+            is_resting: everything that the task read is committed, and its sink pauses.
+        """
+
+    def halted(self) -> int:
+        """Tasks of all tenants that are halted."""
 
     def memory(self, lease: SinkLease, session: UUID) -> SinkMemory:
         """What is stored of the sink, for one process of the task.

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_core.sink.checkpoint import Checkpoint, TableCommit
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish
 from datarecs_core.values import ResourceUid
@@ -44,6 +45,20 @@ class SinkTasks(Protocol):
 
     def retry(self, sink_uid: ResourceUid) -> bool:
         """Begin each halted task again, without its stored error. False: never wanted."""
+
+    def newest_commits(self, sink_uid: ResourceUid) -> Sequence[TableCommit]:
+        """The newest stored snapshot of each table since the last reset, by control offset.
+
+        Nothing of the sink is stored by its tasks until the transaction ends: what is decided from
+        the answer, and from a status that is read after it, is still true then.
+        """
+
+    def decide(self, sink_uid: ResourceUid, checkpoint: Checkpoint) -> bool:
+        """Store a checkpoint with a decision for a coordinator, and begin every task again.
+
+        The epoch is raised and every lease of a task ends, so that no older coordinator stores
+        another checkpoint. Call it after `newest_commits`. False: the sink was never wanted.
+        """
 
     def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
         """Forget the control topic, set accepted positions, and begin every task again.

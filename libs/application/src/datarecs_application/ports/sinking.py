@@ -7,7 +7,7 @@ that started it. Everything else reaches only what the tenant's own connections 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from datarecs_application.ports.messaging import LogRecord
@@ -70,7 +70,10 @@ class SourceMember(Protocol):
         """Next offset of the group; None without one."""
 
     def bounds(self, partition: SourcePartition) -> tuple[int, int]:
-        """First offset that is still there, and one past the last readable record."""
+        """First offset that is still there, and one past the last readable record or marker."""
+
+    def position(self, partition: SourcePartition) -> int:
+        """Next to read; markers and aborted records that a poll passed over are behind it."""
 
     def offset_at(self, partition: SourcePartition, time: datetime) -> int:
         """Of the first record with this timestamp or a later one; the end without one."""
@@ -171,7 +174,7 @@ class SinkLog(Protocol):
         """From an offset; None: from the end."""
 
     def producer(self, role: str) -> SinkProducer:
-        """A new `coordinator` replaces every older one; other roles name a session of a task."""
+        """`coordinator`, or the name of a task. A new one replaces every older one of its role."""
 
     def remove_control_topic(self) -> None:
         """Also the topic of dead letters stays. Nothing happens if it is gone."""
@@ -201,6 +204,12 @@ class SinkMemory(Protocol):
         The stored control offset never goes back.
         """
 
+    def decided(self, epoch: int, checkpoint: Checkpoint) -> bool:
+        """Replace the checkpoint, whose control offset may go back, after a decision of a person.
+
+        False: a coordinator with a greater epoch has begun, and nothing is stored.
+        """
+
     def drained(self) -> None:
         """The last commit is made and the control topic removed."""
 
@@ -215,6 +224,24 @@ class SinkRecord:
     value: Mapping[str, object]
     """JSON: numbers with a fraction are Decimal, integers int. Of a delete: at least the key."""
     change: RowChange = RowChange.INSERT
+    schema: object = None
+    """That the producer wrote it by, as the tables know it; None: the value alone has types."""
+
+
+class DecodedValue(NamedTuple):
+    members: Mapping[str, object]
+    schema: object = None
+    """As of a SinkRecord."""
+
+
+class ValueDecoder(Protocol):
+    """Makes fields of the value of a record."""
+
+    def __call__(self, value: bytes) -> DecodedValue:
+        """Raises BadRecordError and RecordTooLargeError, also errors of connectors.
+
+        An error of a connector says nothing about the record, which is read again.
+        """
 
 
 class TableWriter(Protocol):
@@ -224,11 +251,15 @@ class TableWriter(Protocol):
     def dropped_fields(self) -> int:
         """Values of fields without a column, since the writer was made."""
 
-    def add(self, records: Sequence[SinkRecord]) -> None:
-        """All of them or none. Raises BadRecordError with `at` of the first that does not fit."""
+    def add(self, records: Sequence[SinkRecord]) -> int:
+        """All of them or none. Raises BadRecordError with `at` of the first that does not fit.
+
+        Returns:
+            How many at the begin were passed over: deletes while the table does not exist yet.
+        """
 
     def reference(self) -> TableReference:
-        """The table of the rows and files since the last finish; call after an add.
+        """The table of the rows and files since the last finish; call after an add of some.
 
         With the uuid that was loaded: a table that was created again meanwhile is another one.
         """
@@ -257,6 +288,38 @@ class PendingFiles:
     data_files: tuple[FileEntry, ...]
     delete_files: tuple[FileEntry, ...] = ()
     keys: KeyFile | None = None
+    is_moved: bool = False
+    """They were written for a table that this one has replaced, and must fit this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStanding:
+    """What a table states of a sink, for a decision about it."""
+
+    uuid: UUID
+    is_rolled_back: bool
+    offset: int
+    """It states every message below this control offset."""
+    head: int | None
+    """Its newest snapshot; None: it is empty."""
+    remaining: int | None
+    """Control offset of the newest snapshot of the lineage in the history of the head."""
+    ends: Mapping[SourcePartition, int] | None
+    """Accepted positions of that snapshot; None: it does not state them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAcceptance:
+    """That a table which was rolled back is right as it is."""
+
+    uuid: UUID
+    head: int | None
+    """As it was when this was decided."""
+    lineage: Lineage
+    offset: int
+    """Messages at or above it are added from now on."""
+    epoch: int
+    """Coordinators with a smaller one commit nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,3 +372,15 @@ class SinkTables(Protocol):
             SinkError: TABLE_LOST, TABLE_ROLLED_BACK, COMMIT_FAILED (retryable), and with key
                 files SCAN_LIMIT_EXCEEDED, FORMAT_VERSION_UNSUPPORTED, IDENTIFIER_MISSING.
         """
+
+    def standing(self, target: SinkTarget, lineage: Lineage) -> TableStanding | None:
+        """The table as it is now; None: there is none."""
+
+    def accept(self, target: SinkTarget, acceptance: TableAcceptance) -> None:
+        """State the offset of a table that was rolled back, at its present head, in one commit.
+
+        Raises SinkError COMMIT_FAILED (retryable) if the table has changed, or nobody knows.
+        """
+
+    def missing_file(self, target: SinkTarget, files: Sequence[FileEntry]) -> str | None:
+        """The path of the first file that is not there; None: all of them are."""

@@ -77,6 +77,9 @@ class Runs(Protocol):
     def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
         """Entries with a sequence above `after`, in order."""
 
+    def newest_ended(self, job_ids: Collection[JobId]) -> Mapping[JobId, Run]:
+        """The last triggered run of each job that has ended; without jobs that have none."""
+
 
 class RunTimers(Protocol):
     """Rows that produce a fact for a run when they are due; one per (run, reason)."""

@@ -11,11 +11,14 @@ from uuid import UUID
 import structlog
 
 from datarecs_application.ports.sinking import CommitRequest, PendingFiles, SinkTables
+from datarecs_application.sinking.defects import defect_words
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.sink.accepting import by_table, place_of
 from datarecs_core.sink.admission import Part
 from datarecs_core.sink.checkpoint import Lineage, TableCommit, TablePlace, replaced_table
 from datarecs_core.sink.control import SourcePartition, TableReference
+from datarecs_core.sink.decisions import ReplacedTable
 from datarecs_core.sink.definition import SinkTarget
 
 log = structlog.get_logger()
@@ -35,6 +38,8 @@ class Cut:
     """Every admitted file since the checkpoint, of messages below `control_offset`."""
     known: Mapping[TablePlace, UUID] = field(default_factory=dict)
     """Tables that hold a commit of the lineage; another one at the same place gets nothing."""
+    replaced: Sequence[ReplacedTable] = ()
+    """Lost tables of the lineage, and what becomes of their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,7 @@ def commit_tables(
     commits: list[TableCommit] = []
     failures: dict[TableReference, SinkError] = {}
     first = dict(cut.known)
-    for table, parts in cut.pending.items():
+    for table, parts in by_table(cut.pending, cut.replaced).items():
         place = place_of(table)
         if first.setdefault(place, table.uuid) != table.uuid:
             failures[table] = replaced_table(str(table))
@@ -81,10 +86,6 @@ def commit_tables(
     return CutResult(commits=tuple(commits), failures=failures)
 
 
-def place_of(table: TableReference) -> TablePlace:
-    return (table.catalog, table.namespace, table.name)
-
-
 def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRequest:
     return CommitRequest(
         commit_id=cut.commit_id,
@@ -100,6 +101,7 @@ def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRe
                 data_files=part.message.data_files,
                 delete_files=part.message.delete_files,
                 keys=part.keys,
+                is_moved=part.message.table.uuid != table.uuid,
             )
             for part in parts
         ),
@@ -112,13 +114,12 @@ def _commit(
     try:
         return tables.commit(target, request)
     except SinkError as error:
-        is_lost = error.code is SinkCode.TABLE_LOST and place_of(request.table) in cut.known
-        failure = replaced_table(str(target)) if is_lost else error
+        failure = error
     except DatarecsError as error:
         failure = SinkError(SinkCode.COMMIT_FAILED, f"{target}: {error}")
     except Exception as error:
         # An unknown fault of one table waits like a known one: the others must go on.
         log.exception("sink_table_commit_failed", commit_id=str(cut.commit_id))
-        failure = SinkError(SinkCode.COMMIT_FAILED, f"{target}: {type(error).__name__}")
+        failure = SinkError(SinkCode.COMMIT_FAILED, f"{target}: {defect_words(error)}")
     log.warning("sink_table_not_committed", code=failure.code.name, table=str(target))
     return failure

@@ -18,8 +18,10 @@ from datarecs_application.ports.sinking import (
     SinkProducer,
     SinkTables,
 )
-from datarecs_application.sinking.committing import Cut, CutResult, commit_tables, place_of
+from datarecs_application.sinking.accepting import Deciding, carry_out
+from datarecs_application.sinking.committing import Cut, CutResult, commit_tables
 from datarecs_core.errors.sink import SinkCode, SinkError
+from datarecs_core.sink.accepting import by_table, place_of
 from datarecs_core.sink.admission import ControlFold, Vote
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
@@ -198,6 +200,7 @@ class SinkCoordinator:
             epoch=self.epoch,
             pending=self._fold.pending(),
             known=self.checkpoint.known_tables(),
+            replaced=self.checkpoint.replaced,
         )
         result = commit_tables(
             cut, self.tables, self.sink.tables, committed=self.memory.committed_table
@@ -262,8 +265,8 @@ class SinkCoordinator:
                 epoch=self.epoch,
                 checkpoint=checkpoint,
                 is_partial=end is CycleEnd.PARTIAL,
-                tables=len(new),
-                records=sum(commit.records for commit in new),
+                tables=len(result.commits),
+                records=_records(cut),
                 duration=self._duration(),
             )
         )
@@ -318,12 +321,13 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
 
     `topics` are ids of the source topics from before the task read a record.
 
-    Raises SinkError LINEAGE_MISMATCH, CONTROL_GAP.
+    Raises SinkError LINEAGE_MISMATCH, CONTROL_GAP; SupersededError.
     """
     epoch = memory.begin_epoch()
-    checkpoint = memory.state().checkpoint
-    check_lineage(checkpoint, lineage)
-    checkpoint = replace(checkpoint, topics=check_topics(checkpoint, topics))
+    deciding = Deciding(
+        log=log, memory=memory, tables=tables, sink=sink, lineage=lineage, epoch=epoch
+    )
+    checkpoint = _decided_checkpoint(deciding, topics)
     # After a reset what is in the topic counts no more, and positions are those that were set.
     reader = log.reader(None if _is_reset(checkpoint) else checkpoint.control_offset)
     try:
@@ -332,8 +336,7 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
             # Before anything is committed with it: else a topic that is created again before the
             # first commit would look like a new sink, and a coordinator that dies after a reset
             # would leave out votes that a table already holds.
-            position = reader.position()
-            checkpoint = replace(checkpoint, lineage=lineage, control_offset=position, tables=())
+            checkpoint = _of_lineage(checkpoint, lineage, reader.position())
             memory.begin_lineage(checkpoint)
         check_control(checkpoint, reader)
     except BaseException:
@@ -356,6 +359,24 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
         _producer=producer,
         _reader=reader,
         _fold=ControlFold.at(checkpoint),
+    )
+
+
+def _decided_checkpoint(deciding: Deciding, topics: Mapping[str, str]) -> Checkpoint:
+    """As stored, after the open decision of a person. Raises what `begin_coordinator` raises."""
+    checkpoint = deciding.memory.state().checkpoint
+    check_lineage(checkpoint, deciding.lineage)
+    checkpoint = replace(checkpoint, topics=check_topics(checkpoint, topics))
+    decided = carry_out(deciding, checkpoint)
+    if decided is None:
+        raise SupersededError(f"epoch {deciding.epoch} is older than the newest one")
+    return decided
+
+
+def _of_lineage(checkpoint: Checkpoint, lineage: Lineage, position: int) -> Checkpoint:
+    """The first checkpoint of a lineage, at a control offset."""
+    return replace(
+        checkpoint, lineage=lineage, tables=(), control_offset=position, first_offset=position
     )
 
 
@@ -403,6 +424,16 @@ def check_control(checkpoint: Checkpoint, reader: ControlReader) -> None:
             f"{checkpoint.control_offset} on are needed"
         )
         raise SinkError(SinkCode.CONTROL_GAP, message)
+
+
+def _records(cut: Cut) -> int:
+    """Of all files since the checkpoint; an earlier coordinator may have committed some of them."""
+    return sum(
+        entry.record_count
+        for parts in by_table(cut.pending, cut.replaced).values()
+        for part in parts
+        for entry in part.message.data_files
+    )
 
 
 def _snapshots(commits: list[TableCommit]) -> list[CommitToTable]:

@@ -4,10 +4,12 @@ The wish and the status are one transaction under the lease of the object. The s
 carries the wish out; a deletion waits until the tasks have committed what they read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from datarecs_application.controllers import Snapshot, unreadable
+from datarecs_application.sinking.proofs import read_proofs
 from datarecs_application.sinking.references import (
     ReferenceFault,
     connection_fault,
@@ -15,7 +17,15 @@ from datarecs_application.sinking.references import (
     revision,
 )
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.resources.conditions import Condition, ConditionType, Truth
+from datarecs_core.resources.proven_condition import (
+    LAST_PROOFS,
+    VerifyJob,
+    last_proofs,
+    missing_jobs,
+    proven_condition,
+)
 from datarecs_core.resources.reconciling import (
     DRAIN_SINK,
     PAUSED,
@@ -51,12 +61,17 @@ class SinkController:
     """The controller of SinkTable."""
 
     sinks: StoredSpecs[SinkTable]
+    jobs: StoredSpecs[ReconciliationJob]
+    """Those that sinks name in `verify`."""
     kind: Kind = Kind.SINK_TABLE
     resync: timedelta = FOLLOW_EVERY
     finalizer: str = DRAIN_SINK
 
     def reconcile(self, seen: Snapshot, resource: Resource) -> Result:
-        """Valid, ReferencesResolved, Ready, Committing, Lagging and Fenced, with the figures."""
+        """Valid, ReferencesResolved, Ready, Committing, Lagging and Fenced, with the figures.
+
+        Also Proven, of a sink with `verify`.
+        """
         return self._observed(seen, resource, TaskWish.RUN)
 
     def pause(self, seen: Snapshot, resource: Resource) -> Result:
@@ -106,15 +121,19 @@ class SinkController:
             return unreadable(resource)
         before = written_uncommitted(resource.status)
         uncommitted = follow_uncommitted(before, stored, now=seen.now)
-        observed = sink_conditions(sink, stored, uncommitted, now=seen.now)
+        proofs = read_proofs(seen, resource, sink, self.jobs)
+        observed = (
+            *sink_conditions(sink, stored, uncommitted, now=seen.now),
+            *((proven_condition(sink, proofs),) if proofs else ()),
+        )
         if fault is not None:
             others = (one for one in observed if one.type != ConditionType.READY)
             conditions = (_VALID, *fault.conditions(), *others)
         else:
-            conditions = (_VALID, _RESOLVED, *observed)
-        details = written_details(
-            resource.status, conditions, sink_details(stored, uncommitted), now=seen.now
-        )
+            conditions = (_VALID, _resolved(proofs), *observed)
+        ended = ((LAST_PROOFS, last_proofs(proofs)),) if proofs else ()
+        figures = (*sink_details(stored, uncommitted), *ended)
+        details = written_details(resource.status, conditions, figures, now=seen.now)
         result = requeue_after(FOLLOW_EVERY, *conditions, details=details)
         return replace(result, has_figures=True)
 
@@ -123,9 +142,19 @@ _UNREADABLE = ReferenceFault(
     reason="Unreadable", message="this release cannot read the stored declaration of the sink"
 )
 _VALID = Condition(type=ConditionType.VALID, status=Truth.TRUE, reason="Accepted")
-_RESOLVED = Condition(
-    type=ConditionType.REFERENCES_RESOLVED, status=Truth.TRUE, reason="AllResolved"
-)
+
+
+def _resolved(proofs: Sequence[VerifyJob]) -> Condition:
+    """A job that only proves the sink may be missing: its tasks run without it."""
+    missing = missing_jobs(proofs)
+    return Condition(
+        type=ConditionType.REFERENCES_RESOLVED,
+        status=Truth.TRUE,
+        reason="VerifyJobMissing" if missing else "AllResolved",
+        message=f"job {missing[0]} in verify does not exist, so nothing proves the sink yet"
+        if missing
+        else "",
+    )
 
 
 def _wishing(result: Result, stored: SinkStatus, wish: SinkWish) -> Result:

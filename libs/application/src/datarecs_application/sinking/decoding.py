@@ -1,4 +1,4 @@
-"""Decode the value of a record: strict JSON, exact numbers.
+"""Decode the value of a record: strict JSON, exact numbers; or the whole value as one column.
 
 Strict, because a value that two readers understand differently must not land in a table: a name
 twice, NaN, text after the value and text that is no Unicode are all refused.
@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Never
 
+from datarecs_application.ports.sinking import DecodedValue
 from datarecs_core.errors.sink import BadRecordError, SinkCode
 from datarecs_core.sink.definition import MIB
 
+VALUE_COLUMN = "value"
+"""Of values that are not decoded into columns."""
 MOST_BYTES = 16 * MIB
 MOST_LEVELS = 64
 """Of objects and lists inside each other; the value itself is level 1."""
@@ -54,6 +57,32 @@ _parse = json.JSONDecoder(
 ).raw_decode
 
 
+def decode_object(value: bytes) -> DecodedValue:
+    """Port ValueDecoder over JSON."""
+    return DecodedValue(decode_json(value))
+
+
+def decode_text(value: bytes) -> DecodedValue:
+    """Port ValueDecoder: the whole value is the text of one column."""
+    check_size(value)
+    try:
+        return DecodedValue({VALUE_COLUMN: value.decode()})
+    except UnicodeDecodeError as cause:
+        raise BadRecordError(path=VALUE_COLUMN, reason="the value is not Unicode text") from cause
+
+
+def decode_bytes(value: bytes) -> DecodedValue:
+    """Port ValueDecoder: the whole value is that of one column."""
+    check_size(value)
+    return DecodedValue({VALUE_COLUMN: value})
+
+
+def check_size(value: bytes) -> None:
+    """Raises RecordTooLargeError."""
+    if len(value) > MOST_BYTES:
+        raise RecordTooLargeError(size=len(value))
+
+
 def decode_json(value: bytes) -> Mapping[str, object]:
     """The object; numbers with a fraction or an exponent are Decimal, others int.
 
@@ -61,8 +90,7 @@ def decode_json(value: bytes) -> Mapping[str, object]:
         BadRecordError: the value is no JSON object, or ambiguous; the message has none of it.
         RecordTooLargeError: it is longer than 16 MiB.
     """
-    if len(value) > MOST_BYTES:
-        raise RecordTooLargeError(size=len(value))
+    check_size(value)
     try:
         text = value.decode()
         # A search for one character costs a fraction of a count.

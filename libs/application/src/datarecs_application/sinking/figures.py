@@ -1,7 +1,8 @@
 """What iceberg-sink counts of the tasks that it runs, from their calls.
 
 The process of a task serves no metrics. Counters follow its reports and its commits; gauges are
-over all tasks of this service, because neither a tenant nor a sink is a label.
+over all tasks of this service, because neither a tenant nor a sink is a label. A halted task is
+nobody's after a restart, so these are counted where they are stored.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,11 @@ from datetime import datetime, timedelta
 from threading import Lock
 from uuid import UUID
 
-from datarecs_application.ports.outside import Clock, Metrics
+import structlog
+
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.outside import Clock, Metrics, Wake
+from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
 from datarecs_core.resources.sink_conditions import (
     LAG_INTERVALS,
     Uncommitted,
@@ -21,13 +26,16 @@ from datarecs_core.sink.checkpoint import SinkCommit, SinkState, TaskReport, Tas
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import SinkStatus, TaskStatus
 
+log = structlog.get_logger()
+
+COUNTED_EVERY = timedelta(seconds=15)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskGauges:
     """What the gauges need of one task."""
 
     is_running: bool = False
-    is_halted: bool = False
     is_stalled: bool = False
     lag: int = 0
     uncommitted_seconds: float = 0
@@ -35,23 +43,21 @@ class TaskGauges:
 
 @dataclass(slots=True)
 class SinkGauges:
-    """Gauges over all slots of a process; used by their threads."""
+    """Gauges over all tasks of a process; used by the threads of its slots."""
 
     metrics: Metrics
-    _tasks: dict[str, TaskGauges] = field(default_factory=dict)
-    """By slot."""
+    _tasks: dict[SinkLease, TaskGauges] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def show(self, slot: str, figures: TaskGauges | None) -> None:
-        """Replace the figures of a slot; None: it has no task."""
+    def show(self, task: SinkLease, figures: TaskGauges | None) -> None:
+        """Replace the figures of a task; None: this process has it no more."""
         with self._lock:
-            self._tasks.pop(slot, None)
+            self._tasks.pop(task, None)
             if figures is not None:
-                self._tasks[slot] = figures
+                self._tasks[task] = figures
             tasks = list(self._tasks.values())
         gauge = self.metrics.gauge
         gauge("sink_tasks", sum(one.is_running for one in tasks), state="running")
-        gauge("sink_tasks", sum(one.is_halted for one in tasks), state="halted")
         gauge("sink_tasks", sum(one.is_stalled for one in tasks), state="stalled")
         gauge("sink_lag_messages", sum(one.lag for one in tasks))
         oldest = max((one.uncommitted_seconds for one in tasks), default=0)
@@ -59,10 +65,34 @@ class SinkGauges:
 
 
 @dataclass(slots=True, kw_only=True)
+class HaltedTasks:
+    """A loop: the gauge of halted tasks, of all tenants and services."""
+
+    leases: SinkLeases
+    metrics: Metrics
+    clock: Clock
+    name: str = "halted"
+
+    def run(self, stop: Wake) -> None:
+        while not stop.is_set():
+            self.step()
+            self.clock.wait(COUNTED_EVERY, until=stop)
+
+    def step(self) -> None:
+        """A store that does not answer leaves the last value."""
+        try:
+            halted = self.leases.halted()
+        except (StoreUnavailableError, StoreBusyError) as cause:
+            log.warning("sink_halted_not_counted", code=cause.code.name)
+            return
+        self.metrics.gauge("sink_tasks", halted, state="halted")
+
+
+@dataclass(slots=True, kw_only=True)
 class TaskFigures:
     """Of one task, as long as this service holds it; its processes come and go."""
 
-    slot: str
+    task: SinkLease
     gauges: SinkGauges
     clock: Clock
     interval: timedelta | None = None
@@ -89,7 +119,7 @@ class TaskFigures:
 
     def end(self) -> None:
         """This service does not hold the task any more."""
-        self.gauges.show(self.slot, None)
+        self.gauges.show(self.task, None)
 
     def note_state(self, state: SinkState) -> None:
         self._state = state
@@ -135,10 +165,9 @@ class TaskFigures:
         seen = self._uncommitted = follow_uncommitted(before, seen_status, now=now)
         age = timedelta() if seen is None else now - seen.since
         self.gauges.show(
-            self.slot,
+            self.task,
             TaskGauges(
                 is_running=self._is_running,
-                is_halted=self._report.is_halted,
                 is_stalled=is_wanted and self._is_stalled(age, now),
                 lag=lag(self._status(report)),
                 uncommitted_seconds=age.total_seconds(),

@@ -9,9 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import structlog
+
 from datarecs_application.ports.messaging import LogRecord
-from datarecs_application.ports.sinking import DeadLetter, SinkRecord, SinkTables, TableWriter
-from datarecs_application.sinking.decoding import RecordTooLargeError, decode_json
+from datarecs_application.ports.sinking import (
+    DeadLetter,
+    DecodedValue,
+    SinkRecord,
+    SinkTables,
+    TableWriter,
+    ValueDecoder,
+)
+from datarecs_application.sinking.decoding import RecordTooLargeError, decode_object
+from datarecs_application.sinking.defects import located
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
 from datarecs_core.sink.changes import RecordChanges
 from datarecs_core.sink.checkpoint import TablePlace
@@ -19,6 +30,8 @@ from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, Tabl
 from datarecs_core.sink.definition import ErrorPolicy, RowChange, SinkTarget, Tolerance
 from datarecs_core.sink.dynamic import NamedTables
 from datarecs_core.sink.routing import Route
+
+log = structlog.get_logger()
 
 _CAREFUL_RECORDS = 128
 """Records added at once after one of the batch was refused; each refusal costs one such attempt."""
@@ -62,6 +75,7 @@ class TableIntake:
     """By the numbers that `route` and `named` give."""
     route: Route
     policy: ErrorPolicy
+    decode: ValueDecoder = decode_object
     named: NamedTables | None = None
     """Instead of `route`: records name their tables."""
     changes: RecordChanges = field(default_factory=RecordChanges)
@@ -72,7 +86,8 @@ class TableIntake:
     unrouted: int = 0
     """Records for no table, since the task began."""
     tombstones: int = 0
-    """Records without a value that were ignored, since the task began."""
+    """Records without a value that were ignored, and deletes for a table that did not exist yet,
+    since the task began."""
     dead_letters: int = 0
     """Voted, since the task began."""
     _dropped_fields: int = 0
@@ -94,7 +109,8 @@ class TableIntake:
         """
         batch = self._decoded(partition, records)
         for target in self._in_order(batch):
-            self._add_all(batch, target)
+            with located(f"table {self.targets[target]}, {_place(records)}"):
+                self._add_all(batch, target)
             batch.done.add(target)
         for index, error in batch.bad.items():
             self._known_bad[partition, records[index].offset] = error
@@ -144,17 +160,21 @@ class TableIntake:
     def _read(self, record: LogRecord) -> SinkRecord:
         """Raises BadRecordError."""
         if record.value is not None:
-            value = decode_json(record.value)
-            return SinkRecord(record=record, value=value, change=self.changes.change(value))
+            value, schema = _decoded(self.decode, record.value)
+            return SinkRecord(
+                record=record, value=value, change=self.changes.change(value), schema=schema
+            )
         if record.key is None:
             raise BadRecordError(path="", reason="a record without value has no key to delete")
         try:
-            value = decode_json(record.key)
+            # A key of Avro begins with a zero, which no JSON does.
+            decode = self.decode if record.key[:1] == b"\0" else decode_object
+            value, schema = _decoded(decode, record.key)
         except RecordTooLargeError:
             raise
         except BadRecordError as error:
             raise BadRecordError(path="", reason=f"the key to delete: {error}") from error
-        return SinkRecord(record=record, value=value, change=RowChange.DELETE)
+        return SinkRecord(record=record, value=value, change=RowChange.DELETE, schema=schema)
 
     def _targets(self, decoded: SinkRecord) -> Sequence[int]:
         """Raises BadRecordError for a delete that no table would see."""
@@ -209,7 +229,10 @@ class TableIntake:
         writer = self._writers.get(target)
         if writer is None:
             writer = self._writers[target] = self._writer(target)
-        writer.add(records)
+        passed = writer.add(records)
+        batch.ignored += passed
+        if passed == len(records):
+            return
         batch.last_added = max(batch.last_added, indexes[-1])
         if target not in self._references:
             self._references[target] = writer.reference()
@@ -230,6 +253,8 @@ class TableIntake:
 
     def _refuse(self, batch: _Batch, target: int, index: int, error: BadRecordError) -> None:
         batch.bad[index] = error
+        if error.__cause__ is not None and not isinstance(error.__cause__, DatarecsError):
+            log.error("sink_record_not_converted", exc_info=error.__cause__)
         if any(index in batch.by_target[other][0] for other in batch.done):
             batch.is_spoilt = True
         self._order = [target, *(other for other in self._order if other != target)]
@@ -263,7 +288,9 @@ class TableIntake:
     def shrink(self, most_bytes: int) -> None:
         """Write the largest buffers to files until the others fit."""
         while (size := self.size()) > most_bytes:
-            max(self._writers.values(), key=lambda writer: writer.size()).flush()
+            target, writer = max(self._writers.items(), key=lambda item: item[1].size())
+            with located(f"table {self.targets[target]}"):
+                writer.flush()
             if self.size() >= size:
                 return
 
@@ -272,7 +299,8 @@ class TableIntake:
         files: dict[TableReference, tuple[FileEntry, ...]] = {}
         keys: dict[TableReference, KeyFile] = {}
         for target, writer in self._writers.items():
-            entries, key_file = writer.finish(), writer.key_file()
+            with located(f"table {self.targets[target]}"):
+                entries, key_file = writer.finish(), writer.key_file()
             if entries or key_file is not None:
                 files[self._references[target]] = entries
             if key_file is not None:
@@ -305,6 +333,23 @@ class TableIntake:
         if self.named is not None:
             self.named.recheck()
             self._order = [target for target in self._order if target in self.targets]
+
+
+def _decoded(decode: ValueDecoder, value: bytes) -> DecodedValue:
+    """Raises BadRecordError, also for an exception of which only the class is known."""
+    try:
+        return decode(value)
+    except (DatarecsError, OSError, MemoryError):
+        raise
+    except Exception as cause:
+        log.exception("sink_record_not_converted")
+        reason = f"the record cannot be converted ({type(cause).__name__})"
+        raise BadRecordError(path="", reason=reason) from cause
+
+
+def _place(records: Sequence[LogRecord]) -> str:
+    first, last = records[0], records[-1]
+    return f"{first.topic} {first.partition}, offsets {first.offset} to {last.offset}"
 
 
 def _is_too_large(error: BadRecordError) -> bool:

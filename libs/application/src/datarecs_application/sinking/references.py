@@ -10,10 +10,17 @@ from datarecs_application.controllers import Snapshot
 from datarecs_core.captures.naming import joined_name, split_name
 from datarecs_core.errors.sink import SinkCode
 from datarecs_core.hashing import canonical_json, sha256_hex
+from datarecs_core.resources.catalog_identity import CatalogIdentity, catalog_identity
 from datarecs_core.resources.conditions import Condition, ConditionType, Truth
 from datarecs_core.resources.connection import CatalogType, ConnectionType
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Resource
-from datarecs_core.sink.definition import BY_TOPIC, DynamicTables, SinkTable, SinkTarget
+from datarecs_core.sink.definition import (
+    BY_TOPIC,
+    DynamicTables,
+    SinkTable,
+    SinkTarget,
+    ValueFormat,
+)
 from datarecs_core.sink.dynamic import topic_tables
 
 _REVISION_CHARACTERS = 32
@@ -63,6 +70,14 @@ def _source_fault(seen: Snapshot, sink: SinkTable) -> ReferenceFault | None:
         return _missing(sink.connection)
     if connection.spec.get("type") != ConnectionType.KAFKA:
         return _mismatch(connection, "topics are read", ConnectionType.KAFKA)
+    config = connection.spec.get("config")
+    has_registry = isinstance(config, Mapping) and "registry" in config
+    if sink.value is ValueFormat.AVRO and not has_registry:
+        return ReferenceFault(
+            reason="RegistryMissing",
+            message=f"connection {connection.name} has no schema registry, which records in Avro"
+            " need; write config.registry: {url: URL} in it",
+        )
     return None
 
 
@@ -107,42 +122,65 @@ def _catalog_type(connection: Resource) -> object:
 def _taken(seen: Snapshot, resource: Resource, sink: SinkTable) -> ReferenceFault | None:
     """Another SinkTable has a table of this one; the older of both keeps it."""
     named = topic_tables(sink.dynamic, sink.topics) if sink.dynamic is not None else ()
-    wanted = {_place(one): one for one in (*sink.tables, *named)}
+    wanted: dict[_Place, SinkTarget] = {}
+    for target in (*sink.tables, *named):
+        first = wanted.setdefault(_place(seen, target), target)
+        if first.catalog != target.catalog:
+            return _twice(first, target)
     older = [
         one
         for one in seen.sinks()
         if (one.created_at, one.uid) < (resource.created_at, resource.uid)
     ]
     for other in sorted(older, key=lambda one: (one.created_at, one.uid)):
-        taken = next((one for one in _places(other) if one in wanted), None)
-        if taken is not None:
-            return _taken_by(other, wanted[taken])
+        for target in _targets(other):
+            place = _place(seen, target)
+            if place in wanted:
+                return _taken_by(other, target.catalog, wanted[place])
     return None
 
 
-def _taken_by(other: Resource, target: SinkTarget) -> ReferenceFault:
+def _taken_by(other: Resource, catalog: str, target: SinkTarget) -> ReferenceFault:
+    """`catalog` is the connection by which the other sink reaches the table."""
     code = SinkCode.SINK_TABLE_TAKEN
+    way = "" if catalog == target.catalog else f" too, by connection {catalog} to the same catalog"
     return ReferenceFault(
         reason="SinkTableTaken",
         message=f"{code.name}: SinkTable {other.namespace}/{other.name} writes to table {target} of"
-        f" connection {target.catalog}. {code.entry.remedy}",
+        f" connection {target.catalog}{way}. {code.entry.remedy}",
     )
 
 
-_Place = tuple[str, str, str]
+def _twice(first: SinkTarget, again: SinkTarget) -> ReferenceFault:
+    code = SinkCode.SINK_TABLE_TAKEN
+    return ReferenceFault(
+        reason="SinkTableTaken",
+        message=f"{code.name}: the sink names table {first} by connections {first.catalog} and"
+        f" {again.catalog}, which lead to the same catalog. Name it once",
+    )
 
 
-def _place(target: SinkTarget) -> _Place:
-    return target.catalog, joined_name(target.namespace), target.name
+_Place = tuple[CatalogIdentity, str, str]
 
 
-def _places(other: Resource) -> Iterator[_Place]:
+def _place(seen: Snapshot, target: SinkTarget) -> _Place:
+    """Two connections may lead to one catalog; one that is not there stands for itself."""
+    connection = seen.connection(target.catalog)
+    identity = None if connection is None else catalog_identity(connection.spec)
+    return identity or (target.catalog,), joined_name(target.namespace), target.name
+
+
+def _targets(other: Resource) -> Iterator[SinkTarget]:
     """The tables of a stored declaration, also of one that this release cannot read in full."""
-    yield from map(_place, _topic_tables(other))
+    yield from _topic_tables(other)
     tables = other.spec.get("tables")
     for one in tables if isinstance(tables, list | tuple) else ():
         if isinstance(one, Mapping):
-            yield str(one.get("catalog")), str(one.get("namespace")), str(one.get("name"))
+            yield SinkTarget(
+                catalog=str(one.get("catalog")),
+                namespace=split_name(str(one.get("namespace"))) or (),
+                name=str(one.get("name")),
+            )
 
 
 def _topic_tables(other: Resource) -> Iterator[SinkTarget]:

@@ -90,6 +90,10 @@ class RemoteMemory:
     def committed(self, commit: SinkCommit) -> None:
         self._answer("committed", sink_document(commit))
 
+    def decided(self, epoch: int, checkpoint: Checkpoint) -> bool:
+        state = sink_document(SinkState(epoch=epoch, checkpoint=checkpoint))
+        return self._answer("decided", state).of("value", bool)
+
     def drained(self) -> None:
         self._answer("drained")
 
@@ -207,6 +211,11 @@ def _committed(memory: SinkMemory, document: JsonValue) -> JsonValue:
     return None
 
 
+def _decided(memory: SinkMemory, document: JsonValue) -> JsonValue:
+    state = from_sink_document(SinkState, document)
+    return memory.decided(state.epoch, state.checkpoint)
+
+
 def _drained(memory: SinkMemory, _: JsonValue) -> JsonValue:
     memory.drained()
     return None
@@ -223,6 +232,7 @@ _CALLS: Mapping[str, Callable[[SinkMemory, JsonValue], JsonValue]] = {
     "begin_lineage": _begin_lineage,
     "committed_table": _committed_table,
     "committed": _committed,
+    "decided": _decided,
     "drained": _drained,
     "report": _store_report,
 }

@@ -5,7 +5,7 @@ tenant that came first would have all of them for good.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -32,6 +32,8 @@ class SlotSharing:
     slots: int
     """Of the process."""
     clock: Clock
+    paused: Callable[[], Collection[SinkLease]] = tuple
+    """Leases of tasks that wait after a fault: they have no slot."""
     name: str = "sharing"
     _waiting: deque[SinkLease] = field(default_factory=deque, init=False)
     """Claimed for the next slot that is free."""
@@ -53,7 +55,8 @@ class SlotSharing:
 
     def step(self) -> None:
         """End a task of a tenant with more than half of the slots, if another tenant waits."""
-        held = self.renewals.held()
+        paused = self.paused()
+        held = [lease for lease in self.renewals.held() if lease not in paused]
         crowding = _crowding(held, self.slots)
         if crowding is None or len(held) < self.slots or self._waiting:
             return

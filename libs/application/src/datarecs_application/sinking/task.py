@@ -17,6 +17,7 @@ from datarecs_application.ports.sinking import (
     SinkLog,
     SinkMemory,
     SinkTables,
+    ValueDecoder,
     VoteRefusedError,
 )
 from datarecs_application.sinking.coordinating import (
@@ -27,6 +28,8 @@ from datarecs_application.sinking.coordinating import (
     check_lineage,
     check_topics,
 )
+from datarecs_application.sinking.decoding import decode_object
+from datarecs_application.sinking.defects import DefectError, defect_words
 from datarecs_application.sinking.intake import TableIntake
 from datarecs_application.sinking.working import SinkWorker
 from datarecs_core.errors.base import DatarecsError
@@ -78,6 +81,7 @@ class SinkTask:
     ids: Ids
     name: str
     """Of the task, within the sink."""
+    decode: ValueDecoder = decode_object
     end_limit: timedelta = LAST_VOTE_WITHIN
     worker: SinkWorker | None = None
     coordinator: SinkCoordinator | None = None
@@ -211,6 +215,7 @@ class SinkTask:
                 named=named,
                 route=router(self.sink.route, self.sink.tables),
                 policy=self.sink.errors,
+                decode=self.decode,
                 changes=RecordChanges.of(self.sink),
                 known_tables=self._known_tables,
             ),
@@ -379,5 +384,7 @@ def _described(fault: Exception | None) -> tuple[str, str]:
             return "", ""
         case DatarecsError():
             return fault.code.name, str(fault)
+        case DefectError():
+            return "UNKNOWN", str(fault)
         case _:
-            return "UNKNOWN", type(fault).__name__
+            return "UNKNOWN", defect_words(fault)

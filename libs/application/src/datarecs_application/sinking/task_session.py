@@ -19,6 +19,7 @@ from datarecs_application.ports.sinking import SinkMemory
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_application.sinking.assignments import SinkAssignment, TaskSecrets
 from datarecs_application.sinking.figures import TaskFigures
+from datarecs_application.sinking.pausing import PauseProgress
 from datarecs_application.sinking.remote import (
     CALL,
     FAILED,
@@ -71,6 +72,8 @@ class Ending(Enum):
     DIED = auto()
     DONE = auto()
     """It is halted or drained: nothing is left to do."""
+    RESTS = auto()
+    """Its sink pauses, and everything that it read is committed."""
 
 
 @dataclass(slots=True)
@@ -82,16 +85,19 @@ class TaskReporting:
     secrets: Collection[str] = ()
     """Values that no text may show."""
     last: TaskReport = field(default_factory=TaskReport)
+    pause: PauseProgress = field(default_factory=PauseProgress)
 
     def note(self, answered: Answered) -> None:
         """Follow what a call of the task has stored or read."""
         if answered.report is not None:
             self.last = answered.report
+            self.pause.note_report(answered.report)
             self.figures.note_report(answered.report)
         if answered.commit is not None:
             self.figures.note_commit(answered.commit)
         if answered.state is not None:
             self.figures.note_state(answered.state)
+            self.pause.note_state(answered.state)
 
     def failed(self, code: str, message: str) -> Ending:
         """Store why the task is not running; it begins again by itself."""
@@ -194,6 +200,8 @@ class TaskSession:
             self._request_end(Ending.RETRIED, now)
         elif standing.revision not in (None, self.assignment.revision) or self._has_rotated(now):
             self._request_end(Ending.CHANGED, now)
+        elif report.pause.is_over:
+            self._request_end(Ending.RESTS, now)
         elif now >= self._memory_at:
             self._memory_at = now + MEMORY_EVERY.total_seconds()
             report.figures.show()

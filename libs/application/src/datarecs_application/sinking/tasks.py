@@ -1,12 +1,12 @@
 """The slots of iceberg-sink: claim a task, run its process, begin it again, end it.
 
-A slot decides nothing about records. It keeps one process per task running as long as it holds the
-lease, with what is declared now, and ends it before another process can hold it.
+A slot decides nothing about records. It runs the process of a task as long as it holds the lease,
+with what is declared now, and ends it before another process can hold it. A task that waits after
+a fault, or whose sink pauses, has no slot.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -17,10 +17,16 @@ from datarecs_application.ports.outside import Ids, Wake
 from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_application.sinking.assignments import Assignments, SinkAssignment, TaskSecrets
+from datarecs_application.sinking.backoffs import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    Backoffs,
+    HeldTask,
+    release,
+)
 from datarecs_application.sinking.figures import SinkGauges, TaskFigures
 from datarecs_application.sinking.renewals import TaskRenewals
 from datarecs_application.sinking.task_session import (
-    GLANCE,
     SECRETS_EVERY,
     Ending,
     TaskReporting,
@@ -32,9 +38,6 @@ from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.hashing import JsonValue, canonical_json
 
 log = structlog.get_logger()
-
-FIRST_BACKOFF = timedelta(seconds=1)
-LONGEST_BACKOFF = timedelta(seconds=30)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class SinkSlot:
     rhythm: Rhythm
     gauges: SinkGauges
     """Of all slots of the process."""
+    backoffs: Backoffs
+    """Alike."""
     handed: Callable[[], SinkLease | None] = lambda: None
     """A lease that is claimed for this slot already; see `sharing`."""
     _stop: Wake = field(init=False)
@@ -67,65 +72,68 @@ class SinkSlot:
         self.rhythm.repeat(self.step, stop, loop=self.name)
 
     def step(self) -> int:
-        """Claim and run at most one task, until it is not this process's any more."""
+        """Begin at most one task, and run it until its lease or its process ends."""
+        task = self._next()
+        if task is None:
+            return 0
+        lease = task.lease
+        with structlog.contextvars.bound_contextvars(
+            tenant_id=str(lease.tenant_id),
+            sink_uid=str(lease.sink_uid),
+            task=lease.number,
+            lease_epoch=lease.epoch,
+        ):
+            ending = Ending.STOPPED
+            try:
+                ending = self._hold(task)
+            finally:
+                if ending is not Ending.DIED:
+                    is_resting = ending is Ending.RESTS
+                    release(self.leases, self.renewals, task, is_resting=is_resting)
+        return 1
+
+    def _next(self) -> HeldTask | None:
+        """One that waits for this slot, that nobody has, or that has waited after a fault.
+
+        Claims come before those: they count the tasks of each tenant.
+        """
+        lease = self.handed() or self._claimed()
+        return self.backoffs.take() if lease is None else self._new(lease)
+
+    def _claimed(self) -> SinkLease | None:
         sent_at = self.rhythm.clock.monotonic()
-        handed = self.handed()
-        leases = [handed] if handed else self.leases.claim(self.executor, limit=1)
-        for lease in leases:
-            if handed is None:
-                self.renewals.hold(lease, confirmed_at=sent_at)
-            with structlog.contextvars.bound_contextvars(
-                tenant_id=str(lease.tenant_id),
-                sink_uid=str(lease.sink_uid),
-                task=lease.number,
-                lease_epoch=lease.epoch,
-            ):
-                figures = TaskFigures(slot=self.name, gauges=self.gauges, clock=self.rhythm.clock)
-                try:
-                    self._hold(lease, figures)
-                finally:
-                    figures.end()
-                    self.renewals.drop(lease)
-                    self._release(lease)
-        return len(leases)
+        for lease in self.leases.claim(self.executor, limit=1):
+            self.renewals.hold(lease, confirmed_at=sent_at)
+            return lease
+        return None
 
-    def _release(self, lease: SinkLease) -> None:
-        try:
-            self.leases.release(lease)
-        except (StoreUnavailableError, StoreBusyError) as cause:
-            log.warning("sink_task_not_released", code=cause.code.name)
+    def _new(self, lease: SinkLease) -> HeldTask:
+        clock = self.rhythm.clock
+        return HeldTask(
+            lease=lease, figures=TaskFigures(task=lease, gauges=self.gauges, clock=clock)
+        )
 
-    def _hold(self, lease: SinkLease, figures: TaskFigures) -> None:
-        """Begin the process again until the lease ends or nothing is left to do."""
-        clock, backoff = self.rhythm.clock, FIRST_BACKOFF
+    def _hold(self, task: HeldTask) -> Ending:
+        """Run processes until one dies, the lease ends, or nothing is left to do.
+
+        Returns:
+            DIED: the lease is with the tasks that wait after a fault.
+        """
+        clock = self.rhythm.clock
         while True:
             began = clock.monotonic()
-            ending = self._session(lease, figures)
+            ending = self._session(task.lease, task.figures)
             log.info("sink_task_ended", ending=ending.name)
-            if ending is Ending.CHANGED:
-                continue
-            if ending is not Ending.DIED or self.renewals.standing(lease).ends:
-                return
-            if clock.monotonic() - began > LONGEST_BACKOFF.total_seconds():
-                backoff = FIRST_BACKOFF
-            if not self._waited(lease, backoff):
-                return
-            backoff = min(backoff * 2, LONGEST_BACKOFF)
-
-    def _waited(self, lease: SinkLease, pause: timedelta) -> bool:
-        """Whether the lease is still held after the pause, which a new declaration ends."""
-        clock = self.rhythm.clock
-        ends, before = clock.monotonic() + pause.total_seconds(), self.renewals.standing(lease)
-        while clock.monotonic() < ends:
-            standing = self.renewals.standing(lease)
-            if self._stop.is_set() or standing.is_lost(clock.monotonic()):
-                return False
-            if standing.ends:
-                return False
-            if standing.revision != before.revision:
+            if ending is not Ending.CHANGED:
                 break
-            clock.wait(GLANCE, until=self._stop)
-        return not self._stop.is_set()
+        if ending is not Ending.DIED:
+            return ending
+        if self._stop.is_set():
+            return Ending.STOPPED
+        if clock.monotonic() - began > LONGEST_BACKOFF.total_seconds():
+            task = replace(task, backoff=FIRST_BACKOFF)
+        later = replace(task, backoff=min(task.backoff * 2, LONGEST_BACKOFF))
+        return Ending.DIED if self.backoffs.pause(later, task.backoff) else Ending.STOPPED
 
     def _session(self, lease: SinkLease, figures: TaskFigures) -> Ending:
         """One process, from its start to its end."""

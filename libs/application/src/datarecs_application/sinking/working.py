@@ -38,6 +38,8 @@ MOST_RECORDS = 5_000
 """Of one poll."""
 _POLL = timedelta(milliseconds=200)
 _NO_WAIT = timedelta(0)
+_LAST_MS = 253_402_300_799_999
+"""Milliseconds until the end of the year 9999: no later time exists."""
 _PATIENCE = 3
 """Intervals without a StartCommit after which nothing more is read."""
 
@@ -98,7 +100,13 @@ class SinkWorker:
         return self._ranges.ends()
 
     def log_ends(self) -> Mapping[SourcePartition, int]:
-        return {partition: self._member.bounds(partition)[1] for partition in self._ranges.ends()}
+        """One past the last record; where only markers of transactions follow, the position."""
+        return {partition: self._log_end(partition) for partition in self._ranges.ends()}
+
+    def _log_end(self, partition: SourcePartition) -> int:
+        _, end = self._member.bounds(partition)
+        is_all_read = self.halt is None and self._member.position(partition) >= end
+        return self._ranges.end(partition) if is_all_read else end
 
     def step(self) -> None:
         """Poll once, take the records, and vote if the coordinator has begun a commit.
@@ -108,6 +116,9 @@ class SinkWorker:
         """
         self._pause()
         try:
+            # Before positions are read: it ends a vote that an earlier process of this task left
+            # open, for which everybody would wait until the broker ends it.
+            self._open_session()
             polled = self._poll()
             if polled is None:
                 return
@@ -345,7 +356,8 @@ class SinkWorker:
         )
         try:
             messages = with_keys(messages, self.intake.key_files)
-            self._session().vote(messages, self._ranges.ends(), self._stamp, self.intake.letters)
+            producer = self._open_session()
+            producer.vote(messages, self._ranges.ends(), self._stamp, self.intake.letters)
         except (VoteRefusedError, LogUnavailableError) as error:
             self._end_session()
             if isinstance(error, LogUnavailableError):
@@ -363,20 +375,23 @@ class SinkWorker:
         bounds = {partition: self._member.bounds(partition) for partition in idle}
         return frozenset(part for part, (begin, end) in bounds.items() if begin == end)
 
-    def _session(self) -> SinkProducer:
+    def _open_session(self) -> SinkProducer:
+        """Of this task: a newer process of it replaces this one."""
         if self._producer is None:
-            self._producer = self.log.producer(f"{self.name}-{self.ids.new()}")
+            self._producer = self.log.producer(self.name)
         return self._producer
 
     def _end_session(self) -> None:
-        """A producer of another session has nothing to do with what became of this one."""
+        """What became of its last vote is unknown; the next one ends it."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
 
 
 def _largest(records: Sequence[LogRecord]) -> int:
-    return max((record.timestamp_ms for record in records), default=-1)
+    """Of the timestamps that are times; -1 without any."""
+    times = (record.timestamp_ms for record in records if record.timestamp_ms <= _LAST_MS)
+    return max((-1, *times))
 
 
 def _removed(partition: SourcePartition, position: int, begin: int) -> SinkError:

@@ -8,6 +8,7 @@ import typer
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.sink.decisions import WaitingRecords
 
 if TYPE_CHECKING:
     from datarecs_cli.client import Json
@@ -118,6 +119,33 @@ def retry(name: Name, *, namespace: Namespace = DEFAULT_NAMESPACE) -> ExitCode:
     return _act("retry", name, namespace, "stopped tasks begin again")
 
 
+@app.command("accept-table")
+def accept_table(
+    name: Name,
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="namespace and name, such as sales.orders")
+    ],
+    *,
+    records: Annotated[
+        WaitingRecords,
+        typer.Option(help="records that the table does not hold: commit them, or leave_out"),
+    ],
+    catalog: Annotated[
+        str | None, typer.Option(help="connection of the catalog, if two have such a table")
+    ] = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """Let a sink go on with a table that was rolled back, dropped or created again.
+
+    Records that are left out are in no table, for good. `datarecs sink status` says what was done.
+    """
+    body = {"table": table, "records": records.value}
+    if catalog is not None:
+        body["catalog"] = catalog
+    outcome = f"goes on with table {table}; see: datarecs sink status {name}"
+    return _act("accept-table", name, namespace, outcome, body=body)
+
+
 @app.command("reset")
 def reset(
     name: Name,
@@ -131,7 +159,7 @@ def reset(
 ) -> ExitCode:
     """Let a sink forget its control topic, and go on at positions.
 
-    Partitions that are not named go on at what is committed. An earlier position writes records
+    Partitions that are not named go on at what the tables hold. An earlier position writes records
     again, a later one leaves records out: both are shown before anything is done.
     """
     from datarecs_cli.client import ALL, connect

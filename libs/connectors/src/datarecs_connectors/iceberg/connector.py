@@ -93,6 +93,8 @@ class IcebergConnector:
             undelivered=table.undelivered(),
             estimated_rows=_counted(table, "total-records"),
             estimated_bytes=_counted(table, "total-files-size"),
+            record_fields=table.record_fields(),
+            identifier=table.identifier(),
         )
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:

@@ -44,13 +44,16 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
 from datarecs_connectors.iceberg.sink_commits import newest_commit
+from datarecs_connectors.sinking.columns import field_positions, mapped_fields
 from datarecs_core.comparison.planning.scan import SourceColumn, TableSnapshot
 from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.comparison.values.forms import read_moment
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType, TypeKind
+from datarecs_core.sink.definition import MetadataColumns
 
+_PLACE = frozenset(MetadataColumns.ALL.columns)
 MAX_COLUMNS = 2_000
 MAIN = "main"
 _TYPES: dict[type[IcebergType], CanonicalType] = {
@@ -113,6 +116,22 @@ class FrozenTable:
             for field in self.schema.fields
             if canonical_type(field.field_type) is None
         )
+
+    def record_fields(self) -> tuple[tuple[str, str], ...]:
+        """Fields of records with the column that a sink writes them to."""
+        fields = [field for field in self.schema.fields if field.name not in _PLACE]
+        try:
+            mapping = self.metadata.name_mapping()
+        except ValueError:  # a sink stops at it, and readers of files with ids need none
+            mapping = None
+        positions = field_positions(fields, mapped_fields(mapping))
+        return tuple((name, fields[position].name) for name, position in positions.items())
+
+    def identifier(self) -> tuple[str, ...]:
+        """Its identifier fields of the top level, by field id."""
+        ids = set(self.schema.identifier_field_ids)
+        fields = sorted(self.schema.fields, key=lambda field: field.field_id)
+        return tuple(field.name for field in fields if field.field_id in ids)
 
 
 def canonical_type(kind: IcebergType) -> CanonicalType | None:

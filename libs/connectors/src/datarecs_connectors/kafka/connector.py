@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_application.stopping import StoppedError, Stopping
+from datarecs_connectors.avro.registries import SchemaRegistry
 from datarecs_connectors.declared_types import typed_values
-from datarecs_connectors.errors import SourceLimitError
+from datarecs_connectors.errors import SourceLimitError, SourceUnsupportedError
 from datarecs_connectors.extracting import Batches, Readers, write_extract, write_together
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.kafka.cluster import Cluster, TopicRecord
@@ -24,11 +25,12 @@ from datarecs_connectors.kafka.decoding import (
     HEADERS,
     HEADERS_COLUMN,
     METADATA_COLUMNS,
+    METADATA_NAMES,
     PARTITION,
     Decoder,
     Row,
 )
-from datarecs_connectors.kafka.folding import LastRecords, last_records
+from datarecs_connectors.kafka.folding import LastRecords, last_records, record_key
 from datarecs_connectors.kafka.options import Fold, Tombstones, TopicOptions
 from datarecs_connectors.kafka.pinning import HeldTopic, check_identity, pin_topic, topic_pin
 from datarecs_connectors.probing import steps
@@ -54,6 +56,8 @@ class KafkaConnector:
     cluster: Cluster
     options: TopicOptions
     now: Callable[[], datetime]
+    registry: SchemaRegistry | None = None
+    """Of the connection."""
     stop: Stopping = field(default_factory=Stopping)
     """Ends the reading of records."""
     _folds: dict[TopicOffsets, LastRecords] = field(default_factory=dict)
@@ -63,11 +67,13 @@ class KafkaConnector:
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns of the values, then those about the record."""
+        if self.options.fault is not None:
+            raise SourceUnsupportedError(self.cluster.source, self.options.fault)
         topic = topic_pin(pin)
         decoder = self._decoder(topic, source.limits)
         columns, rows, size = decoder.plain_columns, None, None
         if columns is None:
-            records = chain.from_iterable(self._lists(topic, self.stop.check))
+            records = chain.from_iterable(self._lists(topic, source.limits))
             inferred = decoder.inferred(_limited(self.cluster.source, records, source.limits))
             columns, rows, size = inferred.columns, inferred.rows, inferred.size_bytes
         filled = sum(each.end > each.start for each in topic.ranges)
@@ -88,19 +94,19 @@ class KafkaConnector:
         topic = topic_pin(scan.pin)
         delivery = self._delivery(scan)
         for part in topic.ranges:
-            for _, row in delivery.rows(self._partition(topic, part, self.stop.check)):
+            records = self._partition(topic, part, scan.limits, self.stop.check)
+            for _, row in delivery.rows(records):
                 yield tuple(row[name] for name in names)
 
     def batches(self, scan: Scan) -> Batches:
         topic, delivery = topic_pin(scan.pin), self._delivery(scan)
-        lists = self._lists(topic, self.stop.check)
-        return delivery.batches(lists)
+        return delivery.batches(self._lists(topic, scan.limits))
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         """One file per partition with rows."""
         topic, delivery, ended = topic_pin(scan.pin), self._delivery(scan), Event()
         check_identity(self.cluster, topic)
-        self._last(topic)  # once, before several readers need it
+        self._last(topic, scan.limits)  # once, before several readers need it
 
         def check() -> None:
             self.stop.check()
@@ -108,7 +114,7 @@ class KafkaConnector:
                 raise StoppedError
 
         def part(of: OffsetRange) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
-            yield from delivery.batches(self._partition(topic, of, check))
+            yield from delivery.batches(self._partition(topic, of, scan.limits, check))
 
         filled = [each for each in topic.ranges if each.end > each.start]
         if filled:
@@ -126,7 +132,7 @@ class KafkaConnector:
         return brought
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
-        """Address, login, then the topic if one is given."""
+        """Address, login, registry if there is one, then the topic if one is given."""
 
         def login() -> str:
             count = len(self.cluster.topics())
@@ -148,6 +154,7 @@ class KafkaConnector:
         return steps(
             ("address", self.cluster.check_addresses),
             ("login", login),
+            *((("registry", self.registry.check),) if self.registry else ()),
             *((("topic", topic),) if source else ()),
         )
 
@@ -160,6 +167,7 @@ class KafkaConnector:
             topic=topic.topic,
             options=self.options,
             max_value_bytes=limits.max_value_bytes,
+            registry=self.registry,
         )
 
     def _delivery(self, scan: Scan) -> "_Delivery":
@@ -169,19 +177,23 @@ class KafkaConnector:
         names = list(
             dict.fromkeys((*(column.physical or "" for column in scan.columns), *wanted.columns))
         )
-        return _Delivery(scan=scan, wanted=wanted, row=decoder.rows(names, kinds))
+        is_of_places = bool(wanted.columns) and METADATA_NAMES.issuperset(wanted.columns)
+        return _Delivery(
+            scan=scan,
+            wanted=wanted,
+            row=decoder.rows(names, kinds),
+            place=decoder.places(wanted.columns) if is_of_places else None,
+        )
 
-    def _lists(
-        self, topic: TopicOffsets, check: Callable[[], None]
-    ) -> Iterator[Sequence[TopicRecord]]:
+    def _lists(self, topic: TopicOffsets, limits: Limits) -> Iterator[Sequence[TopicRecord]]:
         for each in topic.ranges:
-            yield from self._partition(topic, each, check)
+            yield from self._partition(topic, each, limits, self.stop.check)
 
     def _partition(
-        self, topic: TopicOffsets, part: OffsetRange, check: Callable[[], None]
+        self, topic: TopicOffsets, part: OffsetRange, limits: Limits, check: Callable[[], None]
     ) -> Iterator[Sequence[TopicRecord]]:
         """Records of a partition that are rows."""
-        last = self._last(topic)
+        last = self._last(topic, limits)
         has_deletes = self.options.tombstones is Tombstones.DELETE
         for records in self._read(topic, part, check):
             rows = records if last is None else list(last.of(records))
@@ -190,12 +202,17 @@ class KafkaConnector:
             if rows:
                 yield rows
 
-    def _last(self, topic: TopicOffsets) -> LastRecords | None:
+    def _last(self, topic: TopicOffsets, limits: Limits) -> LastRecords | None:
         if self.options.fold is Fold.NONE:
             return None
         if topic not in self._folds:
             read = (self._read(topic, each, self.stop.check) for each in topic.ranges)
-            self._folds[topic] = last_records(self.cluster.source, chain.from_iterable(read))
+            key_of = (
+                partial(record_key, self.cluster.source)
+                if self.options.fold is Fold.LATEST_BY_KEY
+                else self._decoder(topic, limits).row_keys()
+            )
+            self._folds[topic] = last_records(chain.from_iterable(read), key_of)
         return self._folds[topic]
 
     def _read(
@@ -214,12 +231,16 @@ class _Delivery:
     scan: Scan
     wanted: RowFilter
     row: Callable[[TopicRecord], Row]
+    place: Callable[[TopicRecord], Row] | None
+    """The columns of the condition, where they need no value; None where they do."""
 
     def rows(self, lists: Iterator[Sequence[TopicRecord]]) -> Iterator[tuple[int, Row]]:
         """The size of each record that matches the filter, and its values by physical name."""
         for record in chain.from_iterable(lists):
+            if self.place is not None and not self.wanted.matches(self.place(record)):
+                continue  # its value may be one that cannot be decoded
             made = self.row(record)
-            if self.wanted.matches(made):
+            if self.place is not None or self.wanted.matches(made):
                 yield len(record.value or b"") + len(record.key or b""), made
 
     def batches(

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from datarecs_connectors.avro.decoding import AvroValueError
+from datarecs_connectors.avro.registries import SchemaRegistry
+from datarecs_connectors.avro.schemas import RecordNode
 from datarecs_connectors.declared_types import declared_types
-from datarecs_connectors.errors import CorruptSourceError, SourceError, SourceLimitError
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SourceError,
+    SourceLimitError,
+    SourceUnsupportedError,
+)
 from datarecs_connectors.json_columns import MAX_COLUMNS, Columns, TooManyColumnsError, value_of
 from datarecs_connectors.json_values import (
     MAX_DEPTH,
@@ -19,8 +27,14 @@ from datarecs_connectors.json_values import (
     parse_line,
     reader_of,
 )
+from datarecs_connectors.kafka.avro_columns import (
+    DifferentTypesError,
+    SchemaColumns,
+    reader_of_avro,
+)
 from datarecs_connectors.kafka.cluster import TopicRecord
 from datarecs_connectors.kafka.options import Decode, TopicOptions
+from datarecs_connectors.kafka.table_rows import RecordFields, RowKey
 from datarecs_connectors.kafka.written_values import reader_as_written, written_types
 from datarecs_core.comparison.planning.scan import SourceColumn
 from datarecs_core.comparison.values.translating import Invalid
@@ -42,6 +56,7 @@ METADATA_COLUMNS = tuple(
     SourceColumn(name=name, type=kind, native_type=str(kind), is_metadata=True)
     for name, kind in _METADATA.items()
 )
+METADATA_NAMES = frozenset(_METADATA)
 HEADERS = "_kafka_headers"
 """Of tables alone: a topic as a source does not deliver it."""
 HEADERS_COLUMN = SourceColumn(
@@ -63,10 +78,12 @@ class Decoder:
     topic: str
     options: TopicOptions
     max_value_bytes: int
+    registry: SchemaRegistry | None = None
+    """Of records in Avro."""
 
     @property
     def plain_columns(self) -> tuple[SourceColumn, ...] | None:
-        """The columns where they do not depend on the records; None for others of JSON."""
+        """The columns where they do not depend on the records; None for others."""
         if self.options.infer == "none":
             declared = written_types(self.source, self.options.declared)
             return tuple(
@@ -79,15 +96,19 @@ class Decoder:
         return (SourceColumn(name=VALUE, type=kind, native_type=str(self.options.decode)),)
 
     def inferred(self, records: Iterator[TopicRecord]) -> "Inferred":
-        """Names of all objects; types that fit every value."""
-        columns = Columns(declared_types(self.source, self.options.declared))
+        """Names of all objects; types that fit every value, or those of the schemas."""
+        declared = declared_types(self.source, self.options.declared)
+        is_avro = self.options.decode is Decode.AVRO
+        columns = SchemaColumns(declared) if is_avro else Columns(declared)
         rows = size = 0
         try:
             for record in records:
                 rows, size = rows + 1, size + len(record.value or b"")
                 if record.value is not None:
-                    columns.see(self.parsed(record))
+                    self._see(columns, record)
             made = columns.list_columns()
+        except DifferentTypesError as cause:
+            raise SourceUnsupportedError(self.source, f"topic {self.topic}: {cause}") from cause
         except TooManyColumnsError as cause:
             raise SourceLimitError(
                 self.source,
@@ -107,24 +128,79 @@ class Decoder:
         self, names: Sequence[str], kinds: Mapping[str, CanonicalType]
     ) -> Callable[[TopicRecord], Row]:
         """A function from records to plain values of these columns."""
-        values = [name for name in names if name not in _METADATA]
-        metadata = [name for name in names if name in _METADATA]
-        read_as = reader_as_written if self.options.infer == "none" else reader_of
-        readers = {name: read_as(kinds[name]) for name in values}
+        readers = self._readers([name for name in names if name not in _METADATA], kinds)
+        place = self.places([name for name in names if name in _METADATA])
+        fields = self._fields()
 
         def row(record: TopicRecord) -> Row:
-            made = self._values(record, readers)
-            for name in metadata:
-                made[name] = self._metadata(record, name)
-            return made
+            return self._values(record, readers, fields) | place(record)
 
         return row
+
+    def places(self, names: Sequence[str]) -> Callable[[TopicRecord], Row]:
+        """As `rows`, of columns about the record alone: its value is not decoded."""
+        return lambda record: {name: self._metadata(record, name) for name in names}
+
+    def row_keys(self) -> Callable[[TopicRecord], bytes]:
+        """A function from records to the keys of their rows in the table of a sink.
+
+        A record that the sink refuses has a key of its own.
+        """
+        kinds = {column.name: column.type for column in self.plain_columns or ()}
+        readers = self._readers(self.options.id_columns, kinds)
+        key, fields = RowKey(source=self.source, kinds=kinds, readers=readers), self._fields()
+
+        def key_of(record: TopicRecord) -> bytes:
+            named = self._named(record)
+            made = None if named is None else key.of(fields.values(named) if fields else named)
+            if made is None:
+                return f"{record.partition} {record.offset}".encode()
+            return b"\0" + made
+
+        return key_of
+
+    def _readers(
+        self, names: Sequence[str], kinds: Mapping[str, CanonicalType]
+    ) -> Mapping[str, Read]:
+        read_as = reader_as_written if self.options.infer == "none" else reader_of
+        readers = {name: read_as(kinds[name]) for name in names}
+        if self.options.decode is Decode.AVRO:
+            readers = {name: reader_of_avro(kinds[name], read) for name, read in readers.items()}
+        return readers
+
+    def _fields(self) -> RecordFields | None:
+        """None where the columns are those of the values."""
+        if not self.options.fields:
+            return None
+        return RecordFields.of(self.options.fields, ignores_case=self.options.case_insensitive)
+
+    def _named(self, record: TopicRecord) -> Mapping[str, object] | None:
+        """The fields that name the row of a record: of a record without value those of its key.
+
+        None for a key that a sink does not understand either.
+        """
+        if record.value is not None:
+            return self.parsed(record)
+        if record.key is None:
+            return None
+        key = record._replace(value=record.key)
+        is_avro = self.options.decode is Decode.AVRO and record.key[:1] == b"\0"
+        try:
+            return self._avro(key)[0] if is_avro else self._json(key)
+        except (CorruptSourceError, SourceLimitError):
+            return None
 
     def parsed(self, record: TopicRecord) -> Mapping[str, object]:
         """The object of a value that is not None.
 
-        Raises CorruptSourceError or SourceLimitError, with the place of the record.
+        Raises CorruptSourceError or SourceLimitError, with the place of the record; for Avro also
+        errors of the registry.
         """
+        if self.options.decode is Decode.AVRO:
+            return self._avro(record)[0]
+        return self._json(record)
+
+    def _json(self, record: TopicRecord) -> Mapping[str, object]:
         value = record.value or b""
         self._limit(record)
         try:
@@ -136,16 +212,39 @@ class Decoder:
             raise self._broken(record)
         return row
 
-    def _values(self, record: TopicRecord, readers: Mapping[str, Read]) -> Row:
+    def _see(self, columns: Columns | SchemaColumns, record: TopicRecord) -> None:
+        if isinstance(columns, SchemaColumns):
+            columns.see(self._avro(record)[1])
+        else:
+            columns.see(self.parsed(record))
+
+    def _avro(self, record: TopicRecord) -> tuple[Mapping[str, object], RecordNode]:
+        self._limit(record)
+        if self.registry is None:
+            raise SourceUnsupportedError(
+                self.source,
+                "options.decode avro needs a schema registry; write config.registry: {url: URL} "
+                "in its connection",
+            )
+        try:
+            return self.registry.decoded(record.value or b"")
+        except AvroValueError as cause:
+            raise CorruptSourceError(self.source, f"{self._place(record)}: {cause}") from None
+
+    def _values(
+        self, record: TopicRecord, readers: Mapping[str, Read], fields: RecordFields | None
+    ) -> Row:
         if record.value is None:
             return dict.fromkeys(readers)
-        if self.options.decode is not Decode.JSON:
+        if self.options.decode in _WHOLE:
             self._limit(record)
             return {name: self._whole(record.value) for name in readers}
         parsed, made = self.parsed(record), {}
+        values = fields.values(parsed) if fields else {}
         for name, read in readers.items():
-            value = value_of(parsed, name)
-            made[name] = None if value is None else read(value)
+            is_of_table = fields is not None and name in fields.columns
+            value = values.get(name) if is_of_table else value_of(parsed, name)
+            made[name] = value if value is None or isinstance(value, Invalid) else read(value)
         return made
 
     def _whole(self, value: bytes) -> object:

@@ -3,7 +3,7 @@
 Exact, without hashes as keys, in DuckDB, which moves to disk what does not fit into its memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -53,16 +53,18 @@ class LastRecords:
                 yield record
 
 
-def last_records(source: str, lists: Iterable[Sequence[TopicRecord]]) -> LastRecords:
-    """Raises CorruptSourceError for a record without a key."""
+def last_records(
+    lists: Iterable[Sequence[TopicRecord]], key_of: Callable[[TopicRecord], bytes]
+) -> LastRecords:
+    """The last record of each key, which `key_of` states."""
     with _database() as database:
         waiting: list[TopicRecord] = []
         for records in lists:
             waiting += records
             if len(waiting) >= _INSERT_ROWS:
-                _insert(source, database, waiting)
+                _insert(database, waiting, key_of)
                 waiting = []
-        _insert(source, database, waiting)
+        _insert(database, waiting, key_of)
         last = database.execute(_LAST).fetchnumpy()
     parts, places = np.asarray(last["part"]), np.asarray(last["place"], np.int64)
     return LastRecords({int(part): places[parts == part] for part in np.unique(parts)})
@@ -82,19 +84,25 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
         yield database
 
 
+def record_key(source: str, record: TopicRecord) -> bytes:
+    """Raises CorruptSourceError for a record without a key."""
+    if record.key is None:
+        raise CorruptSourceError(
+            source,
+            f"partition {record.partition} offset {record.offset}: the record has no key, "
+            "which fold latest_by_key needs",
+        )
+    return record.key
+
+
 def _insert(
-    source: str, database: duckdb.DuckDBPyConnection, records: Sequence[TopicRecord]
+    database: duckdb.DuckDBPyConnection,
+    records: Sequence[TopicRecord],
+    key_of: Callable[[TopicRecord], bytes],
 ) -> None:
-    for record in records:
-        if record.key is None:
-            raise CorruptSourceError(
-                source,
-                f"partition {record.partition} offset {record.offset}: the record has no key, "
-                "which fold latest_by_key needs",
-            )
     batch = pa.RecordBatch.from_arrays(
         [
-            pa.array([record.key for record in records], pa.binary()),
+            pa.array([key_of(record) for record in records], pa.binary()),
             pa.array([record.partition for record in records], pa.int32()),
             pa.array([record.offset for record in records], pa.int64()),
             pa.array([record.timestamp_ms for record in records], pa.int64()),

@@ -4,9 +4,11 @@ A value is read by the rules of every JSON source; only where these have no answ
 of the sink decides. So a wrong conversion of a common form shows as a difference.
 """
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
+from uuid import UUID
 
 from datarecs_connectors.declared_types import declared_types
 from datarecs_connectors.json_values import Number, Read, exact, reader_of
@@ -16,6 +18,8 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind, parse_type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_LONG_BITS = 64
+"""An int column of the table is an integer too: the sink refuses what is out of its range."""
 
 
 def written_types(source: str, written: Mapping[str, str]) -> dict[str, CanonicalType]:
@@ -38,7 +42,7 @@ def reader_as_written(kind: CanonicalType) -> Read:
             made: object = Invalid(b"")
         else:
             made = read(value)
-        if not isinstance(made, Invalid) or isinstance(value, Number):
+        if not isinstance(made, Invalid):
             return made
         converted = _converted(value, kind)
         return made if converted is None else converted
@@ -55,35 +59,46 @@ def _converted(value: object, kind: CanonicalType) -> object:
     # pyiceberg takes half a second to import: only the proof of a table needs it.
     from datarecs_connectors.sinking import values  # noqa: PLC0415  the reason above
 
-    times = {
+    conversions: Mapping[TypeKind, Callable[[object], object]] = {
+        TypeKind.BOOL: values.to_boolean,
+        TypeKind.INT: partial(values.to_integer, _LONG_BITS),
+        TypeKind.FLOAT32: values.to_float,
+        TypeKind.FLOAT64: values.to_double,
+        TypeKind.DECIMAL: partial(values.to_decimal, kind.precision or 0, kind.scale or 0),
+        TypeKind.TEXT: values.to_string,
+        TypeKind.DATE: values.to_date,
         TypeKind.TIME: values.to_time,
         TypeKind.LOCAL_TIMESTAMP: values.to_timestamp,
         TypeKind.INSTANT: values.to_timestamptz,
+        TypeKind.UUID: values.to_uuid,
+        TypeKind.BINARY: values.to_binary,
     }
     try:
-        match kind.kind:
-            case TypeKind.BINARY:
-                return values.to_binary(value)
-            case TypeKind.TEXT:
-                return values.to_string(_numbered(value))
-            case TypeKind.DECIMAL if kind.precision is not None and type(value) is str:
-                return values.to_decimal(kind.precision, kind.scale or 0, value)
-        return _micros(times[kind.kind](value)) if kind.kind in times else None
-    except values.MismatchError:
+        parsed = _numbered(value)
+        return _plain(conversions[kind.kind](parsed), kind) if kind.kind in conversions else None
+    except (values.MismatchError, ValueError):
         return None
 
 
-def _micros(moment: object) -> Decimal:
-    if isinstance(moment, time):
-        moment = datetime.combine(_EPOCH, moment, UTC)
-    if not isinstance(moment, datetime):
-        raise TypeError("a time is converted to a time")
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return Decimal((aware - _EPOCH) // _MICROSECOND)
+def _plain(value: object, kind: CanonicalType) -> object:
+    """A value of the sink as readers of JSON deliver it."""
+    match value:
+        case datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return Decimal((aware - _EPOCH) // _MICROSECOND)
+        case date():
+            return Decimal((value - _EPOCH.date()).days)
+        case time():
+            return Decimal((datetime.combine(_EPOCH, value, UTC) - _EPOCH) // _MICROSECOND)
+        case bytes() if kind.kind is TypeKind.UUID:
+            return UUID(bytes=value)
+        case int() if kind.kind is TypeKind.INT:
+            return Decimal(value)
+    return value
 
 
 def _numbered(value: object) -> object:
-    """Numbers as the sink parses them."""
+    """Numbers as the sink parses them. Raises ValueError for one with too many digits."""
     match value:
         case Number():
             is_whole = value.lstrip("-").isdigit()

@@ -60,6 +60,8 @@ class ChangeTableWriter:
     """Port TableWriter over one table, for the modes upsert and cdc."""
 
     target: SinkTarget
+    find: Callable[[], TableMetadata | None]
+    """The table now; None: it is created at the first row. Raises SinkError."""
     load: Callable[[Sequence[SinkRecord]], TableMetadata]
     """The table now; with the records to create it from if it does not exist. Raises SinkError."""
     places: Places
@@ -86,7 +88,26 @@ class ChangeTableWriter:
         current = self._version.converter.dropped_fields if self._version is not None else 0
         return self._dropped + current
 
-    def add(self, records: Sequence[SinkRecord]) -> None:
+    def add(self, records: Sequence[SinkRecord]) -> int:
+        passed = self._needless(records)
+        places = range(passed, len(records))
+        try:
+            self._added(records[passed:])
+        except BadRecordError as error:
+            placed = _at_place(error, places)
+            raise placed from placed.__cause__
+        return passed
+
+    def _needless(self, records: Sequence[SinkRecord]) -> int:
+        """How many deletes come first while there is no table: it has no row for them."""
+        if self._version is not None or not records or records[0].change is not RowChange.DELETE:
+            return 0
+        if self.find() is not None:
+            return 0
+        rows = (at for at, one in enumerate(records) if one.change is not RowChange.DELETE)
+        return next(rows, len(records))
+
+    def _added(self, records: Sequence[SinkRecord]) -> None:
         if not records:
             return
         version = self._opened(records)
@@ -183,7 +204,8 @@ class ChangeTableWriter:
         try:
             return self.load([records[at] for at in places])
         except BadRecordError as error:
-            raise _at_place(error, places) from error
+            placed = _at_place(error, places)
+            raise placed from placed.__cause__
 
     def _buffer(
         self,
@@ -261,7 +283,9 @@ def _converted(
 def _at_place(error: BadRecordError, places: Sequence[int]) -> BadRecordError:
     """The same with the index among all records."""
     at = places[error.at] if error.at >= 0 else -1
-    return BadRecordError(path=error.path, reason=error.reason, at=at)
+    placed = BadRecordError(path=error.path, reason=error.reason, at=at)
+    placed.__cause__ = error.__cause__
+    return placed
 
 
 def _keyed(version: _Version, rows: pa.Table) -> pa.Table:

@@ -37,6 +37,7 @@ from datarecs_connectors.sinking.values import (
     Convert,
     MismatchError,
     conversion_to,
+    unconvertible,
     unfit,
 )
 from datarecs_core.errors.sink import BadRecordError
@@ -166,12 +167,7 @@ class Struct:
 
     def position(self, name: str) -> int | None:
         """Of the member for a name in a record. Raises MismatchError for two of them."""
-        position = self.positions.get(name)
-        if position is None and self.any_case:
-            position = self.any_case.get(name.casefold())
-        if position == _UNCLEAR:
-            raise MismatchError(_AMBIGUOUS)
-        return position
+        return position_of(name, self.positions, self.any_case)
 
     def columns(self, rows: Sequence[Mapping[str, Any]], absent: int = 0) -> list[pa.Array]:
         """One column for each member.
@@ -380,6 +376,26 @@ def struct_of(
     )
 
 
+def position_of(
+    name: str, positions: Mapping[str, int], any_case_positions: Mapping[str, int]
+) -> int | None:
+    """The index of the field for a name in a record; None without one.
+
+    Args:
+        name: in the record.
+        positions: by names as they are.
+        any_case_positions: as `any_case` makes them; empty: case matters.
+
+    Raises MismatchError for two fields.
+    """
+    position = positions.get(name)
+    if position is None and any_case_positions:
+        position = any_case_positions.get(name.casefold())
+    if position == _UNCLEAR:
+        raise MismatchError(_AMBIGUOUS)
+    return position
+
+
 def any_case(positions: Mapping[str, int]) -> dict[str, int]:
     """Positions by names without case; `_UNCLEAR` for a name of two fields."""
     folded: dict[str, int] = {}
@@ -459,10 +475,10 @@ def fault_alone(convert: Callable[[int], object], count: int, cause: Exception) 
         try:
             convert(at)
         except REFUSALS as refusal:
-            reason = f"the record cannot be converted ({type(refusal).__name__})"
-            return BadRecordError(path="", reason=reason, at=at)
-    reason = f"the records cannot be converted together ({type(cause).__name__})"
-    return BadRecordError(path="", reason=reason)
+            fault = unconvertible(refusal, 1)
+            fault.at = at
+            return fault
+    return unconvertible(cause, count)
 
 
 def first_fault(table: Struct, rows: Sequence[Mapping[str, Any]]) -> BadRecordError | None:

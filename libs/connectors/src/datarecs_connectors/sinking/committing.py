@@ -18,9 +18,10 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
+    TableRequirement,
 )
 
-from datarecs_application.ports.sinking import CommitRequest, PendingFiles
+from datarecs_application.ports.sinking import CommitRequest, PendingFiles, TableAcceptance
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import SourceError
 from datarecs_connectors.iceberg.catalogs import CurrentTable, TableName
@@ -33,12 +34,14 @@ from datarecs_connectors.sinking.catalog_changes import (
 )
 from datarecs_connectors.sinking.entries import data_file_of
 from datarecs_connectors.sinking.files import SinkFiles, check_locations
+from datarecs_connectors.sinking.moved_files import check_fits
 from datarecs_connectors.sinking.position_deletes import PositionDeleteWriter
 from datarecs_connectors.sinking.resolving import ChangeResolver
 from datarecs_connectors.sinking.row_keys import check_deletable
 from datarecs_connectors.sinking.snapshots import SnapshotFiles
 from datarecs_connectors.sinking.watermarks import (
     Watermark,
+    accepted_property,
     summary_facts,
     table_commit,
     table_property,
@@ -46,7 +49,7 @@ from datarecs_connectors.sinking.watermarks import (
 )
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import SinkCode, SinkError
-from datarecs_core.sink.checkpoint import TableCommit
+from datarecs_core.sink.checkpoint import TableCommit, replaced_table
 
 _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES = "commit.retry.num-retries", 4, 100
 _WAIT, _DEFAULT_WAIT_MS, _LONGEST_WAIT_MS = "commit.retry.min-wait-ms", 100, 5_000
@@ -76,6 +79,7 @@ class TableCommitter:
             pending = _missing(request, mark)
             if not pending:
                 return table_commit(mark.snapshot, request.lineage, request.table)
+            self._check_moved(name, current, pending)
             retries = _number(current, _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES)
             snapshot = self._attempt(name, current, request, mark, pending)
             if snapshot is not None:
@@ -91,15 +95,31 @@ class TableCommitter:
             self._pause(min(wait * 2**attempt, _LONGEST_WAIT_MS))
             attempt += 1
 
+    def accept(self, name: TableName, acceptance: TableAcceptance) -> None:
+        """As `SinkTables.accept` says."""
+        current = self.catalog.find(name)
+        is_same = current is not None and current.metadata.table_uuid == acceptance.uuid
+        if current is None or not is_same or _head(current) != acceptance.head:
+            raise _changed(name)
+        update = SetPropertiesUpdate(updates=accepted_property(acceptance))
+        change = TableChange(requirements=_requirements(current), updates=(update,))
+        try:
+            self.catalog.commit(name, current, change)
+        except (ConflictError, OutcomeUnknownError) as cause:
+            raise _changed(name) from cause
+
+    def _check_moved(
+        self, name: TableName, current: CurrentTable, pending: Sequence[PendingFiles]
+    ) -> None:
+        """Files that were written for a table which this one has replaced."""
+        moved = [entry for one in pending if one.is_moved for entry in one.data_files]
+        if moved:
+            check_fits(str(name), current.metadata, SinkFiles(self.places), moved)
+
     def _loaded(self, name: TableName, request: CommitRequest) -> CurrentTable:
         current = self.catalog.find(name)
-        if current is None:
-            raise SinkError(SinkCode.TABLE_LOST, f"table {name} does not exist any more")
-        if current.metadata.table_uuid != request.table.uuid:
-            raise SinkError(
-                SinkCode.TABLE_LOST,
-                f"table {name} is another one than the one that files were written for",
-            )
+        if current is None or current.metadata.table_uuid != request.table.uuid:
+            raise replaced_table(str(name))
         return current
 
     def _checked(self, name: TableName, current: CurrentTable, request: CommitRequest) -> Watermark:
@@ -107,9 +127,11 @@ class TableCommitter:
         if mark.is_rolled_back:
             raise SinkError(
                 SinkCode.TABLE_ROLLED_BACK,
-                f"table {name} was rolled back to a state before the last commit of the sink",
+                f"table {name} was rolled back to a state before the last commit of the sink; roll "
+                "it forward, or decide with `accept-table` how to go on",
             )
-        if mark.epoch > request.epoch and mark.offset > request.control_offset:
+        is_older = mark.epoch > request.epoch and mark.offset > request.control_offset
+        if is_older or mark.since > request.epoch:
             raise SinkError(
                 SinkCode.COMMIT_FAILED,
                 f"a newer coordinator (epoch {mark.epoch}) has committed to table {name}; this "
@@ -135,7 +157,7 @@ class TableCommitter:
             snapshot_id=metadata.new_snapshot_id(),
         )
         facts = summary_facts(request, offset, task=self.task)
-        properties = table_property(request, offset, files.snapshot_id)
+        properties = table_property(request, mark, offset, files.snapshot_id)
         snapshot = None
         try:
             deleted = self._deletes(name, files, pending, facts)
@@ -242,14 +264,8 @@ def _data_files(pending: Sequence[PendingFiles]) -> list[DataFile]:
 
 def _change(current: CurrentTable, snapshot: Snapshot, properties: dict[str, str]) -> TableChange:
     """Snapshot, branch and property in one."""
-    head = current.metadata.refs.get(MAIN_BRANCH)
     return TableChange(
-        requirements=(
-            AssertTableUUID(uuid=current.metadata.table_uuid),
-            AssertRefSnapshotId.model_validate(
-                {"ref": MAIN_BRANCH, "snapshot-id": None if head is None else head.snapshot_id}
-            ),
-        ),
+        requirements=_requirements(current),
         updates=(
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate.model_validate(
@@ -261,6 +277,27 @@ def _change(current: CurrentTable, snapshot: Snapshot, properties: dict[str, str
             ),
             SetPropertiesUpdate(updates=properties),
         ),
+    )
+
+
+def _requirements(current: CurrentTable) -> tuple[TableRequirement, ...]:
+    """It is the same table, with the same head."""
+    return (
+        AssertTableUUID(uuid=current.metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": _head(current)}),
+    )
+
+
+def _head(current: CurrentTable) -> int | None:
+    head = current.metadata.refs.get(MAIN_BRANCH)
+    return None if head is None else head.snapshot_id
+
+
+def _changed(name: TableName) -> SinkError:
+    return SinkError(
+        SinkCode.COMMIT_FAILED,
+        f"table {name} was changed by others while a decision about it was carried out, or its "
+        "catalog gave no answer; the sink tries again",
     )
 
 

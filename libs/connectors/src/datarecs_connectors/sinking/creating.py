@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
-from functools import reduce
 from itertools import count
 from typing import Any
 
@@ -19,22 +17,16 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import (
-    BooleanType,
-    DoubleType,
-    IcebergType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-)
+from pyiceberg.types import DoubleType, IcebergType, MapType, NestedField
 
 from datarecs_application.ports.sinking import SinkRecord
+from datarecs_connectors.sinking.avro_shapes import typed_rows
 from datarecs_connectors.sinking.catalog_changes import NewTable
 from datarecs_connectors.sinking.partitions import path_to
 from datarecs_connectors.sinking.rows import place_columns
+from datarecs_connectors.sinking.shapes import merged_members, typed
+from datarecs_connectors.sinking.values import record_faults
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
 from datarecs_core.sink.definition import SinkTable
 
@@ -64,10 +56,45 @@ def new_table(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
     """The table for these records.
 
     Raises:
-        SinkError: PARTITION_TERM_INVALID, IDENTIFIER_MISSING.
-        BadRecordError: no column can be derived from the records.
+        SinkError: PARTITION_TERM_INVALID, IDENTIFIER_MISSING; no record makes a table alone.
+        BadRecordError: no column can be derived from the records, or one of them prevents the
+            table that another one makes.
     """
-    schema = inferred_schema(sink, [record.value for record in records[:_SAMPLE]])
+    sample = records[:_SAMPLE]
+    with record_faults(len(records)):
+        try:
+            return _table_of(sink, sample)
+        except SinkError:
+            fault = _preventing(sink, sample)
+            if fault is None:
+                raise
+            raise fault from None
+
+
+def _preventing(sink: SinkTable, records: Sequence[SinkRecord]) -> BadRecordError | None:
+    """The error of the first record with which the first that makes a table makes none."""
+    alone = (at for at, record in enumerate(records) if _fault(sink, [record]) is None)
+    good = next(alone, None)
+    if good is None:
+        return None
+    for at, record in enumerate(records):
+        pair = [record, records[good]] if at < good else [records[good], record]
+        fault = _fault(sink, pair)
+        if fault is not None and at != good:
+            return BadRecordError(path="", reason=str(fault), at=at)
+    return None
+
+
+def _fault(sink: SinkTable, records: Sequence[SinkRecord]) -> DatarecsError | None:
+    try:
+        _table_of(sink, records)
+    except (SinkError, BadRecordError) as fault:
+        return fault
+    return None
+
+
+def _table_of(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
+    schema = inferred_schema(sink, records)
     spec = PartitionSpec(
         *(_partition_field(number, term, schema) for number, term in enumerate(sink.partition_by))
     )
@@ -77,8 +104,9 @@ def new_table(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
     return NewTable(schema=schema, spec=spec, properties=dict(_FORMAT))
 
 
-def inferred_schema(sink: SinkTable, rows: Sequence[Mapping[str, Any]]) -> Schema:
+def inferred_schema(sink: SinkTable, records: Sequence[SinkRecord]) -> Schema:
     """Columns in the order in which the records have them; optional, except the id columns."""
+    rows: Sequence[Mapping[str, Any]] = typed_rows(records)[0]
     places = place_columns(sink.metadata_columns)
     reserved = {place.name for place in places}
     ids = count(1)
@@ -105,7 +133,7 @@ def inferred_schema(sink: SinkTable, rows: Sequence[Mapping[str, Any]]) -> Schem
         return Schema(*fields, identifier_field_ids=_identifiers(sink, fields))
     except ValueError:
         reason = "two fields of the record would have one name in the table"
-        at = 0 if len(rows) == 1 else -1
+        at = 0 if len(records) == 1 else -1
         raise BadRecordError(path="", reason=reason, at=at) from None
 
 
@@ -142,75 +170,6 @@ def one_spelling(
         return [spelled(item) for item in value] if isinstance(value, list) else value
 
     return [spelled(dict(row)) for row in rows]
-
-
-Shape = type[Any] | dict[str, Any] | list[Any]
-"""A primitive type of values; the members of an object; the shape of an array's elements."""
-
-
-def merged_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, Shape]:
-    """The shape of each name that has a value anywhere."""
-    members: dict[str, Shape] = {}
-    for row in rows:
-        for name, value in row.items():
-            shape = _shape(value)
-            if shape is not None:
-                members[name] = _merged(members[name], shape) if name in members else shape
-    return members
-
-
-def _shape(value: object) -> Shape | None:
-    """None where nothing is known: null, and objects and arrays without a value."""
-    match value:
-        case None:
-            return None
-        case dict():
-            return merged_members([value]) or None
-        case list():
-            shapes = [shape for shape in map(_shape, value) if shape is not None]
-            return [reduce(_merged, shapes)] if shapes else None
-        case float():
-            return Decimal
-    return type(value)
-
-
-def _merged(first: Shape, second: Shape) -> Shape:
-    """Objects have the members of both, numbers the wider type; otherwise the first stays."""
-    match first, second:
-        case dict(), dict():
-            shared = {name: _merged(first[name], second[name]) for name in first if name in second}
-            return {**first, **second, **shared}
-        case list(), list():
-            return [_merged(first[0], second[0])]
-    return Decimal if {first, second} == {int, Decimal} else first
-
-
-_TYPES: Mapping[type[Any], IcebergType] = {
-    bool: BooleanType(),
-    int: LongType(),
-    Decimal: DoubleType(),
-    str: StringType(),
-}
-
-
-def typed(shape: Shape, ids: Iterator[int]) -> IcebergType:
-    match shape:
-        case dict():
-            members = [(next(ids), name, member) for name, member in shape.items()]
-            return StructType(
-                *(
-                    NestedField(
-                        field_id=number, name=name, field_type=typed(member, ids), required=False
-                    )
-                    for number, name, member in members
-                )
-            )
-        case list():
-            number = next(ids)
-            return ListType(
-                element_id=number, element_type=typed(shape[0], ids), element_required=False
-            )
-    return _TYPES[shape]
 
 
 def _renumbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:

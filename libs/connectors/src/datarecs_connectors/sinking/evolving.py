@@ -27,13 +27,16 @@ from pyiceberg.types import (
     StructType,
 )
 
+from datarecs_application.ports.sinking import SinkRecord
+from datarecs_connectors.sinking.avro_shapes import typed_rows
 from datarecs_connectors.sinking.columns import (
     any_case,
     field_positions,
     mapped_below,
     mapped_fields,
 )
-from datarecs_connectors.sinking.creating import merged_members, one_spelling, typed
+from datarecs_connectors.sinking.creating import one_spelling
+from datarecs_connectors.sinking.shapes import MapShape, merged_members, typed
 from datarecs_connectors.sinking.values import MismatchError, conversion_to
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import Evolution
@@ -49,15 +52,20 @@ _WIDER: Mapping[type[IcebergType], IcebergType] = {
 
 
 def evolved_schema(
-    metadata: TableMetadata, rows: Rows, evolution: Evolution, *, ignores_case: bool = False
+    metadata: TableMetadata,
+    records: Sequence[SinkRecord],
+    evolution: Evolution,
+    *,
+    ignores_case: bool = False,
 ) -> Schema | None:
-    """The current schema with what the rows need; None if that is nothing.
+    """The current schema with what the records need; None if that is nothing.
 
-    The id is the next one. Whether every row fits the new schema is not checked.
+    The id is the next one. Whether every record fits the new schema is not checked.
 
     Raises:
-        BadRecordError: for the first row whose fields cannot all be columns of one table.
+        BadRecordError: for the first record whose fields cannot all be columns of one table.
     """
+    rows, places = typed_rows(records)
 
     def evolved(count: int) -> Schema | None:
         change = _Change(
@@ -71,7 +79,7 @@ def evolved_schema(
     try:
         return evolved(len(rows))
     except ValueError as cause:
-        at, reason = _first_refused(evolved, len(rows)), str(cause)
+        at, reason = places[_first_refused(evolved, len(rows))], str(cause)
         if not isinstance(cause, _TooManyError):
             reason = "two fields of the table would have one name"
         raise BadRecordError(path="", reason=reason, at=at) from None
@@ -203,6 +211,7 @@ class _Change:
         self, kind: MapType, values: Sequence[Any], mapping: Sequence[MappedField]
     ) -> IcebergType:
         items = [item for value in values if isinstance(value, dict) for item in value.values()]
+        items += [value.values for value in values if isinstance(value, MapShape)]
         present = [item for item in items if item is not None]
         below = mapped_below(kind.value_id, mapping)
         return MapType(

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, Protocol, cast
 
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.table.locations import (
@@ -34,6 +35,8 @@ from datarecs_core.resources.object_urls import is_object_url
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE, _FOLDER_MODE = 0o640, 0o750
 _HASHED_PATHS = "write.object-storage.enabled"
+_SPOOLED_BYTES = 1024 * 1024
+"""Of a file for an object store, in memory."""
 
 
 class WritableObjects(Protocol):
@@ -202,7 +205,7 @@ class NewFile(OutputFile):
         """
         target = target_of(self.location, self._places)
         if isinstance(target, ObjectTarget):
-            return _ObjectStream(target, self._finished)
+            return cast("BinaryIO", _ObjectStream(target, self._finished))
         try:
             return _LocalStream(target, self._finished)
         except (PathRefusedError, SourceUnsupportedError) as cause:
@@ -244,14 +247,17 @@ class _LocalStream(io.FileIO):
         self.close()
 
 
-class _ObjectStream(io.BytesIO):
+class _ObjectStream(SpooledTemporaryFile[bytes]):
+    """On disk until it is complete: a task has many open files beside its buffered records."""
+
     def __init__(self, target: ObjectTarget, finished: Callable[[int], None]) -> None:
         self._target, self._finished = target, finished
-        super().__init__()
+        super().__init__(max_size=_SPOOLED_BYTES)
 
     def close(self) -> None:
         if not self.closed:
-            content = self.getvalue()
+            self.seek(0)
+            content = self.read()
             super().close()
             self._target.objects.create(self._target.name, content)
             self._finished(len(content))

@@ -4,8 +4,10 @@ Times are divided as numbers; the other transforms are applied to the distinct v
 Values are the internal ones of Iceberg: days, months and microseconds as numbers.
 """
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -20,13 +22,17 @@ from pyiceberg.transforms import (
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    TruncateTransform,
     VoidTransform,
     YearTransform,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     IcebergType,
+    IntegerType,
+    LongType,
     StructType,
     TimestampType,
     TimestamptzType,
@@ -34,7 +40,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from datarecs_connectors.sinking.values import MismatchError
 from datarecs_core.sink.control import PartitionField
+from datarecs_core.values import EXACT
 
 _HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
 _AS_NUMBER: dict[type[IcebergType], pa.DataType] = {
@@ -43,6 +51,9 @@ _AS_NUMBER: dict[type[IcebergType], pa.DataType] = {
     TimestampType: pa.int64(),
     TimestamptzType: pa.int64(),
 }
+_MOST_FOLDER_BYTES = 100
+"""Of the name of a folder; file systems take 255."""
+_FOLDER_PREFIX_BYTES = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,23 @@ class PartitionValues:
         )
 
     def path(self, schema: Schema) -> str:
-        """As other writers name the folder; empty for a table without partitions."""
-        return self.spec.partition_to_path(Record(*self.values), schema)
+        """As other writers name the folders, long names cut; empty without partitions.
+
+        Nobody reads a value from a path, so a cut one loses nothing.
+        """
+        folders = self.spec.partition_to_path(Record(*self.values), schema).split("/")
+        return "/".join(map(_short, folders))
+
+
+def _short(folder: str) -> str:
+    """A name of plain ASCII; a long one as its begin and 16 digits of its hash."""
+    if len(folder) <= _MOST_FOLDER_BYTES:
+        return folder
+    begin = folder[:_FOLDER_PREFIX_BYTES]
+    escape = begin.rfind("%", -2)
+    if escape >= 0:
+        begin = begin[:escape]
+    return f"{begin}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
 
 
 def _is_uuid(kind: IcebergType, value: object) -> bool:
@@ -112,10 +138,7 @@ class _Transformed:
         """A number for each row, and the value that each number stands for."""
         if isinstance(self._transform, VoidTransform):
             return np.zeros(rows.num_rows, np.int64), [None]
-        column = rows.column(self._path[0]).combine_chunks()
-        for position in self._path[1:]:
-            column = pc.struct_field(column, [position])
-        column, transform = self._prepared(column)
+        column, transform = self._prepared(_column(rows, self._path))
         encoded = column.dictionary_encode(null_encoding="encode")
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
@@ -171,6 +194,66 @@ def _floor_divided(column: pa.Array, unit: int) -> pa.Array:
     missing = column.is_null()
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False) // unit
     return pa.array(numbers, mask=missing.to_numpy(zero_copy_only=False))
+
+
+class BelowRangeError(MismatchError):
+    """The partition of a row is a number that the type of its column does not have."""
+
+    def __init__(self, *, path: str, at: int) -> None:
+        super().__init__("the number is too small for the partition of the table that rounds it")
+        self.path, self.at = path, at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastNumber:
+    """Of a column that a partition rounds down to a multiple: what is below has no partition."""
+
+    name: str
+    path: tuple[int, ...]
+    """As of `path_to`."""
+    least: int | Decimal
+
+    def check(self, rows: pa.Table) -> None:
+        """Raises BelowRangeError for the first row that is below."""
+        column = _column(rows, self.path)
+        below = pc.less(column, pa.scalar(self.least, type=column.type)).fill_null(False)  # noqa: FBT003  pyarrow's signature
+        at = pc.index(below, True).as_py()
+        if at >= 0:
+            raise BelowRangeError(path=self.name, at=at)
+
+
+def least_numbers(spec: PartitionSpec, schema: Schema) -> tuple[LeastNumber, ...]:
+    """Of every column where a number of its type can be too small."""
+    limits = []
+    for field in spec.fields:
+        if not isinstance(field.transform, TruncateTransform):
+            continue
+        least = _least(schema.find_type(field.source_id), field.transform.width)
+        if least is not None:
+            path = tuple(path_to(schema.as_struct(), field.source_id))
+            name = str(schema.find_column_name(field.source_id))
+            limits.append(LeastNumber(name=name, path=path, least=least))
+    return tuple(limits)
+
+
+def _least(kind: IcebergType, width: int) -> int | Decimal | None:
+    """The smallest multiple of the width that the type has; None for a type without numbers."""
+    match kind:
+        case IntegerType():
+            return -(2**31 // width) * width
+        case LongType():
+            return -(2**63 // width) * width
+        case DecimalType(precision=precision, scale=scale):
+            unscaled = -((10**precision - 1) // width) * width
+            return Decimal(unscaled).scaleb(-scale, EXACT)
+    return None
+
+
+def _column(rows: pa.Table, path: Sequence[int]) -> pa.Array:
+    column = rows.column(path[0]).combine_chunks()
+    for position in path[1:]:
+        column = pc.struct_field(column, [position])
+    return column
 
 
 def path_to(struct: StructType, field_id: int) -> list[int]:

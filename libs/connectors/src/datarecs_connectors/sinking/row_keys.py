@@ -4,7 +4,7 @@ The columns of changes follow those of the key everywhere: what happens to it, a
 record that says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -19,7 +19,7 @@ from datarecs_connectors.sinking.columns import (
     mapped_fields,
     struct_of,
 )
-from datarecs_connectors.sinking.values import REFUSALS
+from datarecs_connectors.sinking.values import REFUSALS, record_faults
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.definition import RowChange
 
@@ -111,7 +111,10 @@ class KeyConverter:
 
     def convert(self, records: Sequence[SinkRecord]) -> pa.Table:
         """Raises BadRecordError for the first record whose key does not fit, as RowConverter."""
-        rows = [record.value for record in records]
+        with record_faults(len(records)):
+            return self._converted([record.value for record in records])
+
+    def _converted(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
         try:
             columns = self._struct.columns(rows)
         except REFUSALS as cause:
@@ -120,7 +123,7 @@ class KeyConverter:
                 fault = fault_alone(
                     lambda at: self._struct.columns(rows[at : at + 1]), len(rows), cause
                 )
-            raise fault from None
+            raise fault from fault.__cause__
         return pa.Table.from_arrays([stored(one) for one in columns], schema=pa.schema(self.fields))
 
 

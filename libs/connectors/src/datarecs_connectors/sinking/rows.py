@@ -27,12 +27,14 @@ from datarecs_connectors.sinking.columns import (
     nullable_members,
     struct_of,
 )
-from datarecs_connectors.sinking.values import REFUSALS, MismatchError
+from datarecs_connectors.sinking.partitions import BelowRangeError, least_numbers
+from datarecs_connectors.sinking.values import REFUSALS, MismatchError, record_faults
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import MetadataColumns
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _HEADERS = pa.map_(pa.string(), pa.binary())
+_NO_TIMESTAMP = -1
 _LAST_MS = 253_402_300_799_999
 _REQUIRED = "the column is required, and the record has nothing for it"
 
@@ -54,9 +56,11 @@ class PlaceColumn:
 def _instant(row: SinkRecord) -> int | None:
     """Microseconds; None for a record without timestamp."""
     stamp = row.record.timestamp_ms
-    if stamp > _LAST_MS:
-        raise MismatchError("the timestamp of the record is after the year 9999")
-    return None if stamp < 0 else stamp * 1000
+    if stamp == _NO_TIMESTAMP:
+        return None
+    if not 0 <= stamp <= _LAST_MS:
+        raise MismatchError("the timestamp of the record is before 1970 or after the year 9999")
+    return stamp * 1000
 
 
 def _headers(row: SinkRecord) -> list[tuple[str, bytes | None]]:
@@ -126,6 +130,7 @@ class RowConverter:
             mapped_fields(metadata.name_mapping()),
             ignores_case=ignores_case,
         )
+        self._least = least_numbers(metadata.spec(), schema)
 
     @property
     def dropped_fields(self) -> int:
@@ -141,11 +146,18 @@ class RowConverter:
         """
         dropped = self.dropped_fields
         try:
+            with record_faults(len(records)):
+                return self._checked(records)
+        except BadRecordError:
+            self._refused_drops += self.dropped_fields - dropped
+            raise
+
+    def _checked(self, records: Sequence[SinkRecord]) -> pa.Table:
+        try:
             return self._converted(records)
         except REFUSALS as cause:
             fault = self._first_fault(records, cause)
-            self._refused_drops += self.dropped_fields - dropped
-            raise fault from None
+            raise fault from fault.__cause__
 
     def _converted(self, records: Sequence[SinkRecord]) -> pa.Table:
         rows = [record.value for record in records]
@@ -156,9 +168,14 @@ class RowConverter:
             columns[position] = column
         for position, place in self._places:
             columns[position] = self._placed(position, place, records)
-        return pa.Table.from_arrays(columns, schema=self.arrow)
+        table = pa.Table.from_arrays(columns, schema=self.arrow)
+        for limit in self._least:
+            limit.check(table)
+        return table
 
     def _first_fault(self, records: Sequence[SinkRecord], cause: Exception) -> BadRecordError:
+        if isinstance(cause, BelowRangeError):
+            return BadRecordError(path=cause.path, reason=str(cause), at=cause.at)
         rows = [record.value for record in records]
         faults = [self._reserved_name(rows), first_fault(self._struct, rows)]
         faults += [self._place_fault(position, place, records) for position, place in self._places]

@@ -27,6 +27,7 @@ from datarecs_connectors.sinking.catalog_changes import (
 )
 from datarecs_connectors.sinking.evolving import evolved_schema
 from datarecs_connectors.sinking.rows import RowConverter
+from datarecs_connectors.sinking.values import record_faults
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.definition import Evolution, MetadataColumns
 
@@ -86,8 +87,10 @@ class SchemaChanger:
 
     def _wanted(self, metadata: TableMetadata, records: Sequence[SinkRecord]) -> Schema | None:
         """Checked before it is stored: a schema for a record that is bad anyway is no use."""
-        rows = [record.value for record in records]
-        schema = evolved_schema(metadata, rows, self.evolution, ignores_case=self.ignores_case)
+        with record_faults(len(records)):
+            schema = evolved_schema(
+                metadata, records, self.evolution, ignores_case=self.ignores_case
+            )
         if schema is not None:
             changed = update_table_metadata(metadata, _updates(schema))
             converter = RowConverter(changed, self.metadata_columns, ignores_case=self.ignores_case)

@@ -115,6 +115,7 @@ class SqlTables:
             raise ConflictError
 
     def create(self, name: TableName, table: NewTable) -> None:
+        location = self._location(name)
         for depth in range(1, len(name.namespace) + 1):
             levels = ".".join(name.namespace[:depth])
             self._insert(Statement(_NAMESPACE, {"catalog": self.config.name, "namespace": levels}))
@@ -122,7 +123,7 @@ class SqlTables:
             table.schema,
             table.spec,
             UNSORTED_SORT_ORDER,
-            self._location(name),
+            location,
             dict(table.properties),
         )
         check_locations(metadata, self.catalog.places)
@@ -148,7 +149,10 @@ class SqlTables:
         }
 
     def _location(self, name: TableName) -> str:
-        """Where a new table is: below its namespace's location, the store, or the catalog file."""
+        """Where a new table is: below its namespace's location, the store, or the catalog file.
+
+        Raises SinkError FILE_LOCATION_REFUSED where no place is known.
+        """
         namespace = ".".join(name.namespace)
         rows = self.catalog.sql_rows(
             self.config, _LOCATION, {"catalog": self.config.name, "namespace": namespace}
@@ -160,6 +164,12 @@ class SqlTables:
             return f"{self.catalog.config.store.url.rstrip('/')}/{below}"
         if self.config.sqlite is not None:
             return f"file://{self.catalog.places.folder(self.config.sqlite).parent}/{below}"
+        if not self.catalog.places.roots:
+            raise refused(
+                f"the catalog does not say where the new table {name} is to be; declare "
+                f"`store.url` in the connection {self.catalog.source!r}, set the property `location` of the "
+                "namespace, or create the table"
+            )
         return f"file://{self.catalog.places.roots[0]}/{below}"
 
     def _write(self, metadata: TableMetadata, version: int) -> str:

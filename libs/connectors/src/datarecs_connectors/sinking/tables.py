@@ -8,20 +8,28 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from datarecs_application.ports.sinking import CommitRequest, SinkRecord
+from datarecs_application.ports.sinking import (
+    CommitRequest,
+    SinkRecord,
+    TableAcceptance,
+    TableStanding,
+)
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.iceberg.catalogs import Catalog, CurrentTable, TableName
 from datarecs_connectors.sinking.catalog_changes import WritableCatalog
 from datarecs_connectors.sinking.change_writer import ChangeTableWriter
 from datarecs_connectors.sinking.committing import TableCommitter
 from datarecs_connectors.sinking.creating import new_table
+from datarecs_connectors.sinking.files import SinkFiles
 from datarecs_connectors.sinking.rest_catalogs import RestTables
 from datarecs_connectors.sinking.schema_changes import SchemaChanger
 from datarecs_connectors.sinking.sql_catalogs import SqlTables
+from datarecs_connectors.sinking.watermarks import standing_of
 from datarecs_connectors.sinking.writer import IcebergTableWriter, check_writable
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.connection import HadoopCatalog, RestCatalog, SqlCatalog
-from datarecs_core.sink.checkpoint import TableCommit, replaced_table
+from datarecs_core.sink.checkpoint import Lineage, TableCommit, replaced_table
+from datarecs_core.sink.control import FileEntry
 from datarecs_core.sink.definition import Evolution, SinkMode, SinkTable, SinkTarget
 
 _NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9.-]+")
@@ -66,6 +74,7 @@ class IcebergSinkTables:
     ) -> ChangeTableWriter:
         return ChangeTableWriter(
             target=target,
+            find=lambda: self._existing(target, catalog, known),
             load=lambda records: self._loaded(target, catalog, records, known),
             places=self._catalog(target).places,
             metadata_columns=self.sink.metadata_columns,
@@ -74,14 +83,28 @@ class IcebergSinkTables:
         )
 
     def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
-        committer = TableCommitter(
+        return self._committer(target).commit(_name(target), request)
+
+    def standing(self, target: SinkTarget, lineage: Lineage) -> TableStanding | None:
+        current = self._tables(target).find(_name(target))
+        return None if current is None else standing_of(current.metadata, lineage)
+
+    def accept(self, target: SinkTarget, acceptance: TableAcceptance) -> None:
+        self._committer(target).accept(_name(target), acceptance)
+
+    def missing_file(self, target: SinkTarget, files: Sequence[FileEntry]) -> str | None:
+        opened = SinkFiles(self._catalog(target).places)
+        missing = (one.path for one in files if not opened.new_input(one.path).exists())
+        return next(missing, None)
+
+    def _committer(self, target: SinkTarget) -> TableCommitter:
+        return TableCommitter(
             catalog=self._tables(target),
             places=self._catalog(target).places,
             task=self.task,
             now=self.now,
             stop=self.stop,
         )
-        return committer.commit(_name(target), request)
 
     def close(self) -> None:
         for catalog in self.catalogs.values():
@@ -105,16 +128,26 @@ class IcebergSinkTables:
         records: Sequence[SinkRecord],
         known: UUID | None,
     ) -> TableMetadata:
-        name = _name(target)
-        current = catalog.find(name)
-        _check_known(target, current, known)
-        if current is None and self.sink.auto_create:
-            catalog.create(name, new_table(self.sink, records))
-            current = catalog.find(name)
-        if current is None:
+        metadata = self._existing(target, catalog, known)
+        if metadata is None:
+            catalog.create(_name(target), new_table(self.sink, records))
+            metadata = self._existing(target, catalog, known)
+        if metadata is None:
             raise _lost(target)
-        check_writable(str(target), current.metadata, self._catalog(target).places)
-        return current.metadata
+        return metadata
+
+    def _existing(
+        self, target: SinkTarget, catalog: WritableCatalog, known: UUID | None
+    ) -> TableMetadata | None:
+        """None: a table that is created at the first row."""
+        current = catalog.find(_name(target))
+        _check_known(target, current, known)
+        if current is not None:
+            check_writable(str(target), current.metadata, self._catalog(target).places)
+            return current.metadata
+        if not self.sink.auto_create:
+            raise _lost(target)
+        return None
 
     def _catalog(self, target: SinkTarget) -> Catalog:
         catalog = self.catalogs.get(target.catalog)

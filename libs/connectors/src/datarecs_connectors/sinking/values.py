@@ -1,4 +1,6 @@
-"""Convert one JSON value to the value of a column, without loss or not at all.
+"""Convert one value to that of a column, without loss or not at all.
+
+Values are those of JSON, and what decoders make of other formats.
 
 A value that a column cannot hold is refused with a reason; it is never cut or replaced by NULL, and
 only a fraction in a column of binary fractions becomes the nearest one. Reasons name types and
@@ -7,11 +9,11 @@ limits and never the value.
 
 import base64
 import binascii
-import json
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -36,6 +38,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from datarecs_connectors.avro.values import ExactDecimal, NoTextError, Unfit, json_text
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.values import EXACT
 
 Convert = Callable[[object], object]
@@ -55,6 +60,12 @@ _WIDEST_EXPONENT, _MOST_DIGITS = 400, 800
 """Beyond them no number fits any column, and its digits would fill the memory."""
 _KINDS = {
     bool: "a boolean",
+    bytes: "bytes",
+    ExactDecimal: "a decimal",
+    date: "a date",
+    time: "a time",
+    datetime: "a timestamp",
+    UUID: "a uuid",
     int: "a number",
     float: "a number",
     Decimal: "a number",
@@ -79,12 +90,39 @@ REFUSALS = (
 """What a conversion of records raises: each is the fault of a record."""
 
 
+def unconvertible(cause: Exception, records: int) -> BadRecordError:
+    """Of so many records, because of an exception without a reason for people."""
+    name = type(cause).__name__
+    reason = f"the records cannot be converted together ({name})"
+    if records == 1:
+        reason = f"the record cannot be converted ({name})"
+    fault = BadRecordError(path="", reason=reason, at=0 if records == 1 else -1)
+    fault.__cause__ = cause
+    return fault
+
+
+@contextmanager
+def record_faults(records: int) -> Iterator[None]:
+    """What nobody expects of a conversion without I/O is a fault of its records.
+
+    Raises BadRecordError; of more than one record without its index, so that fewer are tried.
+    """
+    try:
+        yield
+    except (DatarecsError, OSError, MemoryError):
+        raise
+    except Exception as cause:
+        raise unconvertible(cause, records) from cause
+
+
 def kind_of(value: object) -> str:
     """What a JSON value is, in words."""
     return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
 def unfit(value: object, wanted: str) -> MismatchError:
+    if isinstance(value, Unfit):
+        return MismatchError(value.reason)
     return MismatchError(f"{kind_of(value)} does not fit a column of type {wanted}")
 
 
@@ -110,8 +148,6 @@ def _whole(value: object, name: str) -> int:
         if value == value.to_integral_value():
             return int(value)
         raise MismatchError(f"a number with a fraction does not fit a column of type {name}")
-    if type(value) is float and value.is_integer():
-        return int(value)
     if type(value) is str and _INTEGER.fullmatch(value):
         return int(value)
     if type(value) is str:
@@ -172,7 +208,7 @@ def to_decimal(precision: int, scale: int, value: object) -> object:
         if abs(value) >= 10**38:
             raise MismatchError(f"the number has more digits than {name} holds")
         value = Decimal(value)
-    if type(value) is not Decimal:
+    if not isinstance(value, Decimal):
         raise unfit(value, name)
     _bounded(value)
     scaled = value.scaleb(scale, EXACT)
@@ -192,9 +228,14 @@ def to_string(value: object) -> object:
     """Text as it is; objects and arrays as `json_text`."""
     if type(value) is str:
         return _encodable(value)
-    if isinstance(value, dict | list):
+    if isinstance(value, UUID):
+        return str(value)
+    if not isinstance(value, dict | list):
+        raise unfit(value, "string")
+    try:
         return _encodable(json_text(value))
-    raise unfit(value, "string")
+    except NoTextError as cause:
+        raise MismatchError(str(cause)) from None
 
 
 def _encodable(text: str) -> str:
@@ -205,21 +246,9 @@ def _encodable(text: str) -> str:
     return text
 
 
-def json_text(value: object) -> str:
-    """Compact JSON of equal value; the spelling of numbers and texts can be another one."""
-    if isinstance(value, dict):
-        members = (f"{_quoted(name)}:{json_text(member)}" for name, member in value.items())
-        return f"{{{','.join(members)}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(json_text, value))}]"
-    return str(value) if isinstance(value, Decimal) else _quoted(value)
-
-
-def _quoted(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def to_date(value: object) -> object:
+    if type(value) is date:
+        return value
     text = _text(value, "date")
     if not _DATE.fullmatch(text):
         raise MismatchError("the text is no date such as 2026-01-31")
@@ -230,6 +259,8 @@ def to_date(value: object) -> object:
 
 
 def to_time(value: object) -> object:
+    if type(value) is time:
+        return value
     match = _TIME.fullmatch(_text(value, "time"))
     if match is None:
         raise MismatchError("the text is no time such as 23:59:59.999999")
@@ -237,6 +268,8 @@ def to_time(value: object) -> object:
 
 
 def to_timestamp(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value
     match = _TIMESTAMP.fullmatch(_text(value, "timestamp"))
     if match is None:
         raise MismatchError("the text is no timestamp without offset, such as 2026-01-31T23:59:59")
@@ -245,6 +278,8 @@ def to_timestamp(value: object) -> object:
 
 
 def to_timestamptz(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
     match = _ZONED.fullmatch(_text(value, "timestamptz"))
     if match is None:
         raise MismatchError("the text is no timestamp with offset, such as 2026-01-31T23:59:59Z")
@@ -268,6 +303,8 @@ def _time(clock: str, seconds: str | None, fraction: str | None) -> time:
 
 def to_uuid(value: object) -> object:
     """Its 16 bytes."""
+    if isinstance(value, UUID):
+        return value.bytes
     text = _text(value, "uuid")
     if not _UUID.fullmatch(text):
         raise MismatchError("the text is no uuid")
@@ -275,7 +312,9 @@ def to_uuid(value: object) -> object:
 
 
 def to_binary(value: object) -> object:
-    """The bytes of base64."""
+    """Bytes as they are, or those of base64."""
+    if type(value) is bytes:
+        return value
     text = _text(value, "binary")
     try:
         content = base64.b64decode(text.encode("ascii"), validate=True)

@@ -16,7 +16,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from datarecs_application.ports.sinking import CommitRequest
+from datarecs_application.ports.sinking import CommitRequest, TableAcceptance, TableStanding
 from datarecs_core.sink.checkpoint import Lineage, TableCommit
 from datarecs_core.sink.control import SourcePartition, TableReference
 
@@ -48,6 +48,8 @@ class Watermark:
 
     offset: int = 0
     epoch: int = 0
+    since: int = 0
+    """Coordinators with a smaller epoch read the control topic from too far ahead."""
     snapshot: Snapshot | None = None
     """The newest of the lineage that is still there."""
     is_rolled_back: bool = False
@@ -62,6 +64,7 @@ def watermark_of(metadata: TableMetadata, lineage: Lineage) -> Watermark:
     return Watermark(
         offset=max(offsets),
         epoch=max(epochs),
+        since=_number(latest, "since"),
         snapshot=newest,
         is_rolled_back=_is_rolled_back(metadata, chain, _number(latest, "snapshot")),
     )
@@ -124,9 +127,37 @@ def summary_facts(request: CommitRequest, offset: int, *, task: str) -> dict[str
     return facts
 
 
-def table_property(request: CommitRequest, offset: int, snapshot_id: int) -> dict[str, str]:
+def table_property(
+    request: CommitRequest, mark: Watermark, offset: int, snapshot_id: int
+) -> dict[str, str]:
     latest = {"offset": offset, "epoch": request.epoch, "snapshot": snapshot_id}
+    if mark.since:
+        latest["since"] = mark.since
     return {property_key(request.lineage): json.dumps(latest)}
+
+
+def accepted_property(acceptance: TableAcceptance) -> dict[str, str]:
+    """The property of a table that is right at its present head."""
+    latest = {
+        "offset": acceptance.offset,
+        "epoch": acceptance.epoch,
+        "snapshot": acceptance.head or 0,
+        "since": acceptance.epoch,
+    }
+    return {property_key(acceptance.lineage): json.dumps(latest)}
+
+
+def standing_of(metadata: TableMetadata, lineage: Lineage) -> TableStanding:
+    mark = watermark_of(metadata, lineage)
+    head = metadata.current_snapshot()
+    return TableStanding(
+        uuid=metadata.table_uuid,
+        is_rolled_back=mark.is_rolled_back,
+        offset=mark.offset,
+        head=None if head is None else head.snapshot_id,
+        remaining=None if mark.snapshot is None else _offset(mark.snapshot, lineage),
+        ends=None if mark.snapshot is None else stated_ends(mark.snapshot),
+    )
 
 
 def table_commit(

@@ -92,12 +92,12 @@ class IcebergTableWriter:
         current = self._version.converter.dropped_fields if self._version is not None else 0
         return self._dropped + current
 
-    def add(self, records: Sequence[SinkRecord]) -> None:
-        if not records:
-            return
-        rows = self._converted(records)
-        self._rows.append(rows)
-        self._bytes += rows.nbytes
+    def add(self, records: Sequence[SinkRecord]) -> int:
+        if records:
+            rows = self._converted(records)
+            self._rows.append(rows)
+            self._bytes += rows.nbytes
+        return 0
 
     def reference(self) -> TableReference:
         if self._reference is None:

@@ -32,7 +32,7 @@ class SecretPurpose(StrEnum):
     OBJECT_STORE = "object-store"
     """Key of a store of objects such as S3."""
     KAFKA = "kafka"
-    """Password of a login at a Kafka broker."""
+    """Password of a login at a Kafka broker or its schema registry."""
     WEBHOOK = "webhook"
     """Bearer or header of a webhook request."""
     SIGNING = "signing"

@@ -16,7 +16,8 @@ class SinkCode(ErrorCode):
     SINK_TABLE_TAKEN = Entry(
         docs_id="DR7002",
         meaning="Another SinkTable writes to a table that this one names.",
-        causes="Two declarations with the same catalog, namespace and name.",
+        causes="Two declarations with the same catalog, namespace and name, also by two connections "
+        "that lead to one catalog.",
         remedy="Name another table, or delete the other SinkTable first.",
     )
     FORMAT_VERSION_UNSUPPORTED = Entry(
@@ -71,13 +72,17 @@ class SinkCode(ErrorCode):
         docs_id="DR7013",
         meaning="A table was rolled back to a snapshot before the last commit of the sink.",
         causes="Somebody rolled it back, or restored an older state.",
-        remedy="Roll the table forward again; the sink goes on by itself.",
+        remedy="Roll the table forward again, and the sink goes on by itself; or decide with the "
+        "verb accept-table whether the records of the lost snapshots are committed again or left "
+        "out.",
     )
     TABLE_LOST = Entry(
         docs_id="DR7014",
         meaning="A table of the sink does not exist, or is another one than before.",
         causes="It was dropped, renamed or created again.",
-        remedy="Create or restore it; to go on with a table that replaced it, use the verb reset.",
+        remedy="Create or restore it. To go on with a table that replaced it, decide with the verb "
+        "accept-table whether records that wait go into it or are left out; the whole sink waits "
+        "until then.",
     )
     COMMIT_FAILED = Entry(
         docs_id="DR7015",
@@ -89,8 +94,8 @@ class SinkCode(ErrorCode):
     BAD_RECORD = Entry(
         docs_id="DR7016",
         meaning="A record cannot be written to the table without changing its meaning.",
-        causes="A value that is no JSON object, of a type that the column cannot hold, or without "
-        "a required column.",
+        causes="A value that is no JSON object or no record in Avro, of a type that the column "
+        "cannot hold, or without a required column.",
         remedy="Correct the table or the producer and use the verb retry; or declare errors with "
         "tolerance dead_letter, where they are not.",
     )
@@ -149,6 +154,14 @@ class SinkCode(ErrorCode):
         causes="Its connections or tables do not serve it, or it was declared a moment ago.",
         remedy="Correct what the condition Ready names; if it names nothing, repeat the request in "
         "a few seconds.",
+    )
+    TABLES_DIFFER = Entry(
+        docs_id="DR7025",
+        meaning="A reset without positions would lose records or write them twice, because the "
+        "tables of the sink hold different ones.",
+        causes="A table was rolled back, dropped or takes no commits, and another one went on.",
+        remedy="Use the verb accept-table for a table that was rolled back, dropped or created "
+        "again, and let the sink commit; or name the position of every partition.",
     )
 
 

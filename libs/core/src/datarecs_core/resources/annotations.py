@@ -10,6 +10,8 @@ from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.reconciling import PAUSED, RECONCILE_AT, RECONCILED, SKIP_DRAIN
 from datarecs_core.resources.resource import Kind
 
+PLATFORM_PREFIX = "datarecs.io/"
+"""Of names that people use only as annotations of `KINDS`."""
 HOLD = "datarecs.io/hold"
 """Of a job; with the value `true` nothing of the job is removed."""
 FLAGS = frozenset({PAUSED, HOLD, SKIP_DRAIN})
@@ -20,6 +22,7 @@ KINDS: Mapping[str, frozenset[Kind]] = {
     HOLD: frozenset({Kind.RECONCILIATION_JOB}),
     SKIP_DRAIN: frozenset({Kind.SINK_TABLE}),
 }
+"""Every annotation that people may set; others with the prefix are refused."""
 
 
 def annotation_faults(kind: Kind, annotations: Mapping[str, str]) -> Iterator[Fault]:

@@ -24,15 +24,27 @@ class CheckCondition(StrEnum):
     SCHEMA_READABLE = "SchemaReadable"
 
 
+_OF_SINKS = frozenset(
+    map(
+        str,
+        (
+            ConditionType.COMMITTING,
+            ConditionType.LAGGING,
+            ConditionType.FENCED,
+            ConditionType.PROVEN,
+        ),
+    )
+)
+
+
 def condition_types(kind: Kind) -> frozenset[str]:
     """Every condition that an object of the kind may have; empty for kinds without a controller."""
     if kind not in RECONCILED:
         return frozenset()
-    of_sinks = {*map(str, (ConditionType.COMMITTING, ConditionType.LAGGING, ConditionType.FENCED))}
     every = frozenset(map(str, ConditionType))
     if kind is Kind.SINK_TABLE:
         return every - {str(ConditionType.PROGRESSING)}
-    every -= of_sinks
+    every -= _OF_SINKS
     if kind is Kind.CONNECTION:
         return (every | frozenset(map(str, CheckCondition))) - {
             *map(str, (ConditionType.REFERENCES_RESOLVED, ConditionType.PROGRESSING))

@@ -37,6 +37,7 @@ class ConditionType(StrEnum):
     COMMITTING = "Committing"
     LAGGING = "Lagging"
     FENCED = "Fenced"
+    PROVEN = "Proven"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

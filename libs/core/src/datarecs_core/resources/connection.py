@@ -171,6 +171,15 @@ class IcebergConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryConfig:
+    """A schema registry with the interface of Confluent's."""
+
+    url: str
+    username: str | None = None
+    """None: without login."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
     brokers: tuple[str, ...]
     """Each `host:port`; the first connection goes to any of them, and they name the others."""
@@ -183,6 +192,8 @@ class KafkaConfig:
     """Certificates of the authorities that may sign the brokers', PEM. None: the system's."""
     transport: Transport = Transport.ENCRYPTED
     """What a `security` without TLS needs outside the loopback."""
+    registry: RegistryConfig | None = None
+    """The schemas of records in Avro."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -241,13 +252,23 @@ def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
         ):
             host = normal_host(urlsplit(store.server).hostname or "")
             return (SecretUse(purpose=SecretPurpose.OBJECT_STORE, host=host),)
-        case KafkaConfig() as cluster, "password" if cluster.security.has_login:
+        case KafkaConfig() as cluster, _:
             return tuple(
                 SecretUse(purpose=SecretPurpose.KAFKA, host=normal_host(host))
-                for host in cluster.hosts
+                for host in _cluster_hosts(cluster, name)
             )
         case _:
             return ()
+
+
+def _cluster_hosts(cluster: KafkaConfig, name: str) -> tuple[str, ...]:
+    """The hosts that a secret of a cluster is sent to."""
+    if name == "password" and cluster.security.has_login:
+        return cluster.hosts
+    registry = cluster.registry
+    if name == "registry_password" and registry is not None and registry.username is not None:
+        return (urlsplit(registry.url).hostname or "",)
+    return ()
 
 
 def _catalog_uses(*urls: str) -> tuple[SecretUse, ...]:

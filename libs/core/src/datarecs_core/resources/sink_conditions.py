@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from datarecs_core.captures.naming import joined_name
 from datarecs_core.errors.sink import SinkCode
 from datarecs_core.messages import shortened
 from datarecs_core.resources.conditions import (
@@ -19,6 +20,7 @@ from datarecs_core.resources.conditions import (
 )
 from datarecs_core.sink.checkpoint import TaskReport
 from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.decisions import TableDecision
 from datarecs_core.sink.declared import SinkStatus
 from datarecs_core.sink.definition import SinkTable
 from datarecs_core.values import instant_text
@@ -48,6 +50,7 @@ class StatusField(StrEnum):
     TASKS = "tasks"
     WORKERS = "workers"
     LAST_ERROR = "last_error"
+    TABLE_DECISION = "table_decision"
     UNCOMMITTED = "uncommitted"
     FIGURES_AT = "figures_at"
 
@@ -147,9 +150,22 @@ def sink_details(
         StatusField.TASKS: len(stored.tasks),
         StatusField.WORKERS: workers(stored),
         StatusField.LAST_ERROR: failure and {"code": failure.error_code, "message": failure.error},
+        StatusField.TABLE_DECISION: _decision(stored.state.checkpoint.decision),
         StatusField.UNCOMMITTED: uncommitted and uncommitted.written(),
     }
     return tuple((str(name), value) for name, value in values.items() if value is not None)
+
+
+def _decision(decision: TableDecision | None) -> Mapping[str, object] | None:
+    if decision is None:
+        return None
+    return {
+        "catalog": decision.catalog,
+        "table": joined_name((*decision.namespace, decision.name)),
+        "records": decision.records.value,
+        "state": decision.state.value,
+        "message": shortened(decision.message),
+    }
 
 
 def written_details(
@@ -291,6 +307,9 @@ def _ready(stored: SinkStatus) -> Condition:
     if failure is not None:
         reason = "Halted" if failure.is_halted else "TaskFailed"
         return Condition(type=name, status=Truth.FALSE, reason=reason, message=_words_of(failure))
+    if stored.tasks and all(one.is_resting for one in stored.tasks):
+        message = "everything that was read is committed; no task runs until the sink goes on"
+        return Condition(type=name, status=Truth.TRUE, reason="Paused", message=message)
     if not running:
         return Condition(
             type=name,
@@ -299,7 +318,7 @@ def _ready(stored: SinkStatus) -> Condition:
             message="no process of iceberg-sink runs the tasks of this sink yet; if that lasts"
             " longer than a minute, start one, or raise its limit of tasks",
         )
-    missing = len(stored.tasks) - running
+    missing = sum(not one.is_held and not one.is_resting for one in stored.tasks)
     message = f"{running} of {len(stored.tasks)} tasks run" if missing else ""
     return Condition(type=name, status=Truth.TRUE, reason="Running", message=message)
 

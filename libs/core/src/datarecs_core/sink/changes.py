@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import CdcRule, RowChange, SinkMode, SinkTable, Tombstones
 
-_BY_LETTER: Mapping[str, RowChange] = {
+_BY_LETTER = {
     "I": RowChange.INSERT,
     "C": RowChange.INSERT,
     "R": RowChange.INSERT,
     "U": RowChange.UPDATE,
     "D": RowChange.DELETE,
 }
+# Not `upper()`: it makes an I of the dotless letter i of Turkish.
+_BY_ANY_LETTER = _BY_LETTER | {letter.lower(): one for letter, one in _BY_LETTER.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class RecordChanges:
         if not isinstance(node, str):
             raise BadRecordError(path=self.cdc.path, reason="no text says which change it is")
         by_text = self.cdc.map
-        change = by_text.get(node) if by_text else _BY_LETTER.get(node[:1].upper())
+        change = by_text.get(node) if by_text else _BY_ANY_LETTER.get(node[:1])
         if change is None:
             raise BadRecordError(path=self.cdc.path, reason="its text is no known change")
         return change

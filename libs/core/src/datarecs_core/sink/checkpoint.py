@@ -13,6 +13,7 @@ from uuid import UUID
 
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.control import SourcePartition, TableReference
+from datarecs_core.sink.decisions import ReplacedTable, TableDecision
 
 TablePlace = tuple[str, tuple[str, ...], str]
 """Catalog, namespace and name of a table."""
@@ -51,6 +52,16 @@ class Checkpoint:
     """The broker's id of each source topic, by name; offsets of another one mean nothing."""
     tables: tuple[TableReference, ...] = ()
     """Those that hold a commit of this lineage; another one at the same place gets no file."""
+    first_offset: int = 0
+    """Control offset from which on accepted positions follow from the control topic alone."""
+    rewound_from: int = 0
+    """Control offset before the last decision that moved it back; below it tables differ."""
+    replaced: tuple[ReplacedTable, ...] = ()
+    """Lost tables of this lineage about which a person has decided."""
+    decision: TableDecision | None = None
+    """The newest one; carried out by a coordinator that begins."""
+    reset_at: datetime | None = None
+    """Of the last reset, database time: commits from before it are of another lineage."""
 
     def known_topics(self) -> Mapping[str, str]:
         """None after a reset, which goes on with the topics that are there then."""
@@ -66,8 +77,8 @@ def replaced_table(name: str) -> SinkError:
     """A table that holds commits is not there any more, or another one is at its place."""
     return SinkError(
         SinkCode.TABLE_LOST,
-        f"table {name} was dropped or replaced since the last commit of the sink; restore it, or "
-        "`reset` goes on with the new table",
+        f"table {name} was dropped, or is another one than before; restore it, or decide with "
+        "`accept-table` how to go on",
     )
 
 

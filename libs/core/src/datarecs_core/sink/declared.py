@@ -33,6 +33,8 @@ class TaskStatus:
     report: TaskReport | None = None
     """The last one of the task's last session; None before the first report, and after `retry`."""
     reported_at: datetime | None = None
+    is_resting: bool = False
+    """It has ended because the sink pauses: what it read is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

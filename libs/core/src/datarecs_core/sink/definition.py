@@ -12,6 +12,8 @@ MIB = 1024 * 1024
 MOST_TOPICS = 64
 MOST_TABLES = 200
 MOST_TASKS = 32
+MOST_PROOFS = 200
+"""Jobs in `verify`."""
 BY_TOPIC = "topic"
 """How a declaration says that topics name their tables."""
 _OFFSETS = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
@@ -51,6 +53,18 @@ class ValueFormat(StrEnum):
     """What the value of a record is."""
 
     JSON = "json"
+    """An object."""
+    AVRO = "avro"
+    """A record, by a schema of the registry of the connection."""
+    TEXT = "text"
+    """UTF-8, in the one column `value`."""
+    BYTES = "bytes"
+    """The one column `value`."""
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether a field of the value can decide something."""
+        return self in (ValueFormat.JSON, ValueFormat.AVRO)
 
 
 class Evolution(StrEnum):
@@ -207,6 +221,9 @@ class SinkTable:
     memory: int = 256 * MIB
     """Bytes of buffered records per task, 64 MiB to 8 GiB."""
     errors: ErrorPolicy = field(default_factory=ErrorPolicy)
+    verify: tuple[str, ...] = ()
+    """ReconciliationJobs of its namespace that compare its topics with its tables; their newest
+    runs are the condition Proven."""
 
     @property
     def catalogs(self) -> tuple[str, ...]:

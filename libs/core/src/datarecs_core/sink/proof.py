@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 
 from datarecs_core.jobs.definition import (
     ALL_COLUMNS,
+    ColumnMapping,
     Dimension,
+    OptionValue,
     Parameter,
     ReconciliationJob,
     Snapshot,
@@ -20,12 +22,19 @@ from datarecs_core.jobs.definition import (
 )
 from datarecs_core.jobs.vocabulary import ParameterType, SourceKind, StageType, TopicEdge
 from datarecs_core.scheduling.schedule import Schedule
-from datarecs_core.sink.definition import MetadataColumns, SinkMode, SinkTable, StartAt, Tombstones
+from datarecs_core.sink.definition import (
+    MetadataColumns,
+    SinkMode,
+    SinkTable,
+    StartAt,
+    Tombstones,
+    ValueFormat,
+)
 from datarecs_core.values import instant_text
 
 PLACE = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
 """The key of a row."""
-_TIMESTAMP, _SINCE = "_kafka_timestamp", "since"
+_TIMESTAMP, _KEY, _SINCE = "_kafka_timestamp", "_kafka_key", "since"
 WATERMARK = TopicBound(edge=TopicEdge.WATERMARK)
 
 
@@ -98,8 +107,10 @@ def proof_job(name: str, sink: SinkTable, options: ProofOptions) -> Reconciliati
         topic=topic,
         filter=window,
         snapshot=Snapshot(start=_start(sink.start), end=WATERMARK),
+        # `"*"` compares columns about the record only where a source names them.
+        columns={name: ColumnMapping(column=name) for name in _written_places(sink)},
         # The sink makes no rows of records without a value.
-        options={"tombstones": "delete"} | _fold(sink),
+        options={"tombstones": "delete"} | _decode(sink) | _names(sink) | _fold(sink),
     )
     table = Source(
         name="table",
@@ -128,9 +139,25 @@ def proof_schedule(name: str, options: ProofOptions) -> Schedule:
     return Schedule(job=proof_name(name), cron=options.cron, timezone=options.timezone)
 
 
-def _fold(sink: SinkTable) -> dict[str, str]:
-    """The key of a record has to be that of its row."""
-    return {} if sink.mode is SinkMode.APPEND else {"fold": "latest_by_key"}
+def _decode(sink: SinkTable) -> dict[str, OptionValue]:
+    return {} if sink.value is ValueFormat.JSON else {"decode": str(sink.value)}
+
+
+def _written_places(sink: SinkTable) -> tuple[str, ...]:
+    """Columns about the record that are no key of the comparison; a topic delivers no headers."""
+    written = sink.metadata_columns.columns
+    return tuple(name for name in (_TIMESTAMP, _KEY) if name in written)
+
+
+def _names(sink: SinkTable) -> dict[str, OptionValue]:
+    return {"case_insensitive": True} if sink.case_insensitive and sink.value.has_fields else {}
+
+
+def _fold(sink: SinkTable) -> dict[str, OptionValue]:
+    """As the sink: by the values of the id columns, not by the bytes of the key of a record."""
+    if sink.mode is SinkMode.APPEND:
+        return {}
+    return {"fold": "latest_by_id"} | ({"id_columns": sink.id_columns} if sink.id_columns else {})
 
 
 def _start(start: StartAt | datetime) -> TopicBound:

@@ -1,6 +1,6 @@
 """The rules between the fields of a declared sink. Bounds of single fields are in its shape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from datarecs_core.errors.faults import Fault, Path, is_gap, usable
 from datarecs_core.errors.sink import BadRecordError
@@ -13,6 +13,7 @@ from datarecs_core.sink.definition import (
     SinkMode,
     SinkTable,
     Tolerance,
+    ValueFormat,
 )
 from datarecs_core.sink.dynamic import named_table
 
@@ -21,12 +22,14 @@ ALL_PLACES = frozenset(MetadataColumns.ALL.columns)
 
 def sink_faults(sink: SinkTable) -> Iterator[Fault]:
     """Every fault between fields; parts with a fault of their own are Gaps and left out."""
-    yield from _repeated_topics(sink)
+    yield from _repeated_names(("spec", "topics"), sink.topics, "the topic")
+    yield from _repeated_names(("spec", "verify"), sink.verify, "the job")
     yield from _repeated_tables(sink)
     yield from _dynamic_faults(sink)
     yield from _route_faults(sink)
     yield from _creation_faults(sink)
     yield from _change_faults(sink)
+    yield from _value_faults(sink)
     yield from _place_faults(sink)
     yield from _column_faults(sink)
     if sink.commit.timeout > sink.commit.interval:
@@ -49,12 +52,12 @@ def sink_faults(sink: SinkTable) -> Iterator[Fault]:
         )
 
 
-def _repeated_topics(sink: SinkTable) -> Iterator[Fault]:
+def _repeated_names(at: Path, names: Sequence[str], what: str) -> Iterator[Fault]:
     seen: dict[str, int] = {}
-    for index, topic in usable(sink.topics):
-        if topic in seen:
-            yield _repeated(("spec", "topics"), seen[topic], index, "the topic")
-        seen.setdefault(topic, index)
+    for index, name in usable(names):
+        if name in seen:
+            yield _repeated(at, seen[name], index, what)
+        seen.setdefault(name, index)
 
 
 def _repeated_tables(sink: SinkTable) -> Iterator[Fault]:
@@ -222,6 +225,27 @@ def _change_faults(sink: SinkTable) -> Iterator[Fault]:
         )
     if sink.case_insensitive:
         yield _only_in(("spec", "case_insensitive"), SinkMode.APPEND)
+
+
+def _value_faults(sink: SinkTable) -> Iterator[Fault]:
+    """A value without fields cannot name a table, a key or a change."""
+    if is_gap(sink.value) or sink.value.has_fields:
+        return
+    needs_field = {
+        ("spec", "mode"): sink.mode is not SinkMode.APPEND,
+        ("spec", "route"): sink.route is not None,
+        ("spec", "dynamic"): sink.dynamic is not None
+        and not is_gap(sink.dynamic)
+        and sink.dynamic.path is not None,
+    }
+    for path, is_needed in needs_field.items():
+        if is_needed:
+            yield Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=path,
+                message=f"it needs a field of the value, and {sink.value} has none",
+                hint=f"leave it out, or write decode: {{value: {ValueFormat.JSON}}}",
+            )
 
 
 def _only_in(path: Path, mode: str) -> Fault:

@@ -69,6 +69,7 @@ SINK_TASK = Table(
     column("session_fenced", NUMBER, "refused votes that it reported", default="'0'::bigint"),
     column("report", JSON, "how the task is doing", null=True),
     column("reported_at", INSTANT, "time of the report", null=True),
+    column("is_resting", Boolean(), "it has ended because its sink pauses", default="false"),
     PrimaryKeyConstraint("tenant_id", "sink_uid", "number"),
     _of_state(),
     info={"doc": "Tasks of sinks, with their leases."},

@@ -18,10 +18,11 @@ from datarecs_core.runs.model import (
     RunSummary,
     Wish,
 )
-from datarecs_core.values import EventId
+from datarecs_core.values import EventId, JobId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_id
 from datarecs_testing.conformance.stores import Stores, carry_out, require_run
 
+HOUR = timedelta(hours=1)
 SUMMARY = RunSummary(
     stages_total=2,
     stages_matched=1,
@@ -226,6 +227,35 @@ class RunsConformance:
                 tx.runs.record(run.run_id, a_fact())
             page = tx.runs.history(run.run_id, after=2, limit=2)
         assert [line.sequence for line in page] == [3, 4]
+
+    def test_the_newest_ended_run_of_each_job(self, stores: Stores) -> None:
+        """Read as the resource-controller, which decides by it whether a sink is proven."""
+        first, second, third = JobId(an_id()), JobId(an_id()), JobId(an_id())
+        self.end(stores, stores.triggered(job_id=first))
+        newer = self.end(stores, stores.triggered(job_id=first, created_at=NOON + HOUR))
+        stores.triggered(job_id=first, created_at=NOON + 2 * HOUR)  # which has not ended
+        other = self.end(stores, stores.triggered(job_id=second))
+        stores.triggered(job_id=third)
+        with stores.resources.unit.begin(A_TENANT, read_only=True) as tx:
+            assert tx.runs.newest_ended([first, second, third]) == {first: newer, second: other}
+            assert tx.runs.newest_ended([]) == {}
+        with stores.resources.unit.begin(B_TENANT, read_only=True) as tx:
+            assert tx.runs.newest_ended([first, second]) == {}
+
+    def end(self, stores: Stores, run: Run) -> Run:
+        with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
+            before = require_run(tx.runs.for_update(run.run_id))
+            tx.runs.save(
+                replace(
+                    before,
+                    status=RunStatus.COMPLETED,
+                    result=RunResult.MATCHED,
+                    summary=SUMMARY,
+                    ended_at=tx.now,
+                    closed_at=tx.now,
+                )
+            )
+        return stores.stored(run.run_id)
 
 
 class QueriesConformance:

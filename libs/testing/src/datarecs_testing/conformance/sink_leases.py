@@ -17,6 +17,7 @@ from datarecs_core.sink.checkpoint import (
     TaskWish,
 )
 from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.decisions import ReplacedTable, TableDecision, WaitingRecords
 from datarecs_core.sink.declared import SinkStatus, SinkWish
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_testing.builders import A_TENANT, B_TENANT
@@ -48,6 +49,11 @@ def wanted(
     with stores.resources.unit.begin(tenant_id) as tx:
         tx.sinks.want(uid, SinkWish(tasks=tasks, wish=TaskWish.RUN, revision=revision))
     return uid
+
+
+def pause(stores: Stores, uid: ResourceUid) -> None:
+    with stores.resources.unit.begin(A_TENANT) as tx:
+        tx.sinks.want(uid, SinkWish(tasks=1, wish=TaskWish.PAUSE, revision="1"))
 
 
 def status(stores: Stores, uid: ResourceUid) -> SinkStatus:
@@ -105,6 +111,45 @@ class SinkLeasesConformance:
         with pytest.raises(LeaseLostError):
             leases.memory(lease, SESSION).state()
         assert len(leases.claim("w", limit=1)) == 1
+
+    def test_a_resting_task_is_claimed_once_its_sink_does_not_pause(
+        self, stores: Stores, leases: SinkLeases
+    ) -> None:
+        uid = wanted(stores)
+        pause(stores, uid)
+        (lease,) = leases.claim("w", limit=1)
+        leases.release(lease, is_resting=True)
+        assert leases.claim("w", limit=1) == []
+        assert [one.is_resting for one in status(stores, uid).tasks] == [True]
+        wanted(stores, uid=uid)
+        assert [one.is_resting for one in status(stores, uid).tasks] == [False]
+        (again,) = leases.claim("w", limit=1)
+        pause(stores, uid)
+        leases.release(again)
+        assert len(leases.claim("w", limit=1)) == 1
+
+    def test_a_sink_that_goes_on_before_its_task_rests_is_claimed(
+        self, stores: Stores, leases: SinkLeases
+    ) -> None:
+        uid = wanted(stores)
+        pause(stores, uid)
+        (lease,) = leases.claim("w", limit=1)
+        wanted(stores, uid=uid)
+        leases.release(lease, is_resting=True)
+        assert len(leases.claim("w", limit=1)) == 1
+
+    def test_halted_tasks_of_all_tenants_are_counted_until_they_are_retried(
+        self, stores: Stores, leases: SinkLeases
+    ) -> None:
+        uid = wanted(stores)
+        wanted(stores, tenant_id=B_TENANT)
+        assert leases.halted() == 0
+        for lease in leases.claim("w", limit=2):
+            leases.memory(lease, SESSION).report(TaskReport(is_halted=True))
+            leases.release(lease)
+        assert leases.halted() == 2
+        self._retry(stores, uid)
+        assert leases.halted() == 1
 
     def test_a_task_that_is_not_wished_any_more_is_lost(
         self, stores: Stores, leases: SinkLeases
@@ -285,6 +330,47 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
             assert not tx.sinks.reset(ResourceUid(UUID(int=99)), {})
         assert memory.state().commit_requests == 1
 
+    def test_the_newest_snapshots_are_those_since_the_last_reset(
+        self, memory: SinkMemory, lease: SinkLease, leases: SinkLeases, stores: Stores
+    ) -> None:
+        uid = lease.sink_uid
+        for one in (snapshot(1), replace(snapshot(2), control_offset=9), snapshot(3)):
+            memory.committed_table(one)
+        other = replace(snapshot(4).table, name="other", uuid=UUID(int=8))
+        memory.committed_table(replace(snapshot(4), table=other))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            newest = tx.sinks.newest_commits(uid)
+            assert {(one.table.name, one.snapshot_id - 2**62) for one in newest} == {
+                ("orders", 2),
+                ("other", 4),
+            }
+            assert tx.sinks.reset(uid, {})
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.sinks.newest_commits(uid) == []
+        (again,) = leases.claim("w", limit=1)
+        leases.memory(again, SESSION).committed_table(snapshot(5))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert list(tx.sinks.newest_commits(uid)) == [snapshot(5)]
+
+    def test_a_decision_is_stored_and_ends_every_lease(
+        self, memory: SinkMemory, lease: SinkLease, leases: SinkLeases, stores: Stores
+    ) -> None:
+        memory.committed(cycle(1, offset=5))
+        decision = TableDecision(
+            catalog="lake", namespace=("sales",), name="orders", records=WaitingRecords.COMMIT
+        )
+        lost = ReplacedTable(uuid=UUID(int=1), into=UUID(int=2), since=3)
+        decided = replace(checkpoint(5), decision=decision, replaced=(lost,), first_offset=2)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.sinks.decide(lease.sink_uid, decided)
+            assert not tx.sinks.decide(ResourceUid(UUID(int=99)), decided)
+            assert tx.sinks.newest_commits(ResourceUid(UUID(int=99))) in ([], ())
+        with pytest.raises(LeaseLostError):
+            memory.committed(cycle(2, offset=6))
+        (again,) = leases.claim("w", limit=1)
+        state = leases.memory(again, SESSION).state()
+        assert (state.checkpoint, state.epoch) == (decided, 1)
+
     def test_a_reset_moves_positions_and_ends_every_lease(
         self, memory: SinkMemory, lease: SinkLease, leases: SinkLeases, stores: Stores
     ) -> None:
@@ -308,4 +394,5 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
                 other: PartitionState(accepted=8),
             },
             valid_through=NOON,
+            reset_at=state.checkpoint.reset_at,
         )

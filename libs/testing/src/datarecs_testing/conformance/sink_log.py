@@ -441,6 +441,20 @@ class SinkLogConformance:
         end(commit=True)
         assert values(member, 2) == [b"open", b"behind"]
 
+    def test_markers_and_aborted_records_at_the_end_are_passed(self, house: SinkLogHouse) -> None:
+        first = SourcePartition(house.topic, 0)
+        house.open_write(b"committed")(commit=True)
+        house.open_write(b"aborted")(commit=False)
+        _, member, _ = self.a_task(house)
+        settle(member)
+        member.seek(first, 0)
+        assert member.position(first) == 0
+        assert values(member, 1) == [b"committed"]
+        _, end = member.bounds(first)
+        assert end == 4
+        while member.position(first) < end:
+            assert member.poll(SHORT, max_records=9).records == {}
+
     def test_the_offset_of_a_time_is_that_of_the_next_record(self, house: SinkLogHouse) -> None:
         first, second = SourcePartition(house.topic, 0), SourcePartition(house.topic, 1)
         for minute in range(3):

@@ -70,6 +70,18 @@ class SinkMemoryConformance:
             memory.committed(commit)
         assert memory.state().checkpoint == checkpoint(9)
 
+    def test_a_decision_moves_the_checkpoint_back_for_the_newest_coordinator_alone(
+        self, memory: SinkMemory
+    ) -> None:
+        old, epoch = memory.begin_epoch(), memory.begin_epoch()
+        memory.committed(cycle(1, offset=9))
+        assert not memory.decided(old, checkpoint(3))
+        assert memory.state().checkpoint == checkpoint(9)
+        assert memory.decided(epoch, checkpoint(5))
+        assert memory.state().checkpoint == checkpoint(5)
+        memory.committed(cycle(2, offset=7))
+        assert memory.state().checkpoint == checkpoint(7)
+
     def test_a_repetition_changes_nothing(self, memory: SinkMemory) -> None:
         for _ in range(2):
             memory.committed_table(snapshot(1))

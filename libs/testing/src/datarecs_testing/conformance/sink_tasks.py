@@ -79,8 +79,10 @@ class SinkTasksConformance:
                 assert tx.sinks.reset(uid, positions)
         state = status(stores, uid).state
         assert state.epoch == 2
+        assert state.checkpoint.reset_at is not None
         assert state.checkpoint == Checkpoint(
-            partitions={ORDERS: PartitionState(accepted=5), OTHER: PartitionState(accepted=7)}
+            partitions={ORDERS: PartitionState(accepted=5), OTHER: PartitionState(accepted=7)},
+            reset_at=state.checkpoint.reset_at,
         )
 
     def test_a_removed_sink_was_never_wanted(self, stores: Stores, uid: ResourceUid) -> None:

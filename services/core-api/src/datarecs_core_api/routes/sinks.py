@@ -6,7 +6,7 @@ service is called from here. `pause` and `resume` are actions of controllers.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AfterValidator, ConfigDict, Field
@@ -14,11 +14,16 @@ from pydantic import AfterValidator, ConfigDict, Field
 from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
+from datarecs_core.captures.naming import joined_name, split_name
 from datarecs_core.errors.faults import pointer
-from datarecs_core.errors.sink import SinkCode
+from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.resources.sink_conditions import PartitionView, partition_views
+from datarecs_core.sink.accepting import place_of, requested, reset_positions
+from datarecs_core.sink.checkpoint import TableCommit, TablePlace
 from datarecs_core.sink.control import SourcePartition
+from datarecs_core.sink.decisions import WaitingRecords
+from datarecs_core.sink.declared import SinkStatus
 from datarecs_core.sink.definition import MOST_TOPICS
 from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
@@ -49,6 +54,7 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 ACCEPTED = 202
 MOST_PARTITIONS = 10_000
 """Of one topic, in a request."""
+MOST_TABLE_CHARACTERS = 1024
 MOST_SHOWN = 100
 """Partitions in an audit entry."""
 
@@ -154,7 +160,22 @@ class ResetSinkIn(In):
     positions: Annotated[dict[Topic, Positions], Field(max_length=MOST_TOPICS)] = Field(
         default_factory=dict
     )
-    """Next offset to read, by topic and partition; others go on at what is committed."""
+    """Next offset to read, by topic and partition; others go on at what the tables hold."""
+
+
+class AcceptTableIn(In):
+    """What becomes of records that a table of the sink does not hold."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"table": "sales.orders", "records": "leave_out"}]}
+    )
+
+    table: Annotated[str, Field(min_length=1, max_length=MOST_TABLE_CHARACTERS)]
+    """Namespace and name, such as `sales.orders`."""
+    catalog: ObjectName | None = None
+    """Connection of its catalog; needed where two catalogs have a table of this name."""
+    records: Literal["commit", "leave_out"]
+    """`commit` them to the table that is there now, or `leave_out` for good."""
 
 
 Verb = Callable[[Transaction, Resource], bool]
@@ -197,12 +218,16 @@ def _carry_out(
     return once(request, body, unit=use.unit, caller=caller, act=act)
 
 
-@router.post(
-    f"/{SINK.path}/{{name}}/actions/commit-now",
-    operation_id="commit_sink_now",
-    status_code=ACCEPTED,
-    responses={ACCEPTED: {"model": ResourceOut}, 409: {}},
-)
+def _verb(name: str) -> Mapping[str, Any]:
+    """What the route of a verb is declared with."""
+    return {
+        "path": f"/{SINK.path}/{{name}}/actions/{name}",
+        "status_code": ACCEPTED,
+        "responses": {ACCEPTED: {"model": ResourceOut}, 409: {}},
+    }
+
+
+@router.post(**_verb("commit-now"), operation_id="commit_sink_now")
 def commit_now(
     name: ObjectName,
     caller: Writer,
@@ -220,12 +245,7 @@ def commit_now(
     )
 
 
-@router.post(
-    f"/{SINK.path}/{{name}}/actions/retry",
-    operation_id="retry_sink",
-    status_code=ACCEPTED,
-    responses={ACCEPTED: {"model": ResourceOut}, 409: {}},
-)
+@router.post(**_verb("retry"), operation_id="retry_sink")
 def retry(
     name: ObjectName,
     caller: Writer,
@@ -243,12 +263,73 @@ def retry(
     )
 
 
-@router.post(
-    f"/{SINK.path}/{{name}}/actions/reset",
-    operation_id="reset_sink",
-    status_code=ACCEPTED,
-    responses={ACCEPTED: {"model": ResourceOut}, 409: {}},
-)
+@router.post(**_verb("accept-table"), operation_id="accept_sink_table")
+def accept_table(
+    name: ObjectName,
+    caller: Writer,
+    request: Request,
+    body: Annotated[Sent[AcceptTableIn], Depends(JsonBody(AcceptTableIn))],
+    use: Using,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> Response:
+    """Go on with a table that was rolled back, dropped or created again.
+
+    The next coordinator carries it out; `status.table_decision` says what came of it.
+    """
+    wish = body.value
+
+    def verb(tx: Transaction, sink: Resource) -> bool:
+        commits = tx.sinks.newest_commits(sink.uid)
+        checkpoint = tx.sinks.status(sink.uid).state.checkpoint
+        if checkpoint.lineage is None:
+            return False
+        places = {*checkpoint.known_tables(), *_declared(sink), *map(_place_of_commit, commits)}
+        place = _place_named(wish, places)
+        records = WaitingRecords(wish.records)
+        return tx.sinks.decide(sink.uid, requested(checkpoint, place, records, commits))
+
+    return _carry_out(
+        *(request, use, caller, (name, namespace)),
+        action="accept_table",
+        verb=verb,
+        body=body.canonical,
+        detail={"table": wish.table, "catalog": wish.catalog, "records": wish.records},
+    )
+
+
+def _place_named(wish: AcceptTableIn, places: Collection[TablePlace]) -> TablePlace:
+    """The one place of the name. Raises ProblemError (422).
+
+    A table that is not declared and has no commit yet is named with its catalog.
+    """
+    *namespace, name = split_name(wish.table) or ("",)
+    if wish.catalog is not None:
+        return (wish.catalog, tuple(namespace), name)
+    fitting = [one for one in places if one[1:] == (tuple(namespace), name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    shown = ", ".join(sorted(joined_name((*one[1], one[2])) for one in places)[:MOST_SHOWN])
+    if fitting:
+        message = "tables of this name are in two catalogs; add `catalog`"
+    else:
+        message = f"the sink has no such table; it has {shown or 'none yet'}"
+    raise invalid("the sink has no such table", input_fault(pointer(("table",)), message))
+
+
+def _declared(sink: Resource) -> Sequence[TablePlace]:
+    tables = sink.spec.get("tables")
+    return [
+        (str(one.get("catalog")), split_name(str(one.get("namespace"))) or (), str(one.get("name")))
+        for one in (tables if isinstance(tables, list | tuple) else ())
+        if isinstance(one, Mapping)
+    ]
+
+
+def _place_of_commit(commit: TableCommit) -> TablePlace:
+    return place_of(commit.table)
+
+
+@router.post(**_verb("reset"), operation_id="reset_sink")
 def reset(
     name: ObjectName,
     caller: Writer,
@@ -260,8 +341,9 @@ def reset(
     """Forget the control topic, and go on at these positions.
 
     A position behind what is committed writes its records again; one ahead of it leaves records
-    out. Without positions every partition goes on at what is committed. A partition that the sink
-    does not know is refused once it knows any, and so is a position above the partition's end.
+    out. Without positions every partition goes on at what the tables hold; that is refused where
+    they hold different records. A partition that the sink does not know is refused once it knows
+    any, and so is a position above the partition's end.
     """
     positions = {
         SourcePartition(topic=topic, number=int(number)): offset
@@ -274,8 +356,10 @@ def reset(
 
     def verb(tx: Transaction, sink: Resource) -> bool:
         _check_topics(sink, body.value)
-        _check_positions(partition_views(tx.sinks.status(sink.uid)), positions)
-        return tx.sinks.reset(sink.uid, positions)
+        commits = tx.sinks.newest_commits(sink.uid)
+        stored = tx.sinks.status(sink.uid)
+        _check_positions(partition_views(stored), positions)
+        return tx.sinks.reset(sink.uid, _all_positions(sink, stored, commits, positions))
 
     return _carry_out(
         *(request, use, caller, (name, namespace)),
@@ -284,6 +368,22 @@ def reset(
         body=body.canonical,
         detail={"partitions": len(positions), "positions": shown},
     )
+
+
+def _all_positions(
+    sink: Resource,
+    stored: SinkStatus,
+    commits: Sequence[TableCommit],
+    positions: Mapping[SourcePartition, int],
+) -> Mapping[SourcePartition, int]:
+    """With those of partitions that are not named. Raises ProblemError (409)."""
+    checkpoint = stored.state.checkpoint
+    if positions.keys() >= checkpoint.partitions.keys():
+        return positions
+    try:
+        return {**reset_positions(checkpoint, commits, _declared(sink)), **positions}
+    except SinkError as refusal:
+        raise ProblemError(code=refusal.code, detail=str(refusal)) from refusal
 
 
 def _check_topics(sink: Resource, body: ResetSinkIn) -> None:

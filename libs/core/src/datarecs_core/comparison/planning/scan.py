@@ -88,6 +88,10 @@ class SourceSchema:
     read_as: tuple[str, ...] = ()
     """What was recognised or left out while a text file was read, for plans and reports."""
     notes: tuple[ColumnNote, ...] = ()
+    record_fields: tuple[tuple[str, str], ...] = ()
+    """Of a lake table: names of fields of records, with the column that a sink writes them to."""
+    identifier: tuple[str, ...] = ()
+    """Columns that the source declares as the key of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

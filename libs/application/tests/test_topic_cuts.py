@@ -22,7 +22,7 @@ from datarecs_core.comparison.planning.scan import (
 )
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs import types
-from datarecs_core.jobs.definition import LATEST, Snapshot, Source, TopicBound
+from datarecs_core.jobs.definition import LATEST, OptionValue, Snapshot, Source, TopicBound
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind, TopicEdge
 
@@ -114,7 +114,8 @@ class Place:
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         del source, pin
         columns = [SourceColumn(name=name, type=kind) for name, kind in COLUMNS.items()]
-        return SourceSchema(columns=tuple(columns))
+        fields = (("id", "id"), ("date", "day"))
+        return SourceSchema(columns=tuple(columns), record_fields=fields, identifier=("id",))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -127,13 +128,28 @@ def test_the_table_is_pinned_first_and_sets_end_and_columns_of_the_topic() -> No
     assert table == TABLE
     end = TopicBound(edge=TopicEdge.WATERMARK, offsets={"0": 12}, table_snapshot=7)
     assert topic.snapshot.end == end
-    assert topic.options == {"schema": {"id": "int", "day": "text"}, "infer": "none"}
+    assert topic.options == {
+        "schema": {"id": "int", "day": "text"},
+        "infer": "none",
+        "fields": {"id": "id", "date": "day"},
+    }
     assert house.connected["topic"] == topic
 
 
 def test_a_value_that_is_no_object_has_its_one_column() -> None:
     house = House(sources=(replace(TOPIC, options={"decode": "text"}), TABLE))
     assert house.open()[0].options == {"decode": "text"}
+
+
+@pytest.mark.parametrize(("declared", "key"), [((), ("id",)), (("day",), ("day",))])
+def test_a_fold_by_id_has_the_key_of_the_table_unless_the_job_names_one(
+    declared: tuple[str, ...], key: tuple[str, ...]
+) -> None:
+    options: dict[str, OptionValue] = {"fold": "latest_by_id"}
+    if declared:
+        options["id_columns"] = declared
+    house = House(sources=(replace(TOPIC, options=options), TABLE))
+    assert house.open()[0].options["id_columns"] == key
 
 
 def test_another_end_needs_no_table() -> None:

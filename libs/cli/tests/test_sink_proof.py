@@ -45,6 +45,7 @@ from datarecs_cli.main import run
 from datarecs_cli.sink_proof import proof_documents, yaml_of
 from datarecs_core.resources.resource import Kind
 from datarecs_core.sink.declared import CommitRecord
+from datarecs_core.sink.definition import MetadataColumns
 from datarecs_core.sink.proof import ProofOptions
 from datarecs_core.values import ResourceUid
 from datarecs_testing.database import PreparedDatabase
@@ -84,6 +85,7 @@ TYPES = {
 FORMS = Schema(
     *(NestedField(number, name, kind) for number, (name, kind) in enumerate(TYPES.items(), 1))
 )
+PLACE_COLUMNS = MetadataColumns.OFFSETS.columns
 VALUES: Sequence[Mapping[str, Any]] = (
     {"flag": True, "small": 7, "big": 2**53 + 1, "single": 0.1, "wide": 0.1, "price": 12.5},
     {"small": "7", "big": 1e3, "single": 16777216, "wide": 3, "price": "0012.50"},
@@ -335,6 +337,43 @@ def test_every_form_that_the_sink_converts_is_equal_in_the_proof(
     assert (code, f"MATCHED {len(VALUES)} of {len(VALUES)}" in text) == (0, True), text
 
 
+MAPPED = Schema(
+    ID,
+    NestedField(2, "amount", LongType()),
+    *(NestedField(2 + at, name, TYPES[name]) for at, name in enumerate(PLACE_COLUMNS, 1)),
+)
+MAPPING = '[{"field-id": 2, "names": ["amount", "amt"]}]'
+
+
+@pytest.mark.case("I63")
+def test_a_field_of_another_name_is_compared_and_a_dead_letter_before_the_window_is_not(
+    house: SinkHouse, capsys: Shown
+) -> None:
+    properties = {"schema.name-mapping.default": MAPPING}
+    house.lake.catalog.create_table(f"{NAMESPACE}.{TABLE}", MAPPED, properties=properties)
+    rules = {"case_insensitive": True, "errors": {"tolerance": "dead_letter"}}
+    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec(**rules))
+    house.want(uid)
+    old = datetime.now(UTC) - timedelta(days=10)  # noqa: TID251  the broker's clock judges records
+    with closing(KafkaProducer(**house.broker.access.settings())) as producer:
+        at = int(old.timestamp() * 1000)
+        producer.send(house.topic, b"no object", partition=0, timestamp_ms=at)
+    names = ("amt", "AMT", "amount", "Amount")
+    house.send_values(json.dumps({"id": n, names[n % 4]: n}).encode() for n in range(20))
+    with running_service(MODULE, house.settings, log=house.folder / "log") as service:
+        wait_until(lambda: has_rows(house, 20), service.text)
+        assert service.stop() == 0, service.text()
+    week = ProofOptions(window=timedelta(days=7))
+    code, text = compare(house, capsys, options=week, spec=rules)
+    assert (code, "MATCHED 20 of 20" in text) == (0, True), text
+    table = table_of(house)
+    rows = table.scan().to_arrow()
+    empty = pa.nulls(20, pa.int64())
+    table.overwrite(rows.set_column(1, rows.schema.field(1), empty))
+    code, text = compare(house, capsys, options=week, spec=rules)
+    assert (code, "UNMATCHED" in text) == (1, True), text
+
+
 @pytest.mark.case("I65")
 def test_a_table_of_newest_records_equals_its_folded_topic_at_every_commit(
     house: SinkHouse, capsys: Shown
@@ -430,7 +469,9 @@ def write_keyed(house: SinkHouse, numbers: range, round_: int) -> None:
     with closing(KafkaProducer(**house.broker.access.settings())) as producer:
         for number in numbers:
             value = json.dumps({"id": number, "name": f"{number} of {round_}"}).encode()
-            producer.send(house.topic, value, key_of(number), partition=number % 2)
+            # Rows are of their id columns; what keys of records are is up to their producer.
+            key = None if number % 3 else f"k{round_}-{number}".encode()
+            producer.send(house.topic, value, key, partition=number % 2)
         for number in numbers[:2]:
             producer.send(house.topic, None, key_of(number), partition=number % 2)
         producer.flush()

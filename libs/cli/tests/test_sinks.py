@@ -292,6 +292,18 @@ def test_the_proof_of_a_sink_is_a_job_to_apply(
     assert topic.filter == table.filter == "_kafka_timestamp >= :since"
     assert job.spec.parameters["since"].default == "{{ run.timestamp - 10080m }}"
     assert job.spec.stages[0].except_ == ("tags",)
+    assert tuple(topic.columns) == ("_kafka_timestamp",)
+
+
+def test_a_proof_compares_what_the_sink_writes_and_as_it_writes_it(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prove(server, {**SPEC, "metadata_columns": "all", "case_insensitive": True}) == 0
+    (job,) = decode_yaml(capsys.readouterr().out.encode())
+    assert isinstance(job.spec, ReconciliationJob)
+    topic = job.spec.sources[0]
+    assert tuple(topic.columns) == ("_kafka_timestamp", "_kafka_key")
+    assert topic.options == {"tombstones": "delete", "case_insensitive": True}
 
 
 def test_a_proof_without_flags_is_one_job_of_the_whole_topic(
@@ -312,7 +324,7 @@ def test_a_proof_without_flags_is_one_job_of_the_whole_topic(
         ({"topics": ["orders", "refunds"]}, "2 topics and 1 tables"),
         ({"metadata_columns": "none"}, "metadata_columns: offsets"),
         ({"start": "latest"}, "snapshot.from"),
-        ({"mode": "cdc", "id_columns": ["id"], "cdc": {"field": "op"}}, "fold: latest_by_key"),
+        ({"mode": "cdc", "id_columns": ["id"], "cdc": {"field": "op"}}, "fold: latest_by_id"),
         ({"mode": "upsert", "id_columns": ["id"], "tombstones": "ignore"}, "let tombstones delete"),
     ],
 )
@@ -350,6 +362,7 @@ def test_a_row_of_the_newest_record_is_compared_with_it_of_any_age(
     assert prove(server, upsert) == 0
     (job,) = decode_yaml(capsys.readouterr().out.encode())
     assert isinstance(job.spec, ReconciliationJob)
-    assert job.spec.sources[0].options["fold"] == "latest_by_key"
+    options = {"fold": "latest_by_id", "id_columns": ("id",), "tombstones": "delete"}
+    assert job.spec.sources[0].options == options
     assert prove(server, upsert, "--window", "P7D") == 2
     assert "of any age" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Columns of text cast at once say what a cast of each value says."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -48,6 +50,18 @@ def test_a_whole_column_is_cast_as_each_of_its_values(kind: str, texts: list[str
     assert str(_lower(whole.values, kind)) == str(_lower(each.values, kind))
     assert (whole.invalid is None) == (each.invalid is None)
     assert whole.invalid is None or whole.invalid.equals(each.invalid)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(f"1.{'0' * 42}", "1"), (f"-12.5{'0' * 40}", "-12.5"), ("0e300", "0"), ("12500e-3", "12.5")],
+)
+def test_a_decimal_with_more_digits_than_arrow_reads_is_the_same_number(
+    text: str, number: str
+) -> None:
+    target = parse_type("decimal(12,3)")
+    column = typed_values([Decimal(text)], target)
+    assert (column.values.to_pylist(), column.invalid) == ([Decimal(number)], None)
 
 
 def _lower(values: pa.Array, kind: str) -> pa.Array:

@@ -114,5 +114,5 @@ def test_a_login_with_the_names_of_its_sink_alone_sees_no_other_sink(
         assert refusal.value.code is SinkCode.TOPIC_REFUSED
         with pytest.raises(LogUnavailableError):
             send_values(logins[mine], name, [b"{}"])
-    logs[mine].remove_control_topic()
+    logs[mine].remove_topics()
     assert logs[mine].prepare().group == f"{PREFIX}{mine}"

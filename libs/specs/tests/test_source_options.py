@@ -35,6 +35,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "timestamp_format": ("%d.%m.%Y %H:%M",),
     "formats": ({}, {"b": "%d.%m.%Y"}),
     "skip": ({}, {"first": 2}, {"first": 0, "last": 1, "prefixes": ["#"]}),
+    "id_columns": ([], ["a"]),
     "schema": ({}, {"a": "decimal(10,2)"}),
 }
 """Of options that are no words and no flags."""

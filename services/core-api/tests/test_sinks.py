@@ -1,5 +1,6 @@
 """The kind SinkTable over REST: faults, commits, partitions, verbs, permissions and tenants."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -521,3 +522,33 @@ def test_skipping_the_drain_is_refused_where_it_has_no_effect(
     assert "/metadata/annotations/datarecs.io~1skip-drain" in {
         one["pointer"] for one in answer.json()["errors"]
     }
+
+
+def test_a_deleted_sink_that_cannot_commit_goes_when_its_drain_is_skipped(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    """As its condition says, by the declaration that is applied again."""
+    uid = begun(house, ana)
+    lineage = Lineage(cluster_id="c", topic_id="t", group="g")
+    state = status(house, uid).state
+    checkpoint = replace(state.checkpoint, lineage=lineage)
+    stored(house, uid, replace(status(house, uid), state=replace(state, checkpoint=checkpoint)))
+    tasks = tuple(
+        replace(one, report=TaskReport(error_code="COMMIT_FAILED", error="409"))
+        for one in status(house, uid).tasks
+    )
+    stored(house, uid, replace(status(house, uid), tasks=tasks))
+    assert ana.delete(PLACE, headers=ANY).status_code == 202
+    reconcile(house)
+    resource = ana.get(PLACE).json()
+    conditions = {one["type"]: one for one in resource["status"]["conditions"]}
+    (name,) = re.findall(r"datarecs\.io/[a-z-]+", conditions["DeletionBlocked"]["message"])
+    body = {
+        "apiVersion": resource["apiVersion"],
+        "kind": resource["kind"],
+        "metadata": {"name": resource["metadata"]["name"], "annotations": {name: "true"}},
+        "spec": resource["spec"],
+    }
+    assert ana.put(PLACE, json=body, headers=ANY).status_code == 200
+    reconcile(house)
+    assert ana.get(PLACE).status_code == 404

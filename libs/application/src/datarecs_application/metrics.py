@@ -135,7 +135,7 @@ _SINKS = (
     _counter("sink_dead_letters_total", "Records that went to topics of dead letters."),
     _counter("sink_votes_refused_total", "Votes of tasks that were refused and read again."),
     _counter("sink_unrouted_total", "Records that the route of their sink gives to no table."),
-    _counter("sink_tombstones_total", "Records without a value, left out."),
+    _counter("sink_tombstones_total", "Records without a value, and deletes without a table."),
     _counter("sink_fields_dropped_total", "Values of fields that their table has no column for."),
     _gauge(
         "sink_tasks",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datarecs_core.comparison.planning.scan import Pin, SinkCommit, SourceSchema, TableSnapshot
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.definition import OptionValue, Source, TopicBound
+from datarecs_core.jobs.definition import ColumnMapping, OptionValue, Source, TopicBound
 from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind, TopicEdge
 from datarecs_core.sink.definition import MetadataColumns
@@ -82,10 +82,11 @@ def cut_by(topic: Source, pin: Pin) -> Source:
 
 
 def with_table_columns(topic: Source, schema: SourceSchema) -> Source:
-    """The topic with the columns of the table, unless its values are not decoded into columns.
+    """The topic with the columns of the table; its values alone if they are not decoded into some.
 
     Types that the job declares win. Which field is which column, the table says.
     """
+    topic = replace(topic, columns=_without_absent_places(topic, schema))
     if topic.options.get("decode", "json") not in ("json", "avro"):
         return topic
     columns = {
@@ -105,6 +106,19 @@ def with_table_columns(topic: Source, schema: SourceSchema) -> Source:
     if topic.options.get("fold") == "latest_by_id":
         options["id_columns"] = topic.options.get("id_columns") or schema.identifier
     return replace(topic, options=options)
+
+
+def _without_absent_places(topic: Source, schema: SourceSchema) -> Mapping[str, ColumnMapping]:
+    """Its named columns, but for those about the record that the table does not have.
+
+    A sink fills only those that are there.
+    """
+    present = {column.name for column in schema.columns}
+    return {
+        name: mapping
+        for name, mapping in topic.columns.items()
+        if not (name == mapping.column and name in _PLACE and name not in present)
+    }
 
 
 def _commit(topic: Source, pin: TableSnapshot) -> SinkCommit:

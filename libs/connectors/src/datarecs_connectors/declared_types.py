@@ -149,7 +149,16 @@ def _array(stored: list[object], kind: CanonicalType) -> pa.Array:
         return pa.array(whole, pa.int32() if days else pa.int64()).cast(wanted)
     if kind.kind is TypeKind.INT:
         return pa.array([None if one is None else int(cast("int", one)) for one in stored], wanted)
+    if kind.kind is TypeKind.DECIMAL and kind.scale is not None:
+        return pa.array([_scaled(one, kind.scale) for one in stored], wanted)
     if kind == types.NUMERIC:
         texts = [None if one is None else number_text(cast("Decimal", one)) for one in stored]
         return pa.array(texts, wanted)
     return pa.array(stored, wanted)
+
+
+def _scaled(value: object, scale: int) -> Decimal | None:
+    """Of more than 38 digits, and of exponents, Arrow makes other numbers without an error."""
+    if value is None:
+        return None
+    return cast("Decimal", value).quantize(Decimal(1).scaleb(-scale), context=EXACT)

@@ -1,25 +1,51 @@
 """Records in Avro as a source: columns of their schemas, values as plain ones."""
 
 import json
+import math
+import struct
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 
 from datarecs_connectors.avro.decoding import reader_of
 from datarecs_connectors.avro.registries import RecordSchema, SchemaRegistry
 from datarecs_connectors.avro.schemas import RecordNode, parsed_schema
+from datarecs_connectors.avro.values import ExactDecimal, Unfit
 from datarecs_connectors.errors import (
     CorruptSourceError,
     SourceLimitError,
     SourceUnsupportedError,
 )
 from datarecs_connectors.http_json import JsonServer
+from datarecs_connectors.iceberg.snapshots import canonical_type
+from datarecs_connectors.kafka.avro_columns import reader_of_avro
 from datarecs_connectors.kafka.cluster import TopicRecord
 from datarecs_connectors.kafka.decoding import Decoder
 from datarecs_connectors.kafka.options import Decode, TopicOptions
-from datarecs_core.comparison.values.translating import Invalid
+from datarecs_connectors.kafka.written_values import reader_as_written
+from datarecs_connectors.sinking.values import MismatchError, conversion_to
+from datarecs_core.comparison.values.canonical import encode
+from datarecs_core.comparison.values.translating import Invalid, canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import RegistryConfig
 from datarecs_testing.avro_values import confluent, record_of
@@ -246,3 +272,60 @@ def test_a_connection_without_registry_is_named() -> None:
     )
     with pytest.raises(SourceUnsupportedError, match="schema registry"):
         columns_of(without, b"\0\0\0\0\1")
+
+
+NATIVE: tuple[object, ...] = (
+    True,
+    *(0, 7, -(2**31), 2**53 + 1, 2**63 - 1),
+    *(0.0, -0.0, 0.1, 0.5, 1e300, 3.4e38, 5e-324, 2.0**53, math.nan, math.inf),
+    struct.unpack("<f", struct.pack("<f", 0.1))[0],
+    *(ExactDecimal("12.50"), ExactDecimal("0E-7"), ExactDecimal("7"), ExactDecimal(10**38 - 1)),
+    *("text", "a\0b", "7", "0012.50", "2026-01-31", "12:00", "AAECAw==", str(UUID(int=7))),
+    *("2026-01-31T12:00:00.5+01:30", "1969-12-31 23:59:59.999999", "1969-12-31T23:59:59Z"),
+    *(b"", b"\0\1\2\3", UUID(int=7), time(23, 59, 59, 999_999)),
+    *(date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31)),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999),  # noqa: DTZ001  a local one
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+    {"a": [ExactDecimal("1.50"), 0.1, 1e22, b"\1", UUID(int=7), date(2026, 1, 31), None]},
+    [datetime(2026, 1, 31, tzinfo=UTC), ExactDecimal("0E-7"), True, "é"],
+    Unfit("too fine"),
+)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        BooleanType(),
+        IntegerType(),
+        LongType(),
+        FloatType(),
+        DoubleType(),
+        DecimalType(12, 3),
+        DecimalType(38, 0),
+        StringType(),
+        DateType(),
+        TimeType(),
+        TimestampType(),
+        TimestamptzType(),
+        UUIDType(),
+        BinaryType(),
+        FixedType(4),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_sink_writes_into_a_column_is_read_alike(column: IcebergType) -> None:
+    """From every value that Avro has, into every type of a column."""
+    kind = canonical_type(column)
+    assert kind is not None
+    read, convert, count = reader_of_avro(kind, reader_as_written(kind)), conversion_to(column), 0
+    for value in NATIVE:
+        try:
+            written = convert(value)
+        except MismatchError:
+            continue
+        if isinstance(column, UUIDType):
+            written = UUID(bytes=written)  # type: ignore[arg-type]  # the 16 bytes of a uuid
+        expected = encode(canonical(written, kind, "table"))
+        assert encode(canonical(read(value), kind, "topic")) == expected, value
+        count += 1
+    assert count

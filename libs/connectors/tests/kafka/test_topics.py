@@ -1,5 +1,7 @@
 """A topic as a source, on a real broker: what is pinned is read, each committed record once."""
 
+import json
+import re
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -225,6 +227,20 @@ def test_a_value_that_is_no_object_is_named_by_its_place(
     assert topic in str(caught.value)
     assert "offset 1" in str(caught.value) or "_kafka_offset" in str(caught.value)
     assert "secret-text" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [b"{", b"[1]", b'{"a": 1, "a": 2}'])
+def test_who_begins_where_the_message_says_reads_the_records_behind(
+    topics: Topics, value: bytes
+) -> None:
+    topic = topics.create(partitions=1)
+    topics.write(topic, [(None, value), (None, {"id": 1})])
+    with pytest.raises(DatarecsError, match=r"snapshot\.from") as caught:
+        topics.open(topic)
+    text = re.search(r"snapshot\.from: \{offsets: (\{.*?\})\}", str(caught.value))
+    assert text is not None
+    bound = TopicBound(offsets=json.loads(text[1]))
+    assert topics.open(topic, snapshot=Snapshot(start=bound)).rows("id") == [(1,)]
 
 
 def test_a_filter_and_limits_apply(topics: Topics, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_application.ports.sinking import SinkRecord
-from datarecs_application.sinking.decoding import decode_object
+from datarecs_application.sinking.decoding import decode_json
 from datarecs_application.topic_cuts import with_table_columns
 from datarecs_connectors.iceberg.connector import IcebergConnector
 from datarecs_connectors.kafka.cluster import Cluster, TopicRecord
@@ -20,7 +20,6 @@ from datarecs_core.comparison.values.canonical import Value
 from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.jobs.definition import Source
-from datarecs_core.sink.definition import SinkTable
 from datarecs_core.sink.proof import PLACE, ProofOptions, proof_job
 from datarecs_testing.tables import NOON
 
@@ -66,7 +65,7 @@ def land(house: House, records: Sequence[TopicRecord], **changes: Any) -> set[in
         if one.value is None:
             continue
         with suppress(BadRecordError):
-            record = SinkRecord(record=_log(one), value=decode_object(one.value).value)
+            record = SinkRecord(record=_log(one), value=decode_json(one.value))
             converter.convert([record])
             good.append(record)
     files = house.write(good, **changes)
@@ -96,7 +95,7 @@ def differences(
     **changes: Any,  # noqa: ANN401  fields of SinkTable
 ) -> set[int]:
     """Offsets of the records whose rows the printed job would name."""
-    sink: SinkTable = replace(house.sink, tables=(TARGET,), **changes)
+    sink = replace(house.sink, tables=(TARGET,), **changes)
     job = proof_job("orders", sink, ProofOptions(excluded=excluded))
     declared, table = (replace(one, filter=condition) for one in job.sources)
     lake = IcebergConnector(source="table", catalog=house.catalog, now=lambda: NOON)

@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField
 
 from datarecs_application.ports.sinking import CommitRequest
 from datarecs_connectors.errors import ConnectionFailedError, SourceError
+from datarecs_connectors.locations import Places
 from datarecs_connectors.registry import Surroundings
 from datarecs_connectors.sinking import committing
 from datarecs_connectors.sinking.opening import CatalogConnection, open_sink_tables
@@ -230,6 +231,16 @@ class TestPostgres:
         files = postgres.write(records_of({"id": 3}), target)
         postgres.commit(postgres.request(*files, target=target), target)
         assert table.refresh().scan().to_arrow().num_rows == 5
+
+    def test_a_new_table_without_a_place_names_the_field_to_set(self, postgres: House) -> None:
+        places = Places(source="lake", roots=(), now=lambda: NOON)
+        tables = replace(
+            postgres.tables(auto_create=True),
+            catalogs={"lake": replace(postgres.catalog, places=places)},
+        )
+        with pytest.raises(SinkError, match=r"`store\.url` in the connection 'lake'") as no:
+            tables.writer(TARGET).add(records_of({"id": 1}))
+        assert no.value.code is SinkCode.FILE_LOCATION_REFUSED
 
     @pytest.mark.case("I12")
     def test_coordinators_that_commit_at_once_add_each_file_once(self, postgres: House) -> None:

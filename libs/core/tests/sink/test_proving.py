@@ -19,6 +19,7 @@ from datarecs_core.sink.definition import (
     SinkTable,
     SinkTarget,
     StartAt,
+    ValueFormat,
 )
 from datarecs_core.sink.proof import ProofOptions, proof_job
 from datarecs_core.sink.proving import proof_fault, unproven
@@ -48,6 +49,9 @@ def with_stage(**changes: Any) -> ReconciliationJob:  # noqa: ANN401  fields of 
         (SINK, WEEK),
         (replace(SINK, start=datetime(2026, 1, 1, tzinfo=UTC)), ProofOptions()),
         (replace(SINK, mode=SinkMode.UPSERT, id_columns=("id",)), ProofOptions()),
+        (replace(SINK, mode=SinkMode.UPSERT), ProofOptions()),
+        (replace(SINK, case_insensitive=True, value=ValueFormat.AVRO), ProofOptions()),
+        (replace(SINK, case_insensitive=True, value=ValueFormat.TEXT), ProofOptions()),
     ],
 )
 def test_the_printed_job_of_a_sink_proves_it(sink: SinkTable, options: ProofOptions) -> None:

@@ -97,7 +97,7 @@ class KafkaSinkLog:
     def producer(self, role: str) -> KafkaSinkProducer:
         return KafkaSinkProducer(self._surroundings, role)
 
-    def remove_control_topic(self) -> None:
+    def remove_topics(self) -> None:
         with self._administration() as admin:
             if _is_empty(admin, self._names.dead_letters):
                 _delete(admin, self._names.dead_letters)

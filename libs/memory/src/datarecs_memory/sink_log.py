@@ -73,9 +73,16 @@ class MemorySinkLog:
     def producer(self, role: str) -> "MemorySinkProducer":
         return MemorySinkProducer(self, role)
 
-    def remove_control_topic(self) -> None:
+    def remove_topics(self) -> None:
         self.cluster.require_up()
+        letters = f"{self.name}.dlq"
+        if all(self._is_empty(partition) for partition in self.cluster.partitions(letters)):
+            self.cluster.delete_topic(letters)
         self.cluster.delete_topic(self.name)
+
+    def _is_empty(self, partition: SourcePartition) -> bool:
+        """Also without a record of a transaction that is open."""
+        return self.cluster.bounds(partition)[0] == self.cluster.next_offset(partition)
 
 
 class MemoryMember:

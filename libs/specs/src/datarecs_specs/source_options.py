@@ -243,9 +243,9 @@ def options_of(kind: SourceKind) -> Record:
 
 def _check_topic(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """Only objects have columns with inferred types, and only fields have types to declare."""
-    if _has_fields(values):
+    decode = values.get("decode", _OBJECTS)
+    if decode == _OBJECTS or isinstance(decode, Gap):
         return
-    decode = values["decode"]
     is_avro = decode == "avro"
     message = f"decode {decode} has the one column `value`"
     hint = "leave it out; `cast` of the source converts the column"

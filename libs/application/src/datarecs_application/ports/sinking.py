@@ -176,8 +176,11 @@ class SinkLog(Protocol):
     def producer(self, role: str) -> SinkProducer:
         """`coordinator`, or the name of a task. A new one replaces every older one of its role."""
 
-    def remove_control_topic(self) -> None:
-        """Also the topic of dead letters stays. Nothing happens if it is gone."""
+    def remove_topics(self) -> None:
+        """The control topic, and that of dead letters if no record is in it.
+
+        Nothing happens if they are gone.
+        """
 
 
 class SinkMemory(Protocol):

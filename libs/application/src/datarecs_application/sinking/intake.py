@@ -105,11 +105,16 @@ class TableIntake:
     def take(self, partition: SourcePartition, records: Sequence[LogRecord]) -> Intake:
         """Add the records, in their order, up to the first at which the sink stops.
 
-        Raises SinkError and errors of connectors; then the open cycle must be discarded.
+        Raises SinkError, errors of connectors, and DefectError with the place of anything else. The
+        open cycle must be discarded then.
         """
-        batch = self._decoded(partition, records)
+        if not records:
+            return Intake()
+        place = _place(records)
+        with located(place):
+            batch = self._decoded(partition, records)
         for target in self._in_order(batch):
-            with located(f"table {self.targets[target]}, {_place(records)}"):
+            with located(f"table {self.targets[target]}, {place}"):
                 self._add_all(batch, target)
             batch.done.add(target)
         for index, error in batch.bad.items():

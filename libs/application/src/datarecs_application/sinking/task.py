@@ -282,7 +282,7 @@ class SinkTask:
             self._end_for_good()
 
     def _end_for_good(self) -> None:
-        self.log.remove_control_topic()
+        self.log.remove_topics()
         self.memory.drained()
         self.is_ended = True
 

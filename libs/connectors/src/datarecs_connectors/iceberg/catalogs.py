@@ -166,7 +166,7 @@ class Catalog:
         return TableMissingError(
             self.source,
             f"the catalog has no table {str(table)!r}; check `relation` and the rights of the "
-            "login",
+            "login; a sink with auto_create makes its table when the first records are committed",
         )
 
     def _registered(self, catalog: SqlCatalog, table: TableName) -> str:

@@ -229,7 +229,7 @@ class Decoder:
         try:
             return self.registry.decoded(record.value or b"")
         except AvroValueError as cause:
-            raise CorruptSourceError(self.source, f"{self._place(record)}: {cause}") from None
+            raise self._corrupt(record, str(cause)) from None
 
     def _values(
         self, record: TopicRecord, readers: Mapping[str, Read], fields: RecordFields | None
@@ -278,18 +278,25 @@ class Decoder:
         return f"topic {self.topic} partition {record.partition} offset {record.offset}"
 
     def _broken(self, record: TopicRecord, cause: ValueError | None = None) -> SourceError:
-        place = self._place(record)
         match cause:
             case None:
-                return CorruptSourceError(self.source, f"{place}: it is not a JSON object")
+                return self._corrupt(record, "it is not a JSON object")
             case NestedTooDeepError():
-                message = f"{place}: values are nested more than {MAX_DEPTH} deep"
+                message = f"{self._place(record)}: values are nested more than {MAX_DEPTH} deep"
                 return SourceLimitError(self.source, message)
             case json.JSONDecodeError():
-                message = f"{place}: not JSON at character {cause.pos + 1}; declare "
-                return CorruptSourceError(self.source, f"{message}options.decode")
+                return self._corrupt(record, f"not JSON at character {cause.pos + 1}")
             case _:
-                return CorruptSourceError(self.source, f"{place}: {cause}")
+                return self._corrupt(record, str(cause))
+
+    def _corrupt(self, record: TopicRecord, reason: str) -> CorruptSourceError:
+        """Another `decode` helps only if every value has it, so the way on is past the record."""
+        behind = f'{{offsets: {{"{record.partition}": {record.offset + 1}}}}}'
+        return CorruptSourceError(
+            self.source,
+            f"{self._place(record)}: {reason}; begin behind it with snapshot.from: {behind}, or "
+            "declare the options.decode of every value",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

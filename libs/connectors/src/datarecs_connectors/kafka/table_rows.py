@@ -5,7 +5,7 @@ the name mapping of the table gives it, and, where the sink ignores case, to tha
 another case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from datarecs_connectors.json_values import Read
@@ -21,39 +21,36 @@ _TWICE = Invalid(b"")
 class RecordFields:
     """The columns of the fields of a record."""
 
-    columns: tuple[str, ...]
-    positions: Mapping[str, int]
-    """Name of a field to the index of its column."""
-    any_case: Mapping[str, int]
+    columns: frozenset[str]
+    column_of: Callable[[str], str | None]
+    """For the name of a field; None without a column, or with two."""
 
     @classmethod
     def of(cls, fields: Mapping[str, str], *, ignores_case: bool) -> "RecordFields":
         """For names of fields with the column of each."""
         # pyiceberg takes half a second to import: only the proof of a table needs it.
-        from datarecs_connectors.sinking.columns import any_case  # noqa: PLC0415  the reason above
+        from datarecs_connectors.sinking.columns import any_case, position_of  # noqa: PLC0415  see above
+        from datarecs_connectors.sinking.values import MismatchError  # noqa: PLC0415  see above
 
-        columns = tuple(dict.fromkeys(fields.values()))
-        number = {name: at for at, name in enumerate(columns)}
-        positions = {name: number[column] for name, column in fields.items()}
-        return cls(
-            columns=columns,
-            positions=positions,
-            any_case=any_case(positions) if ignores_case else {},
-        )
+        columns = list(dict.fromkeys(fields.values()))
+        positions = {name: columns.index(column) for name, column in fields.items()}
+        without_case = any_case(positions) if ignores_case else {}
+
+        def column_of(name: str) -> str | None:
+            try:
+                position = position_of(name, positions, without_case)
+            except MismatchError:
+                return None  # a bad record for the sink, which has no row for it
+            return None if position is None else columns[position]
+
+        return cls(columns=frozenset(columns), column_of=column_of)
 
     def values(self, record: Mapping[str, object]) -> dict[str, object]:
         """By column; fields without one are left out, as the sink does."""
-        from datarecs_connectors.sinking.columns import position_of  # noqa: PLC0415  see above
-        from datarecs_connectors.sinking.values import MismatchError  # noqa: PLC0415  see above
-
         values: dict[str, object] = {}
         for name, value in record.items():
-            try:
-                position = position_of(name, self.positions, self.any_case)
-            except MismatchError:
-                continue  # a bad record for the sink, which has no row for it
-            if position is not None:
-                column = self.columns[position]
+            column = self.column_of(name)
+            if column is not None:
                 values[column] = _TWICE if column in values else value
         return values
 

@@ -48,6 +48,7 @@ _REQUIRED = "the column is required and has no value"
 _TWICE = "two fields belong to one column"
 _AMBIGUOUS = "two columns have this name in other cases"
 _UNCLEAR = -1
+_DIGITS_OF_ARROW = 38
 _SHORTEST_TIMESTAMP = len("2026-01-31T23:59")
 _PLAIN: Mapping[type[IcebergType], frozenset[type]] = {
     BooleanType: frozenset({bool, NoneType}),
@@ -79,6 +80,14 @@ def _doubles(values: Values, kind: pa.DataType) -> pa.Array:
     return column
 
 
+def _decimals(values: Values, kind: pa.DataType) -> pa.Array:
+    # Of more than 38 digits, and of exponents, Arrow makes other numbers without an error.
+    texts = list(map(str, values))
+    if max(map(len, texts), default=0) > _DIGITS_OF_ARROW or any("E" in text for text in texts):
+        raise _NotPlainError
+    return pa.array(values, type=kind)
+
+
 def _dates(values: Values, kind: pa.DataType) -> pa.Array:
     return pc.cast(pa.array(values, type=pa.string()), kind)
 
@@ -93,6 +102,7 @@ def _timestamps(values: Values, kind: pa.DataType) -> pa.Array:
 
 _QUICK: Mapping[type[IcebergType], Callable[[Values, pa.DataType], pa.Array]] = {
     DoubleType: _doubles,
+    DecimalType: _decimals,
     DateType: _dates,
     TimestampType: _timestamps,
     TimestamptzType: _timestamps,
@@ -377,20 +387,12 @@ def struct_of(
 
 
 def position_of(
-    name: str, positions: Mapping[str, int], any_case_positions: Mapping[str, int]
+    name: str, positions: Mapping[str, int], without_case: Mapping[str, int]
 ) -> int | None:
-    """The index of the field for a name in a record; None without one.
-
-    Args:
-        name: in the record.
-        positions: by names as they are.
-        any_case_positions: as `any_case` makes them; empty: case matters.
-
-    Raises MismatchError for two fields.
-    """
+    """The index of the field for a name in a record. Raises MismatchError for two fields."""
     position = positions.get(name)
-    if position is None and any_case_positions:
-        position = any_case_positions.get(name.casefold())
+    if position is None and without_case:
+        position = without_case.get(name.casefold())
     if position == _UNCLEAR:
         raise MismatchError(_AMBIGUOUS)
     return position

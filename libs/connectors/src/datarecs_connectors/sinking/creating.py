@@ -24,9 +24,14 @@ from datarecs_connectors.sinking.avro_shapes import typed_rows
 from datarecs_connectors.sinking.catalog_changes import NewTable
 from datarecs_connectors.sinking.partitions import path_to
 from datarecs_connectors.sinking.rows import place_columns
-from datarecs_connectors.sinking.shapes import merged_members, typed
+from datarecs_connectors.sinking.shapes import (
+    FieldsError,
+    check_count,
+    check_fields,
+    merged_members,
+    typed,
+)
 from datarecs_connectors.sinking.values import record_faults
-from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
 from datarecs_core.sink.definition import SinkTable
 
@@ -53,48 +58,43 @@ _FORMS = (
 
 
 def new_table(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
-    """The table for these records.
+    """The table for these records, or for those of them that make one together.
 
     Raises:
-        SinkError: PARTITION_TERM_INVALID, IDENTIFIER_MISSING; no record makes a table alone.
-        BadRecordError: no column can be derived from the records, or one of them prevents the
-            table that another one makes.
+        SinkError: PARTITION_TERM_INVALID, IDENTIFIER_MISSING; no record makes a table.
+        BadRecordError: no column can be derived from the records.
     """
     sample = records[:_SAMPLE]
-    with record_faults(len(records)):
-        try:
-            return _table_of(sink, sample)
-        except SinkError:
-            fault = _preventing(sink, sample)
-            if fault is None:
-                raise
-            raise fault from None
+    try:
+        return _table_of(sink, sample)
+    except (SinkError, BadRecordError):
+        fitting = _fitting(sink, sample)
+        if len(fitting) in {0, len(sample)}:
+            raise
+        return _table_of(sink, fitting)
 
 
-def _preventing(sink: SinkTable, records: Sequence[SinkRecord]) -> BadRecordError | None:
-    """The error of the first record with which the first that makes a table makes none."""
-    alone = (at for at, record in enumerate(records) if _fault(sink, [record]) is None)
-    good = next(alone, None)
+def _fitting(sink: SinkTable, records: Sequence[SinkRecord]) -> list[SinkRecord]:
+    """The first record that makes a table alone, and those that do not prevent it."""
+    good = next((at for at, one in enumerate(records) if _makes_table(sink, [one])), None)
     if good is None:
-        return None
-    for at, record in enumerate(records):
-        pair = [record, records[good]] if at < good else [records[good], record]
-        fault = _fault(sink, pair)
-        if fault is not None and at != good:
-            return BadRecordError(path="", reason=str(fault), at=at)
-    return None
+        return []
+    before = [one for one in records[:good] if _makes_table(sink, [one, records[good]])]
+    after = [one for one in records[good + 1 :] if _makes_table(sink, [records[good], one])]
+    return [*before, records[good], *after]
 
 
-def _fault(sink: SinkTable, records: Sequence[SinkRecord]) -> DatarecsError | None:
+def _makes_table(sink: SinkTable, records: Sequence[SinkRecord]) -> bool:
     try:
         _table_of(sink, records)
-    except (SinkError, BadRecordError) as fault:
-        return fault
-    return None
+    except (SinkError, BadRecordError):
+        return False
+    return True
 
 
 def _table_of(sink: SinkTable, records: Sequence[SinkRecord]) -> NewTable:
-    schema = inferred_schema(sink, records)
+    with record_faults(len(records)):
+        schema = inferred_schema(sink, records)
     spec = PartitionSpec(
         *(_partition_field(number, term, schema) for number, term in enumerate(sink.partition_by))
     )
@@ -130,11 +130,16 @@ def inferred_schema(sink: SinkTable, records: Sequence[SinkRecord]) -> Schema:
     if not fields:
         raise BadRecordError(path="", reason="no column can be derived from the record", at=0)
     try:
-        return Schema(*fields, identifier_field_ids=_identifiers(sink, fields))
-    except ValueError:
+        check_count(next(ids) - 1)
+        schema = Schema(*fields, identifier_field_ids=_identifiers(sink, fields))
+        check_fields(schema)
+    except ValueError as cause:
         reason = "two fields of the record would have one name in the table"
+        if isinstance(cause, FieldsError):
+            reason = str(cause)
         at = 0 if len(records) == 1 else -1
         raise BadRecordError(path="", reason=reason, at=at) from None
+    return schema
 
 
 def _identifiers(sink: SinkTable, fields: Sequence[NestedField]) -> list[int]:

@@ -36,14 +36,19 @@ from datarecs_connectors.sinking.columns import (
     mapped_fields,
 )
 from datarecs_connectors.sinking.creating import one_spelling
-from datarecs_connectors.sinking.shapes import MapShape, merged_members, typed
+from datarecs_connectors.sinking.shapes import (
+    MOST_FIELDS,
+    FieldsError,
+    MapShape,
+    check_fields,
+    merged_members,
+    typed,
+)
 from datarecs_connectors.sinking.values import MismatchError, conversion_to
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import Evolution
 
 Rows = Sequence[Mapping[str, Any]]
-MOST_FIELDS = 5_000
-"""Of a table, at every depth; objects with ever new names would add columns without end."""
 _WIDEST = 38
 _WIDER: Mapping[type[IcebergType], IcebergType] = {
     IntegerType: LongType(),
@@ -80,13 +85,9 @@ def evolved_schema(
         return evolved(len(rows))
     except ValueError as cause:
         at, reason = places[_first_refused(evolved, len(rows))], str(cause)
-        if not isinstance(cause, _TooManyError):
+        if not isinstance(cause, FieldsError):
             reason = "two fields of the table would have one name"
         raise BadRecordError(path="", reason=reason, at=at) from None
-
-
-class _TooManyError(ValueError):
-    """The message is the reason."""
 
 
 def _first_refused(evolved: Callable[[int], object], rows: int) -> int:
@@ -112,8 +113,7 @@ def _evolved(metadata: TableMetadata, rows: Rows, change: "_Change") -> Schema |
         schema_id=max(each.schema_id for each in metadata.schemas) + 1,
         identifier_field_ids=schema.identifier_field_ids,
     )
-    if len(evolved.field_ids) > max(MOST_FIELDS, len(schema.field_ids)):
-        raise _TooManyError(f"the table would have more than {MOST_FIELDS} fields")
+    check_fields(evolved, most=max(MOST_FIELDS, len(schema.field_ids)))
     for spec in metadata.partition_specs:
         for each in spec.fields:
             validate_partition_name(each.name, each.transform, each.source_id, evolved, set())

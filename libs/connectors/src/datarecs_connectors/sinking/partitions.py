@@ -5,6 +5,7 @@ Values are the internal ones of Iceberg: days, months and microseconds as number
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -54,6 +55,8 @@ _AS_NUMBER: dict[type[IcebergType], pa.DataType] = {
 _MOST_FOLDER_BYTES = 100
 """Of the name of a folder; file systems take 255."""
 _FOLDER_PREFIX_BYTES = 80
+_LAST_ESCAPES = re.compile(r"(%[0-9A-F]{0,2})+\Z")
+"""At the end of a name: the last character may be cut in its middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,7 @@ def _short(folder: str) -> str:
     """A name of plain ASCII; a long one as its begin and 16 digits of its hash."""
     if len(folder) <= _MOST_FOLDER_BYTES:
         return folder
-    begin = folder[:_FOLDER_PREFIX_BYTES]
-    escape = begin.rfind("%", -2)
-    if escape >= 0:
-        begin = begin[:escape]
+    begin = _LAST_ESCAPES.sub("", folder[:_FOLDER_PREFIX_BYTES])
     return f"{begin}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
 
 

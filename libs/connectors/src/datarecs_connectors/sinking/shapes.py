@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
+from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -33,6 +34,34 @@ class MapShape:
 Shape = type[Any] | dict[str, Any] | list[Any] | MapShape | IcebergType
 """A primitive type of values, or of a column; the members of an object; the shape of an array's
 elements."""
+
+
+MOST_FIELDS = 5_000
+"""Of a table, at every depth; objects with ever new names would add columns without end."""
+
+
+class FieldsError(ValueError):
+    """Fields that cannot be columns of one table; the message is the reason."""
+
+
+def check_count(fields: int, *, most: int = MOST_FIELDS) -> None:
+    """Raises FieldsError for too many."""
+    if fields > most:
+        raise FieldsError(f"the table would have more than {most} fields")
+
+
+def check_fields(schema: Schema, *, most: int = MOST_FIELDS) -> None:
+    """Raises FieldsError where a table of the sink could not have the columns."""
+    check_count(len(schema.field_ids), most=most)
+    if not all(schema.find_field(number).name for number in schema.field_ids):
+        raise FieldsError("a field has an empty name")
+    try:
+        files = sanitize_column_names(schema)
+        if len(files.field_ids) == len(schema.field_ids):
+            return
+    except ValueError:
+        pass
+    raise FieldsError("two fields would have one name in the files of the table")
 
 
 def merged_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, Shape]:

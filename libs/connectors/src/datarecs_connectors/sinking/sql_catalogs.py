@@ -167,7 +167,7 @@ class SqlTables:
         if not self.catalog.places.roots:
             raise refused(
                 f"the catalog does not say where the new table {name} is to be; declare "
-                f"`store.url` in the connection {self.catalog.source!r}, set the property `location` of the "
+                f"`store.url` in the connection {self.catalog.source!r}, set `location` of the "
                 "namespace, or create the table"
             )
         return f"file://{self.catalog.places.roots[0]}/{below}"

@@ -13,7 +13,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -193,8 +193,9 @@ def _shortest(narrow: float) -> str:
     """The fewest digits that name this float."""
     for digits in range(1, 10):
         text = f"{narrow:.{digits}g}"
-        if struct.pack("<f", float(text)) == struct.pack("<f", narrow):
-            return text
+        with suppress(OverflowError):  # few digits of the largest floats are beyond all of them
+            if struct.pack("<f", float(text)) == struct.pack("<f", narrow):
+                return text
     return repr(narrow)
 
 

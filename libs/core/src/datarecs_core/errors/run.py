@@ -84,8 +84,8 @@ class RunDetail(ErrorCode):
         "an unterminated quote, a NUL byte, another encoding such as UTF-16, a name that ends in "
         "`.gz` or `.zst` on a file without this compression.",
         remedy="The message names file and line or row group, or topic, partition and offset, and "
-        "the reason; deliver the file again, or read a record with another `decode`, or begin "
-        "after it by `snapshot.from`.",
+        "the reason; deliver the file again. Of a topic begin behind the record with "
+        "`snapshot.from`; another `decode` helps if every value has it.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SOURCE_LIMIT = Entry(

@@ -16,8 +16,8 @@ class SinkCode(ErrorCode):
     SINK_TABLE_TAKEN = Entry(
         docs_id="DR7002",
         meaning="Another SinkTable writes to a table that this one names.",
-        causes="Two declarations with the same catalog, namespace and name, also by two connections "
-        "that lead to one catalog.",
+        causes="Two declarations with the same catalog, namespace and name, also by two "
+        "connections that lead to one catalog.",
         remedy="Name another table, or delete the other SinkTable first.",
     )
     FORMAT_VERSION_UNSUPPORTED = Entry(

@@ -86,7 +86,7 @@ def _row_obstacle(sink: SinkTable) -> str | None:
     if sink.mode is SinkMode.CDC:
         return (
             "a field of each record says whether its row is deleted; write the job by hand, with "
-            "fold: latest_by_key and that field in `filter` of the topic"
+            "fold: latest_by_id and that field in `filter` of the topic"
         )
     if sink.mode is SinkMode.UPSERT and sink.tombstones is Tombstones.IGNORE:
         return (

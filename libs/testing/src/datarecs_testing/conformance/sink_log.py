@@ -181,8 +181,8 @@ class SinkLogConformance:
     ) -> None:
         log = house.task()
         before = log.prepare()
-        log.remove_control_topic()
-        log.remove_control_topic()
+        log.remove_topics()
+        log.remove_topics()
         after = log.prepare()
         assert after.cluster_id == before.cluster_id
         assert after.topic_id != before.topic_id
@@ -321,6 +321,27 @@ class SinkLogConformance:
             "datarecs-dlq-path": b"$",
             "datarecs-dlq-reason": b"no JSON object",
         }
+
+    @pytest.mark.case("I54")
+    @pytest.mark.parametrize("is_empty", [True, False])
+    def test_only_an_empty_topic_of_dead_letters_goes_with_the_control_topic(
+        self, house: SinkLogHouse, *, is_empty: bool
+    ) -> None:
+        log, member, producer = self.a_task(house)
+        (stamp,) = settle(member)
+        offsets = {SourcePartition(house.topic, 0): 3}
+        producer.vote(a_vote(house.topic), offsets, stamp, [a_letter(house.topic)])
+        letters = f"{house.group}.dlq"
+        if is_empty:
+            # The letter and the marker of its transaction.
+            house.expire(SourcePartition(letters, 0), before=2)
+        log.remove_topics()
+        if is_empty:
+            with pytest.raises(SinkError, match="does not exist"):
+                house.task(letters).topic_ids()
+        else:
+            assert len(house.dead_letters()) == 1
+        log.remove_topics()
 
     # --- coordinators
 

@@ -120,6 +120,8 @@ _TOPIC = {
     "snapshot.to.offsets": Probe(value={"0": 2}),
     "options.decode": Probe(value="text"),
     "options.fold": Probe(value="latest_by_key"),
+    "options.id_columns": Probe(value=["id"]),
+    "options.case_insensitive": Probe(value=True),
     "options.tombstones": Probe(value="delete"),
     "options.schema": Probe(
         value={"word": "float64"},

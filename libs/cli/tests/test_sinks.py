@@ -156,7 +156,7 @@ def test_a_decision_about_a_table_is_sent_and_shown(
         "table": "sales.orders",
         "records": "leave_out",
     }
-    assert "goes on with table sales.orders" in capsys.readouterr().out
+    assert "decides about table sales.orders next" in capsys.readouterr().out
     assert run([*command, "--catalog", "lake"]) == 0
     assert json.loads(server.requests[-1].content)["catalog"] == "lake"
     assert run(command[:-2]) == 2

@@ -416,6 +416,11 @@ def test_a_decision_about_a_table_is_stored_and_audited(
     [
         ({"table": "sales.none", "records": "commit"}, "/table", "it has sales.payments"),
         ({"table": "sales..x", "records": "commit"}, "/table", "it has sales.payments"),
+        (
+            {"table": "sales.payments", "records": "commit", "catalog": "pond"},
+            "/catalog",
+            "it has lake",
+        ),
         ({"table": "sales.payments", "records": "drop"}, "/records", ""),
         ({"table": "sales.payments"}, "/records", ""),
     ],

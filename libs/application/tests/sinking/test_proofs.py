@@ -73,6 +73,16 @@ def test_a_sink_without_jobs_claims_nothing(platform: Platform) -> None:
     assert "last_proofs" not in platform.sink().status
 
 
+def test_a_run_from_before_the_sink_proves_nothing(platform: Platform) -> None:
+    declare_job(platform)
+    end_run(platform)
+    platform.after(HOUR)
+    platform.apply("landing", VERIFIED)
+    platform.after(FOLLOW_EVERY)
+    assert said(proven(platform)) == ("Unknown", "NoRunYet")
+    assert platform.sink().status["last_proofs"] == []
+
+
 def test_the_newest_ended_run_decides(platform: Platform) -> None:
     platform.apply("landing", VERIFIED)
     declare_job(platform)

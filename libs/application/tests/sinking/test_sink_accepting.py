@@ -239,7 +239,7 @@ def test_files_of_a_replaced_table_go_into_the_new_one_once() -> None:
     mended(house, task)
     assert counts_of(house) == [0] * 5 + [1] * 10
     assert house.mistakes(SECOND) == ""
-    assert "committed to the table that is there now: 5 records" in decision(house).message
+    assert "for the present table, if they fit: 5 records" in decision(house).message
 
 
 def test_files_that_do_not_fit_hold_the_table_until_they_are_left_out() -> None:

@@ -78,10 +78,8 @@ def test_a_schema_with_references_is_put_together(registry: Registry) -> None:
     ("facts", "word"),
     [
         ({"schemaType": "PROTOBUF"}, "not one of Avro"),
-        ({"schema": 5}, "has no schema"),
         ({"schema": '"string"'}, "not that of a record"),
         ({"schema": "{"}, "no schema of Avro"),
-        ({"references": 5}, "references"),
         ({"references": [{"subject": "gone", "version": 1}]}, "does not have it"),
     ],
     ids=str,
@@ -96,6 +94,15 @@ def test_a_schema_that_cannot_be_used_is_named(
             schemas.decoded(confluent(number, ROW, {"id": 5}))
         assert f"schema {number}" in str(refused.value)
     assert registry.requests.count(f"/schemas/ids/{number}") == 1
+
+
+@pytest.mark.parametrize("facts", [{"schema": 5}, {"references": 5}, {"references": [5]}], ids=str)
+def test_an_answer_without_a_schema_says_nothing_about_the_record(
+    registry: Registry, facts: dict[str, object]
+) -> None:
+    number = registry.register(ROW, facts=facts)
+    with pytest.raises(ConnectionFailedError, match="its answer"):
+        client(registry).decoded(confluent(number, ROW, {"id": 5}))
 
 
 def test_an_unknown_schema_is_the_fault_of_the_value(registry: Registry) -> None:

@@ -108,6 +108,18 @@ def test_a_decision_states_up_to_where_the_lost_table_had_everything(
     assert from_sink_document(Checkpoint, sink_document(decided)) == decided
 
 
+def test_an_open_decision_is_replaced_only_by_one_about_the_same_table() -> None:
+    decided = requested(CHECKPOINT, PLACE, COMMIT, ())
+    other = (PLACE[0], PLACE[1], "second")
+    with pytest.raises(SinkError, match=r"about table sales\.orders") as refused:
+        requested(decided, other, COMMIT, ())
+    assert refused.value.code is SinkCode.DECISION_OPEN
+    again = requested(decided, PLACE, WaitingRecords.LEAVE_OUT, ())
+    assert again.decision == a_decision(WaitingRecords.LEAVE_OUT, 20)
+    ended = closed(decided, DecisionState.DONE, "")
+    assert requested(ended, other, COMMIT, ()).decision is not None
+
+
 def test_a_decision_ends_with_words() -> None:
     decided = requested(CHECKPOINT, PLACE, COMMIT, ())
     ended = closed(decided, DecisionState.REFUSED, "no").decision

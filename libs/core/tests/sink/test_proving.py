@@ -11,8 +11,9 @@ from datarecs_core.jobs.definition import (
     ReconciliationJob,
     Scope,
     Snapshot,
+    Stage,
 )
-from datarecs_core.jobs.vocabulary import SourceKind, StageType
+from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType
 from datarecs_core.sink.definition import (
     DynamicTables,
     SinkMode,
@@ -42,6 +43,11 @@ def with_stage(**changes: Any) -> ReconciliationJob:  # noqa: ANN401  fields of 
     return replace(PROOF, stages=(replace(stage, **changes),))
 
 
+def after_counts(on_unmatched: OnUnmatched) -> ReconciliationJob:
+    counts = Stage(name="counts", type=StageType.COUNTS, on_unmatched=on_unmatched)
+    return replace(PROOF, stages=(counts, *PROOF.stages))
+
+
 @pytest.mark.parametrize(
     ("sink", "options"),
     [
@@ -69,6 +75,10 @@ def test_a_third_source_is_allowed() -> None:
     assert proof_fault(SINK, replace(PROOF, sources=(*PROOF.sources, ledger))) is None
 
 
+def test_a_stage_that_goes_on_restricts_no_later_one() -> None:
+    assert proof_fault(SINK, after_counts(OnUnmatched.CONTINUE)) is None
+
+
 def test_a_digest_is_of_every_row() -> None:
     assert proof_fault(SINK, with_stage(type=StageType.DIGEST)) is None
 
@@ -87,9 +97,11 @@ def test_a_digest_is_of_every_row() -> None:
         (with_source(1, snapshot=Snapshot(snapshot_id=7)), "an earlier state of the table"),
         (with_source(1, snapshot=Snapshot(ref="audit")), "an earlier state of the table"),
         (with_source(1, snapshot=Snapshot(as_of="2026-01-01T00:00:00Z")), "an earlier state"),
-        (with_stage(type=StageType.COUNTS), "compares no rows"),
-        (with_stage(type=StageType.AGGREGATE), "compares no rows"),
-        (with_stage(scope=Scope(from_stage="totals")), "compares no rows"),
+        (with_stage(type=StageType.COUNTS), "does not compare every row"),
+        (with_stage(type=StageType.AGGREGATE), "does not compare every row"),
+        (with_stage(scope=Scope(from_stage="totals")), "does not compare every row"),
+        (after_counts(OnUnmatched.ESCALATE), "does not compare every row"),
+        (after_counts(OnUnmatched.STOP), "does not compare every row"),
     ],
 )
 def test_a_job_that_compares_something_else_proves_nothing(

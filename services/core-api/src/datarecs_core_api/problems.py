@@ -42,6 +42,7 @@ STATUS: Mapping[ErrorCode, int] = {
     CaptureCode.LEASE_LOST: 409,
     SinkCode.SINK_NOT_STARTED: 409,
     SinkCode.TABLES_DIFFER: 409,
+    SinkCode.DECISION_OPEN: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,

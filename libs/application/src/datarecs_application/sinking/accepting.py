@@ -249,9 +249,7 @@ def _words(
     out = WaitingFiles.of([part for part in waits if part.offset not in offsets])
     known = after.known_tables().get(decision.place)
     moved = WaitingFiles.of([part for part in stays if part.message.table.uuid != known])
-    return (
-        f"left out for table {decision}: {out}; committed to the table that is there now: {moved}"
-    )
+    return f"left out for table {decision}: {out}; for the present table, if they fit: {moved}"
 
 
 def _at_place(

@@ -30,9 +30,14 @@ def read_proofs(
     return tuple(
         VerifyJob(name=name, exists=False)
         if job is None
-        else _of(name, job, runs.get(JobId(job.uid)), jobs)
+        else _of(name, job, _since(resource, runs.get(JobId(job.uid))), jobs)
         for name, job in stored.items()
     )
+
+
+def _since(sink: Resource, run: Run | None) -> Run | None:
+    """A run from before the sink was declared is about another one of its name."""
+    return None if run is None or run.created_at < sink.created_at else run
 
 
 def _of(

@@ -142,7 +142,7 @@ def accept_table(
     body = {"table": table, "records": records.value}
     if catalog is not None:
         body["catalog"] = catalog
-    outcome = f"goes on with table {table}; see: datarecs sink status {name}"
+    outcome = f"decides about table {table} next; see: datarecs sink status {name}"
     return _act("accept-table", name, namespace, outcome, body=body)
 
 

@@ -88,7 +88,7 @@ class SchemaRegistry:
         try:
             answer = self._document(f"schemas/ids/{number}")
             referenced = self._referenced(answer)
-            node = parsed_schema(_text(answer), referenced)
+            node = parsed_schema(self._text(answer), referenced)
         except AvroSchemaError as cause:
             return f"the schema {number} of the registry cannot be used: {cause}"
         record = node.only if isinstance(node, UnionNode) else node
@@ -105,7 +105,7 @@ class SchemaRegistry:
     def _follow(
         self, answer: Mapping[str, object], texts: dict[tuple[str, int], str], depth: int
     ) -> None:
-        for place in _references(answer):
+        for place in self._references(answer):
             if place in texts:
                 continue
             if len(texts) + depth >= _MOST_REFERENCES:
@@ -113,7 +113,30 @@ class SchemaRegistry:
             subject, version = place
             used = self._document(f"subjects/{quote(subject, safe='')}/versions/{version}")
             self._follow(used, texts, depth + 1)
-            texts[place] = _text(used)
+            texts[place] = self._text(used)
+
+    def _text(self, answer: Mapping[str, object]) -> str:
+        if answer.get("schemaType", "AVRO") != "AVRO":
+            raise AvroSchemaError("it is not one of Avro")
+        text = answer.get("schema")
+        if not isinstance(text, str):
+            raise self._failed("its answer has no schema")
+        return text
+
+    def _references(self, answer: Mapping[str, object]) -> Sequence[tuple[str, int]]:
+        """Subject and version of each."""
+        listed = answer.get("references") or []
+        places = []
+        for each in listed if isinstance(listed, list) else [None]:
+            subject, version = (
+                (each.get("subject"), each.get("version"))
+                if isinstance(each, dict)
+                else (None, None)
+            )
+            if not isinstance(subject, str) or type(version) is not int:
+                raise self._failed("the references in its answer cannot be read")
+            places.append((subject, version))
+        return places
 
     def _document(self, path: str) -> Mapping[str, object]:
         answer = self._answer(path)
@@ -146,28 +169,3 @@ class SchemaRegistry:
 
     def _failed(self, why: str) -> ConnectionFailedError:
         return ConnectionFailedError(self.server.source, f"{self.config.url}: {why}")
-
-
-def _text(answer: Mapping[str, object]) -> str:
-    kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
-    if kind != "AVRO":
-        raise AvroSchemaError("it is not one of Avro")
-    if not isinstance(text, str):
-        raise AvroSchemaError("the answer of the registry has no schema")
-    return text
-
-
-def _references(answer: Mapping[str, object]) -> Sequence[tuple[str, int]]:
-    """Subject and version of each."""
-    listed = answer.get("references") or []
-    if not isinstance(listed, list):
-        raise AvroSchemaError("its references cannot be read")
-    places = []
-    for each in listed:
-        subject, version = (
-            (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
-        )
-        if not isinstance(subject, str) or type(version) is not int:
-            raise AvroSchemaError("its references cannot be read")
-        places.append((subject, version))
-    return places

@@ -36,9 +36,9 @@ def check_fits(
         if reason:
             raise SinkError(
                 SinkCode.TABLE_LOST,
-                f"records for the table that {table} was do not fit the table that is there now: "
-                f"{reason}, in the file {entry.path}; use `accept-table` with leave_out to go on "
-                "without them",
+                f"records written for the earlier table {table} do not fit the one that is there "
+                f"now: {reason}, in the file {entry.path}; use `accept-table` with leave_out to go "
+                "on without them",
             )
 
 

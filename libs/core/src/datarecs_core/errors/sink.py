@@ -163,6 +163,12 @@ class SinkCode(ErrorCode):
         remedy="Use the verb accept-table for a table that was rolled back, dropped or created "
         "again, and let the sink commit; or name the position of every partition.",
     )
+    DECISION_OPEN = Entry(
+        docs_id="DR7026",
+        meaning="A decision about another table of the sink is being carried out.",
+        causes="The verb accept-table for two tables in a row.",
+        remedy="Wait until the status of the sink shows what came of the first one, and repeat it.",
+    )
 
 
 class SinkError(DatarecsError):

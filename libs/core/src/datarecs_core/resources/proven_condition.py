@@ -29,7 +29,7 @@ class VerifyJob:
     declared: ReconciliationJob | None = None
     """None: it does not exist, or this release cannot read it."""
     run: Run | None = None
-    """The newest one that has ended; None without any."""
+    """The newest one that has ended since the sink was declared; None without any."""
     compared: ReconciliationJob | None = None
     """The job as it was declared for the run; None as in `declared`."""
 

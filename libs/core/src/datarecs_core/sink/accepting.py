@@ -46,7 +46,17 @@ def requested(
         place: of the table.
         records: what a person has decided.
         commits: the newest stored snapshot of each table since the last reset.
+
+    Raises:
+        SinkError: DECISION_OPEN, one about another table is not carried out yet.
     """
+    before = checkpoint.decision
+    if before is not None and before.state is DecisionState.OPEN and before.place != place:
+        raise SinkError(
+            SinkCode.DECISION_OPEN,
+            f"the decision about table {before} is not carried out yet; repeat this one when "
+            "`datarecs sink status` shows what came of it",
+        )
     known = checkpoint.known_tables().get(place)
     stored = [one.control_offset for one in commits if one.table.uuid == known]
     catalog, namespace, name = place

@@ -7,7 +7,7 @@ of its author; here is checked that it is about this sink at all.
 from collections.abc import Iterable
 
 from datarecs_core.jobs.definition import ReconciliationJob, Source
-from datarecs_core.jobs.vocabulary import SourceKind, StageType, TopicEdge
+from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType, TopicEdge
 from datarecs_core.sink.definition import DynamicTables, SinkTable
 from datarecs_core.sink.dynamic import topic_tables
 
@@ -40,9 +40,22 @@ def proof_fault(sink: SinkTable, job: ReconciliationJob) -> str | None:
             f"it reads an earlier state of the table; leave `snapshot` out in its source"
             f" {tables[0].name}"
         )
-    if not any(stage.type in _OF_EACH_ROW and stage.scope is None for stage in job.stages):
-        return "it compares no rows; add a stage of type row or digest, without a scope"
+    if not _compares_each_row(job):
+        return (
+            "it does not compare every row; it needs a stage of type row or digest without a scope,"
+            " and `on_unmatched: continue` in the stages before it"
+        )
     return None
+
+
+def _compares_each_row(job: ReconciliationJob) -> bool:
+    """Earlier stages that stop, or hand on only what they found, restrict it."""
+    for stage in job.stages:
+        if stage.type in _OF_EACH_ROW and stage.scope is None:
+            return True
+        if stage.on_unmatched is not OnUnmatched.CONTINUE:
+            return False
+    return False
 
 
 def unproven(sink: SinkTable, jobs: Iterable[ReconciliationJob]) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ A verb is stored in the row of the sink; the service iceberg-sink carries it out
 service is called from here. `pause` and `resume` are actions of controllers.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -284,9 +285,10 @@ def accept_table(
         if checkpoint.lineage is None:
             return False
         places = {*checkpoint.known_tables(), *_declared(sink), *map(_place_of_commit, commits)}
-        place = _place_named(wish, places)
+        place = _place_named(wish, places, {*_catalogs(sink), *(one[0] for one in places)})
         records = WaitingRecords(wish.records)
-        return tx.sinks.decide(sink.uid, requested(checkpoint, place, records, commits))
+        with _refusals():
+            return tx.sinks.decide(sink.uid, requested(checkpoint, place, records, commits))
 
     return _carry_out(
         *(request, use, caller, (name, namespace)),
@@ -297,13 +299,19 @@ def accept_table(
     )
 
 
-def _place_named(wish: AcceptTableIn, places: Collection[TablePlace]) -> TablePlace:
+def _place_named(
+    wish: AcceptTableIn, places: Collection[TablePlace], catalogs: Collection[str]
+) -> TablePlace:
     """The one place of the name. Raises ProblemError (422).
 
     A table that is not declared and has no commit yet is named with its catalog.
     """
     *namespace, name = split_name(wish.table) or ("",)
     if wish.catalog is not None:
+        if wish.catalog not in catalogs:
+            shown = ", ".join(sorted(catalogs))
+            message = f"the sink has no such catalog; it has {shown}"
+            raise invalid("the sink has no such catalog", input_fault("/catalog", message))
         return (wish.catalog, tuple(namespace), name)
     fitting = [one for one in places if one[1:] == (tuple(namespace), name)]
     if len(fitting) == 1:
@@ -323,6 +331,11 @@ def _declared(sink: Resource) -> Sequence[TablePlace]:
         for one in (tables if isinstance(tables, list | tuple) else ())
         if isinstance(one, Mapping)
     ]
+
+
+def _catalogs(sink: Resource) -> Sequence[str]:
+    dynamic = sink.spec.get("dynamic")
+    return [str(dynamic.get("catalog"))] if isinstance(dynamic, Mapping) else []
 
 
 def _place_of_commit(commit: TableCommit) -> TablePlace:
@@ -380,8 +393,14 @@ def _all_positions(
     checkpoint = stored.state.checkpoint
     if positions.keys() >= checkpoint.partitions.keys():
         return positions
-    try:
+    with _refusals():
         return {**reset_positions(checkpoint, commits, _declared(sink)), **positions}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
     except SinkError as refusal:
         raise ProblemError(code=refusal.code, detail=str(refusal)) from refusal
 

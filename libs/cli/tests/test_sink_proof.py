@@ -409,7 +409,7 @@ def test_proofs_of_a_partial_commit_and_of_a_table_that_lags_behind_are_matched(
     with running_service(MODULE, house.settings, log=house.folder / "log") as service:
         write_keyed(house, range(60), 0)
         wait_until(partial(has_live_rows, house, 58), service.text)
-        wait_until(lambda: len(tasks_of(service)) == 2, service.text)
+        wait_until(partial(each_task_reads, house, uid), service.text)
         partials = partial_snapshots(house, uid, service)
         older = rolled_back(house, service)
         write_keyed(house, range(120, 180), 2)
@@ -423,6 +423,12 @@ def test_proofs_of_a_partial_commit_and_of_a_table_that_lags_behind_are_matched(
 
 def table_spec(name: str) -> Mapping[str, object]:
     return {"catalog": "lake", "namespace": NAMESPACE, "name": name}
+
+
+def each_task_reads(house: SinkHouse, uid: ResourceUid) -> bool:
+    """Whether the group has divided the two partitions: one that joins now holds both up."""
+    reports = [one.report for one in house.status(uid).tasks]
+    return len(reports) == 2 and all(one is not None and len(one.positions) == 1 for one in reports)
 
 
 def partial_snapshots(

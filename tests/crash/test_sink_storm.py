@@ -10,6 +10,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.crash, pytest.mark.slow]
 
 @pytest.mark.case("I03", "I05", "I73")
 def test_no_record_is_lost_or_doubled_while_everything_is_killed() -> None:
-    report, _ = storm(StormPlan(kills=8, records=4_000, seed=1))
+    report, _ = storm(StormPlan(kills=20, records=10_000, seed=1))
     assert report.is_clean, shown(report)
-    assert report.kills.total() == 8
+    assert report.kills.total() == 20

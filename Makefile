@@ -119,7 +119,7 @@ differential: setup ## ask engine and oracle the same questions: make differenti
 	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_alone_agrees.py ways_agree.py) libs/testing/tests/test_row_matrix.py
 
 crash: setup ## kill at every named place, twice, then random kills over a capture of 2,000 groups; the ledgers
-	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash libs/application/tests/sinking/test_sink_simulation.py
+	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash libs/application/tests/sinking/test_sink_simulation.py libs/cli/tests/test_sink_proof.py
 	@$(BIN)/python -m tests.crash.captures --seed $(SEED)
 
 kubeapi: setup ## the chart, and runs as workflows, against a real Kubernetes API server and Argo; builds both once, with Go

@@ -520,6 +520,10 @@ SHOWN: dict[str, ShownBy] = {
         "::test_a_reset_is_refused_while_tables_hold_different_records",
         "sink",
     ),
+    "DR7026": ShownBy(
+        "services/core-api/tests/test_sinks.py::test_a_decision_waits_for_one_about_another_table",
+        "decision",
+    ),
     "DR4023": ShownBy(
         "libs/cli/tests/test_client.py::test_a_key_that_is_too_long_is_a_wrong_request",
         "characters",

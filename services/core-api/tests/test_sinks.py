@@ -411,6 +411,20 @@ def test_a_decision_about_a_table_is_stored_and_audited(
     }
 
 
+def test_a_decision_waits_for_one_about_another_table(
+    house: MemoryApiHouse, ana: TestClient
+) -> None:
+    uid = begun(house, ana)
+    held(house, uid, a_snapshot(1), a_snapshot(2, "refunds"))
+    place = f"{PLACE}/actions/accept-table"
+    first = {"table": "sales.payments", "records": "commit"}
+    assert ana.post(place, json=first).status_code == 202
+    other = ana.post(place, json={**first, "table": "sales.refunds"})
+    assert (other.status_code, other.json()["code"]) == (409, "DR7026")
+    assert "sales.payments" in other.json()["detail"]
+    assert ana.post(place, json={**first, "records": "leave_out"}).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("body", "pointer", "message"),
     [

@@ -119,7 +119,12 @@ def release(
     """This process has the task no more; its process has ended."""
     task.figures.end()
     renewals.drop(task.lease)
+    release_lease(leases, task.lease, is_resting=is_resting)
+
+
+def release_lease(leases: SinkLeases, lease: SinkLease, *, is_resting: bool = False) -> None:
+    """A store that does not answer lets it end by itself."""
     try:
-        leases.release(task.lease, is_resting=is_resting)
+        leases.release(lease, is_resting=is_resting)
     except (StoreUnavailableError, StoreBusyError) as cause:
         log.warning("sink_task_not_released", code=cause.code.name)

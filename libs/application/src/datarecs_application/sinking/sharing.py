@@ -14,6 +14,7 @@ import structlog
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.outside import Clock, Wake
 from datarecs_application.ports.sink_leases import SinkLease, SinkLeases
+from datarecs_application.sinking.backoffs import release_lease
 from datarecs_application.sinking.renewals import TaskRenewals
 
 log = structlog.get_logger()
@@ -44,7 +45,7 @@ class SlotSharing:
             self.step()
         while (lease := self.take()) is not None:
             self.renewals.drop(lease)
-            self._release(lease)
+            release_lease(self.leases, lease)
 
     def take(self) -> SinkLease | None:
         """A lease that is held and renewed already."""
@@ -68,18 +69,12 @@ class SlotSharing:
             return
         for lease in claimed:
             if lease.tenant_id == crowding.tenant_id:
-                self._release(lease)
+                release_lease(self.leases, lease)
                 continue
             log.info("sink_slot_shared", tenant_id=str(lease.tenant_id))
             self.renewals.hold(lease, confirmed_at=sent_at)
             self._waiting.append(lease)
             self.renewals.end(crowding)
-
-    def _release(self, lease: SinkLease) -> None:
-        try:
-            self.leases.release(lease)
-        except (StoreUnavailableError, StoreBusyError) as cause:
-            log.warning("sink_task_not_released", code=cause.code.name)
 
 
 def _crowding(held: Collection[SinkLease], slots: int) -> SinkLease | None:

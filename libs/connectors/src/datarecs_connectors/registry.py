@@ -264,13 +264,13 @@ def _topic(
         cluster=cluster,
         options=_options(source, TopicOptions),
         now=around.now,
-        registry=connected_registry(source.name, connection.config, secrets, around.policy),
+        registry=connected_registry(source.name, connection.config, secrets, around),
         stop=around.stop,
     )
 
 
 def connected_registry(
-    source: str, config: KafkaConfig, secrets: Mapping[str, str], policy: Policy
+    source: str, config: KafkaConfig, secrets: Mapping[str, str], around: Surroundings
 ) -> "SchemaRegistry | None":
     """The schema registry of a cluster, if it has one; nothing is requested yet."""
     if config.registry is None:
@@ -279,8 +279,9 @@ def connected_registry(
     from datarecs_connectors.http_json import JsonServer
 
     return SchemaRegistry(
-        server=JsonServer(source=source, policy=policy, max_bytes=MOST_BYTES),
+        server=JsonServer(source=source, policy=around.policy, max_bytes=MOST_BYTES),
         config=config.registry,
+        now=around.now,
         password=secrets.get("registry_password", ""),
     )
 

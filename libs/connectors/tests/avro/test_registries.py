@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from datarecs_connectors.avro.decoding import AvroValueError
-from datarecs_connectors.avro.registries import MOST_BYTES, SchemaRegistry
+from datarecs_connectors.avro.registries import FAULT_STANDS, MOST_BYTES, SchemaRegistry
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     CredentialsRefusedError,
@@ -15,6 +15,7 @@ from datarecs_connectors.http_json import JsonServer
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import RegistryConfig
 from datarecs_testing.avro_values import confluent, record_of
+from datarecs_testing.clock import ManualClock
 from datarecs_testing.schema_registry import Registry, running_registry
 
 pytestmark = pytest.mark.integration
@@ -28,7 +29,11 @@ def registry() -> Iterator[Registry]:
 
 
 def client(
-    registry: Registry, *, password: str | None = None, profile: Profile = Profile.LOCAL
+    registry: Registry,
+    *,
+    password: str | None = None,
+    profile: Profile = Profile.LOCAL,
+    clock: ManualClock | None = None,
 ) -> SchemaRegistry:
     return SchemaRegistry(
         server=JsonServer(
@@ -37,6 +42,7 @@ def client(
             max_bytes=MOST_BYTES,
         ),
         config=RegistryConfig(url=f"{registry.url}/", username=registry.login[0]),
+        now=(clock or ManualClock()).now,
         password=password or registry.login[1],
     )
 
@@ -111,6 +117,21 @@ def test_an_unknown_schema_is_the_fault_of_the_value(registry: Registry) -> None
         with pytest.raises(AvroValueError, match=r"schema 77 .* does not have it"):
             schemas.decoded(confluent(77, ROW, {"id": 5}))
     assert registry.requests == ["/schemas/ids/77"]
+
+
+def test_a_schema_that_arrives_late_in_the_registry_is_used(registry: Registry) -> None:
+    clock = ManualClock()
+    schemas = client(registry, clock=clock)
+    number = registry.register(ROW)
+    late = registry.answers.pop(f"/schemas/ids/{number}")
+    value = confluent(number, ROW, {"id": 5})
+    with pytest.raises(AvroValueError, match="does not have it"):
+        schemas.decoded(value)
+    registry.answers[f"/schemas/ids/{number}"] = late
+    with pytest.raises(AvroValueError, match="does not have it"):
+        schemas.decoded(value)
+    clock.advance(FAULT_STANDS)
+    assert schemas.decoded(value)[0] == {"id": 5}
 
 
 def test_references_without_end_are_refused(registry: Registry) -> None:

@@ -49,6 +49,7 @@ from datarecs_core.comparison.values.translating import Invalid, canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import RegistryConfig
 from datarecs_testing.avro_values import confluent, record_of
+from datarecs_testing.clock import NOON
 
 
 def logical(kind: str, name: str, **facts: object) -> dict[str, object]:
@@ -57,7 +58,7 @@ def logical(kind: str, name: str, **facts: object) -> dict[str, object]:
 
 def registry_of(*schemas: object) -> SchemaRegistry:
     """Knows these, numbered from 1, and reaches no server."""
-    known: dict[int, RecordSchema | str] = {}
+    known: dict[int, RecordSchema] = {}
     for number, schema in enumerate(schemas, 1):
         node = parsed_schema(json.dumps(schema))
         assert isinstance(node, RecordNode)
@@ -66,6 +67,7 @@ def registry_of(*schemas: object) -> SchemaRegistry:
     registry = SchemaRegistry(
         server=JsonServer(source="topic", policy=policy),
         config=RegistryConfig(url="http://127.0.0.1:1"),
+        now=lambda: NOON,
     )
     registry._known.update(known)  # noqa: SLF001  as if they were requested before
     return registry

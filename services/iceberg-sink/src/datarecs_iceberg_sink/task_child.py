@@ -181,9 +181,7 @@ class _Connections:
 
 def _decoder_of(sink: SinkTable, connections: _Connections, around: Surroundings) -> ValueDecoder:
     secrets = connections.secrets_of(sink.connection)
-    registry = connected_registry(
-        sink.connection, connections.cluster(sink), secrets, around.policy
-    )
+    registry = connected_registry(sink.connection, connections.cluster(sink), secrets, around)
     return value_decoder(sink, registry)
 
 

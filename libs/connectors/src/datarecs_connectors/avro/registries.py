@@ -1,7 +1,9 @@
 """Schemas of a registry, by the ids that producers write before their values.
 
-A schema never changes under its id, so each is read once per process. The registry is a server that
-a tenant names: its address is checked at each request, as that of a catalog.
+A schema never changes under its id, so each is read once per process. One that cannot be used is
+requested again later, because a registry may be behind the one that the producer wrote to. The
+registry is a server that a tenant names: its address is checked at each request, as that of a
+catalog.
 """
 
 import json
@@ -9,6 +11,7 @@ from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from threading import Lock
 from urllib.parse import quote
 
@@ -25,6 +28,8 @@ from datarecs_core.resources.connection import RegistryConfig
 
 MOST_BYTES = 1024 * 1024
 """Of one answer."""
+FAULT_STANDS = timedelta(seconds=30)
+"""Until a schema that could not be used is requested again."""
 _MOST_SCHEMAS = 1_000
 _MOST_REFERENCES = 100
 _NOT_FOUND, _OK = 404, 200
@@ -40,15 +45,24 @@ class RecordSchema:
     read: Callable[[bytes], object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """Why values of a schema cannot be read."""
+
+    reason: str
+    until: datetime
+
+
 @dataclass(slots=True, kw_only=True)
 class SchemaRegistry:
     """The registry of one connection. Safe for threads."""
 
     server: JsonServer
     config: RegistryConfig
+    now: Callable[[], datetime]
     password: str = field(default="", repr=False)
-    _known: OrderedDict[int, RecordSchema | str] = field(default_factory=OrderedDict)
-    """By id; the text is why values of it cannot be read."""
+    _known: OrderedDict[int, RecordSchema | _Fault] = field(default_factory=OrderedDict)
+    """By id."""
     _lock: Lock = field(default_factory=Lock)
 
     def decoded(self, value: bytes) -> tuple[Mapping[str, object], RecordNode]:
@@ -69,12 +83,12 @@ class SchemaRegistry:
         """Raises what `decoded` raises."""
         with self._lock:
             known = self._known.get(number)
-            if known is None:
+            if known is None or (isinstance(known, _Fault) and self.now() >= known.until):
                 known = self._known[number] = self._requested(number)
                 if len(self._known) > _MOST_SCHEMAS:
                     self._known.popitem(last=False)
-        if isinstance(known, str):
-            raise AvroValueError(known)
+        if isinstance(known, _Fault):
+            raise AvroValueError(known.reason)
         return known
 
     def check(self) -> str:
@@ -84,17 +98,20 @@ class SchemaRegistry:
             raise self._failed("it is no schema registry that knows Avro")
         return f"{self.config.url} is a schema registry"
 
-    def _requested(self, number: int) -> RecordSchema | str:
+    def _requested(self, number: int) -> RecordSchema | _Fault:
         try:
             answer = self._document(f"schemas/ids/{number}")
             referenced = self._referenced(answer)
             node = parsed_schema(self._text(answer), referenced)
         except AvroSchemaError as cause:
-            return f"the schema {number} of the registry cannot be used: {cause}"
+            return self._fault(f"the schema {number} of the registry cannot be used: {cause}")
         record = node.only if isinstance(node, UnionNode) else node
         if not isinstance(record, RecordNode):
-            return f"the schema {number} of the registry is not that of a record"
+            return self._fault(f"the schema {number} of the registry is not that of a record")
         return RecordSchema(record=record, read=reader_of(node))
+
+    def _fault(self, reason: str) -> _Fault:
+        return _Fault(reason=reason, until=self.now() + FAULT_STANDS)
 
     def _referenced(self, answer: Mapping[str, object]) -> list[str]:
         """The texts of the schemas that it uses, each after those that it uses itself."""

@@ -1,6 +1,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from datarecs_cli.stack.failures import CrashLoopError, PartNotReadyError
 from datarecs_cli.stack.part import Part, tail
 from datarecs_cli.stack.process import Command, Identity
 from datarecs_cli.stack.restarts import Restart, RestartPolicy
+from datarecs_cli.stack.stop_signals import StopSignals
 from datarecs_cli.stack.supervisor import Supervisor
 
 FAST = RestartPolicy(first_s=0.01, longest_s=0.05)
@@ -177,6 +179,35 @@ def test_a_stop_during_the_start_up_ends_the_waiting(place: Place) -> None:
     place.supervisor.request_stop()
     with pytest.raises(KeyboardInterrupt):
         place.supervisor.until_ready()
+
+
+@pytest.fixture
+def restored_signals() -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("restored_signals")
+def test_ctrl_c_ends_the_watch_also_when_a_library_swallows_its_exception(place: Place) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signals = StopSignals(place.supervisor)
+    place.supervisor.start([place.part("database")])
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    place.supervisor.watch()
+    signal.raise_signal(signal.SIGTERM)
+    assert signals.first is signal.SIGINT
+
+
+@pytest.mark.usefixtures("restored_signals")
+def test_an_ignored_ctrl_c_stays_ignored(place: Place) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals = StopSignals(place.supervisor)
+    signal.raise_signal(signal.SIGINT)
+    assert signals.first is None
 
 
 def test_stopping_twice_is_stopping_once(place: Place) -> None:

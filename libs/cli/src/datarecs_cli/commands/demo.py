@@ -1,7 +1,6 @@
 """`datarecs demo`: starts the whole platform and runs one small job twice."""
 
 import platform as machine
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -119,7 +118,9 @@ class _Performance:
 
 
 def _with_platform(platform: "Platform", performance: _Performance, *, stays: bool) -> ExitCode:
-    signal.signal(signal.SIGTERM, lambda _number, _frame: platform.supervisor.request_stop())
+    from datarecs_cli.stack.stop_signals import StopSignals
+
+    StopSignals(platform.supervisor)
     platform.bring_up()
     performance.begin(stays=stays)
     try:

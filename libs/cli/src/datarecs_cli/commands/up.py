@@ -5,6 +5,7 @@ import json
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from datarecs_cli.stack.runner import Platform, prepare_folders
 from datarecs_cli.stack.services import SERVICES
 from datarecs_cli.stack.shutdown import stop_platform, wipe
 from datarecs_cli.stack.state import Phase
+from datarecs_cli.stack.stop_signals import StopSignals
 from datarecs_core.errors.base import DatarecsError
 from datarecs_runtime.environment import process_environment
 
@@ -158,16 +160,8 @@ def _parts(only: list[str] | None) -> frozenset[str] | None:
 
 def _supervise(platform: Platform) -> ExitCode:
     """Start, print the banner, run until stopped. SIGTERM is `datarecs down`: exit code 0."""
-    is_terminated = False
-
-    def on_signal(_number: int, _frame: object) -> None:
-        nonlocal is_terminated
-        is_terminated = True
-        platform.supervisor.request_stop()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGHUP, on_signal)
-    try:
+    signals = StopSignals(platform.supervisor)
+    with suppress(KeyboardInterrupt):
         platform.bring_up()
         try:
             _correct_demo(platform)
@@ -175,12 +169,8 @@ def _supervise(platform: Platform) -> ExitCode:
             platform.watch()
         finally:  # also if the stop arrives before the watch begins
             platform.bring_down()
-    except KeyboardInterrupt:
-        if not is_terminated:
-            current().say("stopped")
-            return ExitCode.INTERRUPTED
     current().say("stopped")
-    return ExitCode.DONE
+    return ExitCode.INTERRUPTED if signals.first is signal.SIGINT else ExitCode.DONE
 
 
 def _correct_demo(platform: Platform) -> None:

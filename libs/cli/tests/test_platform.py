@@ -96,8 +96,14 @@ class Installation:
         """What the ended command said."""
         if self.running is None:
             return ""
-        said, _ = self.running.communicate(timeout=60)
-        self.running = None
+        try:
+            said, _ = self.running.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.running.kill()
+            said, _ = self.running.communicate()
+            raise AssertionError(f"it still ran after 60 s:\n{said}") from None
+        finally:
+            self.running = None
         return said
 
     def down(self) -> str:

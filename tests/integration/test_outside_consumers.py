@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from datarecs_core.errors.messaging import ConsumerRefusedError
 from datarecs_events.catalogue import TOPICS
@@ -36,8 +44,14 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker(kafka_broker: KafkaBroker) -> KafkaBroker:
-    """With the topics and rights of the catalogue."""
+    """With the topics and rights of the catalogue, and without events of other tests."""
     kafka_broker.apply_catalogue()
+    login = settings(kafka_broker, kafka_broker.username, kafka_broker.password)
+    admin = AdminClient(login)
+    partitions = admin.list_topics(PLATFORM).topics[PLATFORM].partitions
+    ends = [TopicPartition(PLATFORM, number, OFFSET_END) for number in partitions]
+    for deleted in admin.delete_records(ends).values():
+        deleted.result(PATIENCE_S)
     return kafka_broker
 
 
@@ -126,8 +140,7 @@ def test_the_program_of_the_page_prints_a_run_event(broker: KafkaBroker, secret:
         text=True,
     ) as reader:
         assert reader.stdout is not None
-        # Other tests of this broker have events in the topic as well.
-        line = next(line for line in reader.stdout if line.startswith(TENANT))
+        line = reader.stdout.readline()
         reader.terminate()
     tenant, kind, data = line.split(" ", 2)
     assert (tenant, kind.rpartition(".")[0]) == (TENANT, "io.datarecs.reconciliation.run")

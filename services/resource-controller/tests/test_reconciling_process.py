@@ -197,13 +197,17 @@ def test_a_statement_that_fails_for_one_object_fails_for_no_other(
         fraction=lambda: 0.99,
     )
     assert loop.step() == 8
+
+    def counts() -> list[float]:
+        return [
+            metrics.total("reconcile_total", kind="ReconciliationJob", result=result)
+            for result in ("error", "success")
+        ]
+
+    wait_until(lambda: sum(counts()) == 8)
     loop.drain()
     opened.close()
-    counts = [
-        metrics.total("reconcile_total", kind="ReconciliationJob", result=result)
-        for result in ("error", "success")
-    ]
-    assert counts == [2, 6]
+    assert counts() == [2, 6]
     assert decided(private_database) == 6
 
 

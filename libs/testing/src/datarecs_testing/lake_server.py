@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,6 +56,8 @@ class LakeServer:
     """Statuses of the next commits, and whether each is stored nevertheless."""
     documents: list[dict[str, Any]] = field(default_factory=list)
     """Received in posts."""
+    hold: Callable[[str], object] = lambda _path: None
+    """Called with the path of each request before it is answered."""
 
     def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
         with closing(sqlite3.connect(self.database)) as opened:
@@ -88,9 +90,11 @@ def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeS
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            lake.hold(self.path)
             self._reply(*_got(lake, self.path, self.headers.get("Authorization")))
 
         def do_POST(self) -> None:
+            lake.hold(self.path)
             text = self.rfile.read(int(self.headers["Content-Length"])).decode()
             self._reply(*_posted(lake, self.path, text, self.headers.get("Authorization")))
 

@@ -264,7 +264,8 @@ class MemorySinkTables:
             raise SinkError(SinkCode.TABLE_LOST, self.misfit)
         entries = [entry for part in pending for entry in part.data_files]
         if not entries:
-            return table.snapshots[-1].commit if table.snapshots else None
+            newest = table.snapshots[-1].commit if table.snapshots else None
+            return None if newest is None else replace(newest, table=request.table)
         number = len(table.snapshots) + len(table.rolled_back) + 1
         snapshot = self._snapshot(request, entries, number=number)
         table.snapshots.append(snapshot)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NAME = "datarecs.sink.1"
 TOPIC = "orders"
 ORDERS = SinkTarget(catalog="lake", namespace=("sales",), name="orders")
+SECOND = SinkTarget(catalog="lake", namespace=("sales",), name="second")
 INTERVAL = timedelta(seconds=10)
 _STEP = timedelta(milliseconds=10)
 """Time passes even where no loop waits."""
@@ -85,6 +86,8 @@ class SinkHouse:
         self.tables = MemorySinkTables(ids=self.ids)
         for target in self.sink.tables:
             self.tables.create(target)
+        self.commits_at_once = 1
+        """Of its tasks: commits in one thread come in the same order each time."""
         self._names = iter(range(1_000_000))
         self._logs: dict[str, Watched] = {}
         self._sent = 0
@@ -104,6 +107,7 @@ class SinkHouse:
             clock=self.clock,
             ids=self.ids,
             name=f"t{next(self._names)}",
+            commits_at_once=self.commits_at_once,
         )
         self._logs[task.name] = log
         return task

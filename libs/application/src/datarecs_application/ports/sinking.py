@@ -343,7 +343,10 @@ class CommitRequest:
 
 
 class SinkTables(Protocol):
-    """Tables of the catalogs that a sink names. Raise SinkError and the errors of connectors."""
+    """Tables of the catalogs that a sink names. Raise SinkError and the errors of connectors.
+
+    Used by the threads of the worker and of the coordinator, and by those of its commits.
+    """
 
     def writer(self, target: SinkTarget, *, known: UUID | None = None) -> TableWriter:
         """Create the table at the first record, where the sink declares `auto_create`.

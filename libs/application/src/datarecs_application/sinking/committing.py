@@ -1,11 +1,15 @@
 """Commit the admitted files of a cycle to every table, so that one fault holds no other table back.
 
-Separate from the coordinator, which decides when; here is what each table gets.
+Separate from the coordinator, which decides when; here is what each table gets. Most of a commit is
+waiting for the catalog, so some tables are committed at the same time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -22,6 +26,11 @@ from datarecs_core.sink.decisions import ReplacedTable
 from datarecs_core.sink.definition import SinkTarget
 
 log = structlog.get_logger()
+
+COMMITS_AT_ONCE = 8
+"""Tables of one sink; each has a request to the catalog and its metadata in memory."""
+Outcome = TableCommit | SinkError | None
+"""Of one table; None: it has no snapshot of the lineage, and nothing was to be added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,35 +64,85 @@ def commit_tables(
     targets: Sequence[SinkTarget],
     *,
     committed: Callable[[TableCommit], None],
+    at_once: int = COMMITS_AT_ONCE,
 ) -> CutResult:
-    """Commit table after table.
+    """Commit to every table; when it returns or raises, no commit is in flight.
 
     Args:
         cut: the same cut may be committed again; tables that hold it add nothing.
-        tables: of the sink.
+        tables: of the sink; used by several threads.
         targets: as declared; files of a table that is declared no more are committed too.
-        committed: called for each table as soon as it holds the cut; its errors are raised.
+        committed: called in the thread of the caller for each table as soon as it holds the cut.
+            Its errors are raised, and tables that have not begun are left to the next commit.
+        at_once: most tables at the same time; 1: one after another, in the thread of the caller.
     """
+    waiting = by_table(cut.pending, cut.replaced)
+    outcomes: dict[TableReference, Outcome] = _refused(cut, waiting)
     declared = {(target.catalog, target.namespace, target.name): target for target in targets}
-    commits: list[TableCommit] = []
-    failures: dict[TableReference, SinkError] = {}
+    jobs = [
+        partial(_commit_names, cut, tables, declared, requests)
+        for requests in _requests(cut, waiting, outcomes)
+    ]
+    with closing(_results(jobs, at_once)) as results:
+        for result in results:
+            outcomes |= result
+            for outcome in result.values():
+                if isinstance(outcome, TableCommit):
+                    committed(outcome)
+    ordered = [(table, outcomes[table]) for table in waiting]
+    return CutResult(
+        commits=tuple(one for _, one in ordered if isinstance(one, TableCommit)),
+        failures={table: one for table, one in ordered if isinstance(one, SinkError)},
+    )
+
+
+def _results(
+    jobs: Sequence[Callable[[], dict[TableReference, Outcome]]], at_once: int
+) -> Generator[dict[TableReference, Outcome], None, None]:
+    """As they come. Once it is closed no job runs, and those that had not begun never will."""
+    at_once = min(at_once, len(jobs))
+    if at_once <= 1:
+        yield from (job() for job in jobs)
+        return
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="sink-commit")
+    try:
+        for future in as_completed([pool.submit(job) for job in jobs]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _refused(cut: Cut, waiting: Mapping[TableReference, object]) -> dict[TableReference, Outcome]:
+    """Tables at a place that belongs to another one."""
     first = dict(cut.known)
-    for table, parts in by_table(cut.pending, cut.replaced).items():
-        place = place_of(table)
-        if first.setdefault(place, table.uuid) != table.uuid:
-            failures[table] = replaced_table(str(table))
+    refused: dict[TableReference, Outcome] = {}
+    for table in waiting:
+        if first.setdefault(place_of(table), table.uuid) != table.uuid:
+            refused[table] = replaced_table(str(table))
             log.warning("sink_table_replaced", table=str(table))
-            continue
-        target = declared.get(place) or SinkTarget(
-            catalog=table.catalog, namespace=table.namespace, name=table.name
-        )
-        outcome = _commit(cut, tables, target, _request(cut, table, parts))
-        if isinstance(outcome, SinkError):
-            failures[table] = outcome
-        elif outcome is not None:
-            committed(outcome)
-            commits.append(outcome)
-    return CutResult(commits=tuple(commits), failures=failures)
+    return refused
+
+
+def _requests(
+    cut: Cut,
+    waiting: Mapping[TableReference, Sequence[Part]],
+    refused: Mapping[TableReference, object],
+) -> list[list[CommitRequest]]:
+    """Of each table, by the names that it has.
+
+    A catalog that ignores case has a table at several names. It states one control offset, so a
+    commit to it must add the files of all of them.
+    """
+    parts: dict[UUID, list[Part]] = {}
+    names: dict[UUID, list[TableReference]] = {}
+    for table, of_name in waiting.items():
+        parts.setdefault(table.uuid, []).extend(of_name)
+        if table not in refused:
+            names.setdefault(table.uuid, []).append(table)
+    return [
+        [_request(cut, table, sorted(parts[uuid], key=lambda part: part.offset)) for table in same]
+        for uuid, same in names.items()
+    ]
 
 
 def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRequest:
@@ -108,9 +167,23 @@ def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRe
     )
 
 
-def _commit(
-    cut: Cut, tables: SinkTables, target: SinkTarget, request: CommitRequest
-) -> TableCommit | SinkError | None:
+def _commit_names(
+    cut: Cut,
+    tables: SinkTables,
+    declared: Mapping[TablePlace, SinkTarget],
+    requests: Sequence[CommitRequest],
+) -> dict[TableReference, Outcome]:
+    outcomes: dict[TableReference, Outcome] = {}
+    for request in requests:
+        table = request.table
+        target = declared.get(place_of(table)) or SinkTarget(
+            catalog=table.catalog, namespace=table.namespace, name=table.name
+        )
+        outcomes[table] = _commit(cut, tables, target, request)
+    return outcomes
+
+
+def _commit(cut: Cut, tables: SinkTables, target: SinkTarget, request: CommitRequest) -> Outcome:
     try:
         return tables.commit(target, request)
     except SinkError as error:

@@ -19,7 +19,12 @@ from datarecs_application.ports.sinking import (
     SinkTables,
 )
 from datarecs_application.sinking.accepting import Deciding, carry_out
-from datarecs_application.sinking.committing import Cut, CutResult, commit_tables
+from datarecs_application.sinking.committing import (
+    COMMITS_AT_ONCE,
+    Cut,
+    CutResult,
+    commit_tables,
+)
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.sink.accepting import by_table, place_of
 from datarecs_core.sink.admission import ControlFold, Vote
@@ -75,6 +80,8 @@ class SinkCoordinator:
     timetable: Timetable
     epoch: int
     checkpoint: Checkpoint
+    commits_at_once: int
+    """Tables."""
     failures: int = 0
     """Cycles in a row that some table did not take."""
     fault: SinkError | None = None
@@ -203,7 +210,11 @@ class SinkCoordinator:
             replaced=self.checkpoint.replaced,
         )
         result = commit_tables(
-            cut, self.tables, self.sink.tables, committed=self.memory.committed_table
+            cut,
+            self.tables,
+            self.sink.tables,
+            committed=self.memory.committed_table,
+            at_once=self.commits_at_once,
         )
         self._note_tables(result)
         if result.failures:
@@ -316,6 +327,7 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
     ids: Ids,
     lineage: Lineage,
     topics: Mapping[str, str],
+    commits_at_once: int = COMMITS_AT_ONCE,
 ) -> SinkCoordinator:
     """Draw an epoch, replace the older producer, and read on from the checkpoint.
 
@@ -356,6 +368,7 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
         ),
         epoch=epoch,
         checkpoint=checkpoint,
+        commits_at_once=commits_at_once,
         _producer=producer,
         _reader=reader,
         _fold=ControlFold.at(checkpoint),

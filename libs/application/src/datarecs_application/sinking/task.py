@@ -20,6 +20,7 @@ from datarecs_application.ports.sinking import (
     ValueDecoder,
     VoteRefusedError,
 )
+from datarecs_application.sinking.committing import COMMITS_AT_ONCE
 from datarecs_application.sinking.coordinating import (
     SinkCoordinator,
     SupersededError,
@@ -83,6 +84,8 @@ class SinkTask:
     """Of the task, within the sink."""
     decode: ValueDecoder = decode_object
     end_limit: timedelta = LAST_VOTE_WITHIN
+    commits_at_once: int = COMMITS_AT_ONCE
+    """Tables of one cycle."""
     worker: SinkWorker | None = None
     coordinator: SinkCoordinator | None = None
     is_ended: bool = False
@@ -276,6 +279,7 @@ class SinkTask:
                 ids=self.ids,
                 lineage=self._lineage,
                 topics=self._topics,
+                commits_at_once=self.commits_at_once,
             )
         self.coordinator.step(self._state)
         if self._state.wish is TaskWish.DRAIN and self.coordinator.is_held:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import assert_never
 from urllib.parse import quote
 
@@ -48,6 +49,9 @@ _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 _HINT = "version-hint.text"
 _BETWEEN_LEVELS = "\x1f"
 """Separates the levels of a namespace in the path of a REST catalog, unless the server sets it."""
+SQLITE_TURN = Lock()
+"""Held while a thread has a catalog file open, to check or to use it: closing any descriptor of
+the file drops the locks of all transactions of this process in it."""
 Row = Mapping[str, object]
 
 
@@ -200,6 +204,10 @@ class Catalog:
         return list(connector.fetch_rows(statement, values))
 
     def _in_sqlite(self, file: str, values: Mapping[str, str], statement: str) -> list[Row]:
+        with SQLITE_TURN:
+            return self._read_sqlite(file, values, statement)
+
+    def _read_sqlite(self, file: str, values: Mapping[str, str], statement: str) -> list[Row]:
         path = self.places.folder(file)
         tree, name = self.places.tree(str(path))
         try:

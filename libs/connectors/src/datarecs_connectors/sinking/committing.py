@@ -8,8 +8,10 @@ coordinators cannot both add a file. If an answer is lost, the table is read ins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Lock
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -69,6 +71,10 @@ class TableCommitter:
     """Named in snapshots."""
     now: Callable[[], datetime]
     stop: Stopping
+    note: Callable[[TableMetadata], None]
+    """Called with each state of a table that is loaded for a commit."""
+    search: Lock
+    """Of all tables of the process: a search for replaced rows needs up to 512 MiB and more."""
 
     def commit(self, name: TableName, request: CommitRequest) -> TableCommit | None:
         """As `SinkTables.commit` says."""
@@ -120,6 +126,7 @@ class TableCommitter:
         current = self.catalog.find(name)
         if current is None or current.metadata.table_uuid != request.table.uuid:
             raise replaced_table(str(name))
+        self.note(current.metadata)
         return current
 
     def _checked(self, name: TableName, current: CurrentTable, request: CommitRequest) -> Watermark:
@@ -189,6 +196,16 @@ class TableCommitter:
         if all(one.keys is None for one in pending):
             return ()
         check_deletable(str(name), files.metadata)
+        with self.search:
+            return self._searched(name, files, pending, facts)
+
+    def _searched(
+        self,
+        name: TableName,
+        files: SnapshotFiles,
+        pending: Sequence[PendingFiles],
+        facts: dict[str, str],
+    ) -> Sequence[DataFile]:
         resolver = ChangeResolver(
             table=str(name),
             source=self.places.source,

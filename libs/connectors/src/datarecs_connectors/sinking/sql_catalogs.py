@@ -27,6 +27,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg.catalogs import (
+    SQLITE_TURN,
     Catalog,
     CurrentTable,
     TableMissingError,
@@ -184,7 +185,8 @@ class SqlTables:
     def _changes(self, statement: Statement) -> int:
         """The number of changed rows. Raises what `WritableCatalog.commit` raises."""
         if self.config.postgres is None:
-            return self._in_sqlite(statement)
+            with SQLITE_TURN:
+                return self._in_sqlite(statement)
         names = {name: f"%({name})s" for name in statement.values}
         server = _WritingServer(
             source=self.catalog.source,

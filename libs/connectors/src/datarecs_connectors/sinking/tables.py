@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from threading import Lock
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -18,6 +20,7 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.iceberg.catalogs import Catalog, CurrentTable, TableName
 from datarecs_connectors.sinking.catalog_changes import WritableCatalog
 from datarecs_connectors.sinking.change_writer import ChangeTableWriter
+from datarecs_connectors.sinking.commit_turns import CommitTurns
 from datarecs_connectors.sinking.committing import TableCommitter
 from datarecs_connectors.sinking.creating import new_table
 from datarecs_connectors.sinking.files import SinkFiles
@@ -46,6 +49,8 @@ class IcebergSinkTables:
     """Of the process, as snapshots and names of files have it."""
     now: Callable[[], datetime]
     stop: Stopping
+    _search: Lock = field(default_factory=Lock, init=False)
+    _turns: CommitTurns = field(default_factory=CommitTurns, init=False)
 
     def writer(
         self, target: SinkTarget, *, known: UUID | None = None
@@ -54,6 +59,7 @@ class IcebergSinkTables:
         current = catalog.find(_name(target))
         _check_known(target, current, known)
         if current is not None:
+            self._turns.note(target, current.metadata)
             check_writable(str(target), current.metadata, self._catalog(target).places)
         elif not self.sink.auto_create:
             raise _lost(target)
@@ -83,7 +89,8 @@ class IcebergSinkTables:
         )
 
     def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
-        return self._committer(target).commit(_name(target), request)
+        with self._turns.of(target):
+            return self._committer(target).commit(_name(target), request)
 
     def standing(self, target: SinkTarget, lineage: Lineage) -> TableStanding | None:
         current = self._tables(target).find(_name(target))
@@ -104,6 +111,8 @@ class IcebergSinkTables:
             task=self.task,
             now=self.now,
             stop=self.stop,
+            search=self._search,
+            note=partial(self._turns.note, target),
         )
 
     def close(self) -> None:
@@ -143,6 +152,7 @@ class IcebergSinkTables:
         current = catalog.find(_name(target))
         _check_known(target, current, known)
         if current is not None:
+            self._turns.note(target, current.metadata)
             check_writable(str(target), current.metadata, self._catalog(target).places)
             return current.metadata
         if not self.sink.auto_create:

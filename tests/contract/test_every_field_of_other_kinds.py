@@ -575,7 +575,7 @@ SHOWN_ELSEWHERE: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("spec", _NAME_CASES, ("case_insensitive",)),
     ("spec.dynamic", _DYNAMIC, ("max_tables",)),
     ("spec", _PROOFS, ("verify",)),
-    ("spec.errors", _BAD_RECORDS, ("tolerance", "max_in_a_row")),
+    ("spec.errors", _BAD_RECORDS, ("tolerance", "max_in_a_row", "max_per_thousand")),
     ("spec.files", _SINK_WORKER, ("memory",)),
     ("spec.start", _SINK_WORKER, ("timestamp",)),
     ("spec.retry", _SENDING, ("max_age",)),

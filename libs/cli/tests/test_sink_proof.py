@@ -3,115 +3,41 @@
 import json
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
-from uuid import UUID
 
-import psutil  # type: ignore[import-untyped]  # publishes no types
 import pyarrow as pa
 import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import SetSnapshotRefUpdate
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from datarecs_cli.main import run
-from datarecs_cli.sink_proof import proof_documents, yaml_of
 from datarecs_core.resources.resource import Kind
-from datarecs_core.sink.declared import CommitRecord
-from datarecs_core.sink.definition import MetadataColumns
 from datarecs_core.sink.proof import ProofOptions
-from datarecs_core.values import ResourceUid
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.lake import NAMESPACE
-from datarecs_testing.service_process import ServiceProcess, running_service
-from datarecs_testing.sink_process import MODULE, TABLE, SinkHouse, wait_until
+from datarecs_testing.service_process import running_service
+from datarecs_testing.sink_process import MODULE, TABLE, SinkHouse, tasks_of, wait_until
+from datarecs_testing.sink_proofs import (
+    ID,
+    Shown,
+    compare,
+    proof,
+    proof_house,
+    table_of,
+    wait_for_rows,
+)
 from datarecs_testing.stack import KafkaBroker
 
 pytestmark = pytest.mark.integration
-Shown = pytest.CaptureFixture[str]
-WHOLE = ProofOptions()
-APPEND: Mapping[str, object] = {}
-ID = NestedField(1, "id", LongType())
-TYPES = {
-    "flag": BooleanType(),
-    "small": IntegerType(),
-    "big": LongType(),
-    "single": FloatType(),
-    "wide": DoubleType(),
-    "price": DecimalType(10, 2),
-    "name": StringType(),
-    "day": DateType(),
-    "clock": TimeType(),
-    "local": TimestampType(),
-    "moment": TimestamptzType(),
-    "uid": UUIDType(),
-    "raw": BinaryType(),
-    "four": FixedType(4),
-    "_kafka_topic": StringType(),
-    "_kafka_partition": IntegerType(),
-    "_kafka_offset": LongType(),
-    "_kafka_timestamp": TimestamptzType(),
-    "_kafka_key": BinaryType(),
-    "_kafka_headers": MapType(101, StringType(), 102, BinaryType(), value_required=False),
-    "tags": ListType(103, StringType(), element_required=False),
-}
-FORMS = Schema(
-    *(NestedField(number, name, kind) for number, (name, kind) in enumerate(TYPES.items(), 1))
-)
-PLACE_COLUMNS = MetadataColumns.OFFSETS.columns
-VALUES: Sequence[Mapping[str, Any]] = (
-    {"flag": True, "small": 7, "big": 2**53 + 1, "single": 0.1, "wide": 0.1, "price": 12.5},
-    {"small": "7", "big": 1e3, "single": 16777216, "wide": 3, "price": "0012.50"},
-    {"name": {"b": 1.50, "a": [1, None, "x"]}, "day": "2026-01-31", "clock": "12:00"},
-    {"name": "é\U0001f600", "clock": "23:59:59.5", "local": "2026-01-31 12:00"},
-    {"name": [], "moment": "2026-01-31T12:00+0130", "uid": str(UUID(int=7))},
-    {"moment": "2026-01-31T12:00:00.123456Z", "raw": "AAH/", "four": "AAECAw==", "wide": -0.0},
-    {"local": "2026-01-31T12:00:00.123456", "raw": "", "unknown": 1, "tags": ["a"]},
-    {"name": None, "wide": 1e308, "single": -1.5, "price": -99999999.99},
-)
-CONNECTIONS = """\
-apiVersion: datarecs.io/v1
-kind: Connection
-metadata: {{name: events}}
-spec:
-  type: kafka
-  config: {{brokers: [{brokers}], security: SASL_PLAINTEXT, user: {user}}}
-  auth: {{password: "env:TOPIC_PASSWORD"}}
----
-apiVersion: datarecs.io/v1
-kind: Connection
-metadata: {{name: lake}}
-spec: {{type: iceberg, config: {{catalog: {{type: sql, name: lake, sqlite: lake/catalog.db}}}}}}
----
-"""
 
 
 @pytest.fixture
@@ -121,13 +47,8 @@ def house(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[SinkHouse]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    monkeypatch.setenv("TOPIC_PASSWORD", kafka_broker.password)
-    with ExitStack() as stack:
-        yield SinkHouse(
-            database=private_database, broker=kafka_broker, folder=tmp_path, stack=stack
-        )
+    with proof_house(private_database, kafka_broker, tmp_path, monkeypatch) as opened:
+        yield opened
 
 
 def an_order(number: int) -> bytes:
@@ -147,51 +68,6 @@ def an_order(number: int) -> bytes:
 
 def send(house: SinkHouse, numbers: range) -> None:
     house.send_values(an_order(number) for number in numbers)
-
-
-def proof(
-    house: SinkHouse,
-    snapshot: int | None = None,
-    options: ProofOptions = WHOLE,
-    spec: Mapping[str, object] = APPEND,
-) -> Path:
-    """The job of the proof with its connections, as a file."""
-    text = CONNECTIONS.format(
-        brokers=", ".join(f'"{one}"' for one in house.broker.bootstrap.split(",")),
-        user=house.broker.username,
-    )
-    resource = {"metadata": {"name": "orders"}, "spec": house.sink_spec(**spec)}
-    documents: Any = proof_documents(resource, options)
-    if snapshot is not None:
-        documents[0]["spec"]["sources"][1]["snapshot"] = {"snapshot_id": snapshot}
-    file = house.folder / "proof.yaml"
-    file.write_text(text + yaml_of(documents))
-    return file
-
-
-def compare(
-    house: SinkHouse,
-    shown: Shown,
-    snapshot: int | None = None,
-    options: ProofOptions = WHOLE,
-    spec: Mapping[str, object] = APPEND,
-) -> tuple[int, str]:
-    """Exit code, and everything that was printed, as one line."""
-    code = run(["compare", str(proof(house, snapshot, options, spec)), "--out", "out"])
-    return code, " ".join(" ".join(shown.readouterr()).split())
-
-
-def table_of(house: SinkHouse) -> Table:
-    table = house.table()
-    assert table is not None
-    return table
-
-
-def tasks_of(service: ServiceProcess) -> list[psutil.Process]:
-    """The processes of tasks: children of the template."""
-    below = psutil.Process(service.process.pid).children(recursive=True)
-    templates = {one.ppid() for one in below} & {one.pid for one in below}
-    return [one for one in below if one.ppid() in templates]
 
 
 def compact(house: SinkHouse) -> None:
@@ -283,10 +159,6 @@ def test_a_proof_is_never_wrong_while_commits_go_on_and_after_compaction(
         assert service.stop() == 0, service.text()
 
 
-def wait_for_rows(house: SinkHouse, service: ServiceProcess, count: int) -> None:
-    wait_until(lambda: house.rows()[0] >= count, service.text, seconds=120)
-
-
 @pytest.mark.case("I64")
 def test_a_window_leaves_out_what_the_retention_of_the_topic_has_removed(
     house: SinkHouse, capsys: Shown
@@ -327,187 +199,6 @@ def sending(house: SinkHouse, numbers: range) -> Iterator[None]:
     finally:
         ended.set()
         sender.join()
-
-
-@pytest.mark.case("I63")
-def test_every_form_that_the_sink_converts_is_equal_in_the_proof(
-    house: SinkHouse, capsys: Shown
-) -> None:
-    house.lake.catalog.create_table(f"{NAMESPACE}.{TABLE}", FORMS)
-    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec(metadata_columns="all"))
-    house.want(uid)
-    house.send_values(json.dumps(one).encode() for one in VALUES)
-    with running_service(MODULE, house.settings, log=house.folder / "log") as service:
-        wait_until(lambda: has_rows(house, len(VALUES)), service.text)
-        assert service.stop() == 0, service.text()
-    code, text = compare(house, capsys)
-    assert (code, "tags" in text) == (1, True), text
-    code, text = compare(house, capsys, options=ProofOptions(excluded=("tags",)))
-    assert (code, f"MATCHED {len(VALUES)} of {len(VALUES)}" in text) == (0, True), text
-
-
-MAPPED = Schema(
-    ID,
-    NestedField(2, "amount", LongType()),
-    *(NestedField(2 + at, name, TYPES[name]) for at, name in enumerate(PLACE_COLUMNS, 1)),
-)
-MAPPING = '[{"field-id": 2, "names": ["amount", "amt"]}]'
-
-
-@pytest.mark.case("I63")
-def test_a_field_of_another_name_is_compared_and_a_dead_letter_before_the_window_is_not(
-    house: SinkHouse, capsys: Shown
-) -> None:
-    properties = {"schema.name-mapping.default": MAPPING}
-    house.lake.catalog.create_table(f"{NAMESPACE}.{TABLE}", MAPPED, properties=properties)
-    rules = {"case_insensitive": True, "errors": {"tolerance": "dead_letter"}}
-    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec(**rules))
-    house.want(uid)
-    old = datetime.now(UTC) - timedelta(days=10)  # noqa: TID251  the broker's clock judges records
-    with closing(KafkaProducer(**house.broker.access.settings())) as producer:
-        at = int(old.timestamp() * 1000)
-        producer.send(house.topic, b"no object", partition=0, timestamp_ms=at)
-    names = ("amt", "AMT", "amount", "Amount")
-    house.send_values(json.dumps({"id": n, names[n % 4]: n}).encode() for n in range(20))
-    with running_service(MODULE, house.settings, log=house.folder / "log") as service:
-        wait_until(lambda: has_rows(house, 20), service.text)
-        assert service.stop() == 0, service.text()
-    week = ProofOptions(window=timedelta(days=7))
-    code, text = compare(house, capsys, options=week, spec=rules)
-    assert (code, "MATCHED 20 of 20" in text) == (0, True), text
-    table = table_of(house)
-    rows = table.scan().to_arrow()
-    empty = pa.nulls(20, pa.int64())
-    table.overwrite(rows.set_column(1, rows.schema.field(1), empty))
-    code, text = compare(house, capsys, options=week, spec=rules)
-    assert (code, "UNMATCHED" in text) == (1, True), text
-
-
-@pytest.mark.case("I65")
-def test_a_table_of_newest_records_equals_its_folded_topic_at_every_commit(
-    house: SinkHouse, capsys: Shown
-) -> None:
-    mode: Mapping[str, object] = {"mode": "upsert", "id_columns": ["id"]}
-    uid = house.declare(Kind.SINK_TABLE, "orders", house.sink_spec(**mode))
-    house.want(uid)
-    with running_service(MODULE, house.settings, log=house.folder / "log") as service:
-        for round_ in range(4):
-            write_keyed(house, range(round_ * 20, round_ * 20 + 60), round_)
-            present = 60 + round_ * 20 - (round_ + 1) * 2
-            wait_until(partial(has_live_rows, house, present), service.text)
-        assert service.stop() == 0, service.text()
-    commits = [one.snapshot_id for one in table_of(house).metadata.snapshots]
-    for snapshot in commits:
-        code, text = compare(house, capsys, snapshot, spec=mode)
-        assert (code, "MATCHED" in text) == (0, True), text
-
-
-SECOND = "orders_second"
-
-
-@pytest.mark.case("I65")
-def test_proofs_of_a_partial_commit_and_of_a_table_that_lags_behind_are_matched(
-    house: SinkHouse, capsys: Shown
-) -> None:
-    mode: Mapping[str, object] = {"mode": "upsert", "id_columns": ["id"], "tasks": 2}
-    tables = {name: table_spec(name) for name in (TABLE, SECOND)}
-    spec = house.sink_spec(**mode, tables=list(tables.values()))
-    del spec["table"]
-    uid = house.declare(Kind.SINK_TABLE, "orders", spec)
-    house.want(uid, tasks=2)
-    with running_service(MODULE, house.settings, log=house.folder / "log") as service:
-        write_keyed(house, range(60), 0)
-        wait_until(partial(has_live_rows, house, 58), service.text)
-        wait_until(partial(each_task_reads, house, uid), service.text)
-        partials = partial_snapshots(house, uid, service)
-        older = rolled_back(house, service)
-        write_keyed(house, range(120, 180), 2)
-        wait_until(partial(has_live_rows, house, 58 + 58 + 58), service.text)
-        assert compare(house, capsys, older, spec={**mode, "table": tables[SECOND]})[0] == 0
-        assert service.stop() == 0, service.text()
-    for name, snapshot in [*partials, (TABLE, None)]:
-        code, text = compare(house, capsys, snapshot, spec={**mode, "table": tables[name]})
-        assert (code, "MATCHED" in text) == (0, True), text
-
-
-def table_spec(name: str) -> Mapping[str, object]:
-    return {"catalog": "lake", "namespace": NAMESPACE, "name": name}
-
-
-def each_task_reads(house: SinkHouse, uid: ResourceUid) -> bool:
-    """Whether the group has divided the two partitions: one that joins now holds both up."""
-    reports = [one.report for one in house.status(uid).tasks]
-    return len(reports) == 2 and all(one is not None and len(one.positions) == 1 for one in reports)
-
-
-def partial_snapshots(
-    house: SinkHouse, uid: ResourceUid, service: ServiceProcess
-) -> list[tuple[str, int]]:
-    """Those of a commit while one of the two tasks stood still, with the table of each."""
-    for task in tasks_of(service):
-        known = {one.commit_id for one in house.commits(uid)}
-        task.suspend()
-        write_keyed(house, range(60, 120), 1)
-        new: list[CommitRecord] = []
-
-        def has_partial(known: Collection[UUID] = known, new: list[CommitRecord] = new) -> bool:
-            fresh = [one for one in house.commits(uid) if one.commit_id not in known]
-            new[:] = [one for one in fresh if one.is_partial and one.snapshots]
-            return bool(new)
-
-        # The one that stands still may be the coordinator; its session lasts 10 s.
-        with suppress(AssertionError):
-            wait_until(has_partial, service.text, seconds=6)
-        task.resume()
-        if new:
-            return [(one.table.name, one.snapshot_id) for one in new[0].snapshots]
-    raise AssertionError(service.text())
-
-
-def rolled_back(house: SinkHouse, service: ServiceProcess) -> int:
-    """The second table takes nothing more; its snapshot now."""
-    wait_until(partial(has_live_rows, house, 58 + 58), service.text)
-    wait_until(partial(has_live_rows, house, 58 + 58, SECOND), service.text)
-    table = house.lake.catalog.load_table(f"{NAMESPACE}.{SECOND}")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.parent_snapshot_id is not None
-    update = SetSnapshotRefUpdate.model_validate(
-        {"ref-name": "main", "type": "branch", "snapshot-id": snapshot.parent_snapshot_id}
-    )
-    house.lake.catalog.commit_table(table, (), (update,))
-    return snapshot.parent_snapshot_id
-
-
-def write_keyed(house: SinkHouse, numbers: range, round_: int) -> None:
-    """A record for each key, then none any more for the first two."""
-    with closing(KafkaProducer(**house.broker.access.settings())) as producer:
-        for number in numbers:
-            value = json.dumps({"id": number, "name": f"{number} of {round_}"}).encode()
-            # Rows are of their id columns; what keys of records are is up to their producer.
-            key = None if number % 3 else f"k{round_}-{number}".encode()
-            producer.send(house.topic, value, key, partition=number % 2)
-        for number in numbers[:2]:
-            producer.send(house.topic, None, key_of(number), partition=number % 2)
-        producer.flush()
-
-
-def key_of(number: int) -> bytes:
-    return json.dumps({"id": number}).encode()
-
-
-def has_live_rows(house: SinkHouse, count: int, name: str = TABLE) -> bool:
-    try:
-        table = house.lake.catalog.load_table(f"{NAMESPACE}.{name}")
-    except NoSuchTableError:
-        return False
-    return bool(table.scan().to_arrow().num_rows == count)
-
-
-def has_rows(house: SinkHouse, count: int) -> bool:
-    snapshot = table_of(house).current_snapshot()
-    total = None if snapshot is None or snapshot.summary is None else snapshot.summary
-    return total is not None and int(total["total-records"] or 0) >= count
 
 
 def test_a_plan_says_where_the_topic_ends(house: SinkHouse, capsys: Shown) -> None:

@@ -11,7 +11,7 @@ from datarecs_kafka.control_codec import Event, encode_event
 from datarecs_kafka.control_headers import EPOCH, EXPECTED, PARTS, RANGES, encode_headers
 from datarecs_kafka.control_reader import envelope_of
 from datarecs_testing.clock import NOON, FixedIds
-from datarecs_testing.conformance.sink_log import a_vote, start_commit
+from datarecs_testing.conformance.sink_log_house import a_vote, start_commit
 
 GROUP = "datarecs.sink.one"
 SENDER = FixedIds.nth(4)

@@ -63,10 +63,10 @@ from datarecs_kafka.sink_producer import (
 from datarecs_kafka.watchdog import CALL_LIMIT, EXIT_BROKER_TIMEOUT
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
 from datarecs_testing.clock import NOON, FixedIds
-from datarecs_testing.conformance.sink_log import (
+from datarecs_testing.conformance.sink_log import SinkLogConformance
+from datarecs_testing.conformance.sink_log_house import (
     TABLE,
     EndTransaction,
-    SinkLogConformance,
     read_to_end,
     settle,
     start_commit,
@@ -420,7 +420,7 @@ from datarecs_kafka.cluster_access import ClusterAccess
 from datarecs_kafka.sink_log import KafkaSinkLog
 from datarecs_kafka.watchdog import Watchdog
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
-from datarecs_testing.conformance.sink_log import start_commit
+from datarecs_testing.conformance.sink_log_house import start_commit
 
 bootstrap, user, uid, topic = sys.argv[1:]
 access = ClusterAccess.declared(

@@ -25,7 +25,7 @@ from datarecs_kafka.sink_logins import (
     sink_rights,
 )
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
-from datarecs_testing.conformance.sink_log import a_letter, a_vote, settle
+from datarecs_testing.conformance.sink_log_house import a_letter, a_vote, settle
 from datarecs_testing.stack import KafkaBroker
 
 ROWS = {

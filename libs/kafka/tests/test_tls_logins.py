@@ -22,7 +22,7 @@ from datarecs_runtime.clock import SystemClock, UuidV7Ids
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.certificates import an_authority
 from datarecs_testing.clock import FixedIds
-from datarecs_testing.conformance.sink_log import start_commit
+from datarecs_testing.conformance.sink_log_house import start_commit
 from datarecs_testing.stack import SHORT_LIVED, BrokerPrograms
 from datarecs_testing.tls_kafka import (
     ELSEWHERE,

@@ -14,9 +14,9 @@ from datarecs_core.sink.control import Outgoing, SourcePartition
 from datarecs_memory.sink_cluster import Interruption, MemoryCluster
 from datarecs_memory.sink_log import MemorySinkLog
 from datarecs_testing.clock import FixedIds, ManualClock
-from datarecs_testing.conformance.sink_log import (
+from datarecs_testing.conformance.sink_log import SinkLogConformance
+from datarecs_testing.conformance.sink_log_house import (
     EndTransaction,
-    SinkLogConformance,
     a_vote,
     read_to_end,
     settle,

@@ -49,7 +49,7 @@ spec:
   commit: {interval: PT1M, timeout: PT20S}
   tasks: 4
   files: {memory: 128MiB}
-  errors: {tolerance: dead_letter, max_in_a_row: 3}
+  errors: {tolerance: dead_letter, max_in_a_row: 3, max_per_thousand: 7}
   evolve: full
   case_insensitive: true
   verify: [payments-proof, refunds-proof]
@@ -91,7 +91,7 @@ def test_every_field_is_read_and_written_back() -> None:
         commit=CommitPolicy(interval=timedelta(minutes=1), timeout=timedelta(seconds=20)),
         tasks=4,
         memory=128 * MIB,
-        errors=ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=3),
+        errors=ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=3, max_per_thousand=7),
         evolve=Evolution.FULL,
         case_insensitive=True,
         verify=("payments-proof", "refunds-proof"),
@@ -165,6 +165,12 @@ def test_the_published_schema_accepts_it(text: str) -> None:
         ("tasks: 4", "tasks: 33", ("DR1012", 20, 10, "/spec/tasks")),
         ("128MiB", "63MiB", ("DR1012", 21, 19, "/spec/files/memory")),
         ("dead_letter", "none", ("DR1009", 22, 43, "/spec/errors/max_in_a_row")),
+        ("dead_letter", "none", ("DR1009", 22, 64, "/spec/errors/max_per_thousand")),
+        (
+            "max_per_thousand: 7",
+            "max_per_thousand: 1001",
+            ("DR1012", 22, 71, "/spec/errors/max_per_thousand"),
+        ),
         ("dead_letter", "all", ("DR1012", 22, 23, "/spec/errors/tolerance")),
         ("refunds-proof]", "payments-proof]", ("DR1020", 25, 28, "/spec/verify/1")),
         ("refunds-proof]", "a b]", ("DR1013", 25, 28, "/spec/verify/1")),

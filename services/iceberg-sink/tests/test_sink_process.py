@@ -15,8 +15,8 @@ from datarecs_core.sink.checkpoint import TaskWish
 from datarecs_core.values import ResourceUid
 from datarecs_postgres.roles import API
 from datarecs_testing.database import PreparedDatabase
-from datarecs_testing.service_process import ServiceProcess, running_service
-from datarecs_testing.sink_process import MODULE, SinkHouse, wait_until
+from datarecs_testing.service_process import running_service
+from datarecs_testing.sink_process import MODULE, SinkHouse, tasks_of, wait_until
 from datarecs_testing.stack import KafkaBroker
 
 pytestmark = pytest.mark.integration
@@ -44,13 +44,6 @@ def test_every_record_of_two_partitions_becomes_one_row(house: SinkHouse) -> Non
         assert service.stop() == 0, service.text()
     assert house.rows() == (3_000, 3_000)
     assert sum(one.records for one in house.commits(uid)) == 3_000
-
-
-def tasks_of(service: ServiceProcess) -> list[psutil.Process]:
-    """The processes of tasks: children of the template."""
-    below = psutil.Process(service.process.pid).children(recursive=True)
-    templates = {one.ppid() for one in below} & {one.pid for one in below}
-    return [one for one in below if one.ppid() in templates]
 
 
 def begun(house: SinkHouse, uid: ResourceUid, *, tasks: int) -> bool:

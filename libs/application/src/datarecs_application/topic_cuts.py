@@ -123,6 +123,16 @@ def _without_absent_places(topic: Source, schema: SourceSchema) -> Mapping[str, 
 
 def _commit(topic: Source, pin: TableSnapshot) -> SinkCommit:
     commit = pin.sink
+    if pin.snapshot_id is None:
+        # Neither end of the topic is right instead: its begin makes an emptied table equal, its
+        # last record makes a difference of each one that waits for the first commit.
+        raise _missing(
+            topic,
+            pin,
+            "it has no snapshot, so no record of the topic has become a row yet; compare again "
+            "after the first commit. If none follows, the records are dead letters, which "
+            "`datarecs sink status` counts",
+        )
     if commit is None:
         raise _missing(
             topic,

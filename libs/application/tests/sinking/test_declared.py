@@ -184,6 +184,24 @@ def test_a_paused_sink_commits_and_holds_until_it_is_resumed(platform: Platform)
     assert "Paused" not in platform.conditions()
 
 
+def test_a_resumed_sink_that_no_process_has_room_for_waits_for_a_slot(platform: Platform) -> None:
+    platform.apply("landing", SPEC)
+    platform.run_tasks(TaskReport(positions={FIRST: 5}, ends={FIRST: 5}))
+    platform.commit(at=platform.clock.now())
+    platform.annotate(PAUSED, "true")
+    platform.annotate(PAUSED, None)
+    tasks = platform.status().tasks
+    platform.report(tasks=tuple(replace(one, is_held=False) for one in tasks))
+    platform.after(FOLLOW_EVERY)
+    committing = platform.conditions()["Committing"]
+    assert (str(committing.status), committing.reason) == ("Unknown", "WaitingForSlot")
+    assert "raise its DATARECS_SINK__MAX_TASKS" in committing.message
+    assert phase_of(platform.sink()) == "Starting"
+    platform.run_tasks()
+    platform.after(FOLLOW_EVERY)
+    assert phase_of(platform.sink()) == "Committing"
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [

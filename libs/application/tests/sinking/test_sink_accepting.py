@@ -16,6 +16,7 @@ from datarecs_testing.sink_house import (
     INTERVAL,
     NAME,
     ORDERS,
+    SECOND,
     TOPIC,
     KilledError,
     SinkHouse,
@@ -24,7 +25,6 @@ from datarecs_testing.sink_house import (
 
 COMMIT, LEAVE_OUT = WaitingRecords.COMMIT, WaitingRecords.LEAVE_OUT
 P0 = SourcePartition(TOPIC, 0)
-SECOND = SinkTarget(catalog="lake", namespace=("sales",), name="second")
 Hook = Callable[[str], None]
 
 

@@ -194,6 +194,47 @@ def test_one_dead_letter_too_many_in_a_row_stops_the_sink() -> None:
     report = house.memory.reports[-1]
     assert report.is_halted
     assert report.error.startswith("orders 0, offset 5")
+    assert "it is bad record 4 in a row, and errors.max_in_a_row is 3" in report.error
+
+
+@pytest.mark.case("I54")
+@pytest.mark.parametrize("is_voted", [True, False])
+def test_one_dead_letter_too_many_among_the_newest_records_stops_the_sink(
+    *, is_voted: bool
+) -> None:
+    few = replace(DEAD_LETTERS, max_per_thousand=4)
+    house = SinkHouse(a_sink(errors=few))
+    task = house.task()
+    refuse_bad(house, ORDERS)
+    for _ in range(5):
+        house.send(1, bad=True)
+        house.send(200)
+        if is_voted:
+            house.run_cycles(1, task)
+    house.send(1)
+    house.run_cycles(2, task)
+    assert dead(house) == ["0", "201", "402", "603"]
+    report = house.memory.reports[-1]
+    assert (report.error_code, report.is_halted) == ("BAD_RECORD", True)
+    assert report.error.startswith(
+        "orders 0, offset 804: amount: not a number; it is bad record 5 "
+    )
+    assert "errors.max_per_thousand is 4" in report.error
+    house.kill(task)
+    house.run_cycles(2, house.task())
+    assert dead(house)[-1] == "804"
+    assert not house.memory.reports[-1].is_halted
+
+
+def test_dead_letters_that_are_far_apart_never_stop_the_sink() -> None:
+    house = SinkHouse(a_sink(errors=replace(DEAD_LETTERS, max_per_thousand=1)))
+    refuse_bad(house, ORDERS)
+    for _ in range(4):
+        house.send(1, bad=True)
+        house.send(999)
+    house.run_cycles(3, house.task())
+    assert dead(house) == ["0", "1000", "2000", "3000"]
+    assert not house.memory.reports[-1].is_halted
 
 
 def test_dead_letters_are_counted_across_polls_and_votes() -> None:

@@ -9,11 +9,9 @@ import pytest
 from datarecs_application.sinking.task import SinkTask
 from datarecs_core.sink.checkpoint import PartitionState
 from datarecs_core.sink.control import SourcePartition, StartCommit
-from datarecs_core.sink.definition import SinkTarget
-from datarecs_testing.sink_house import INTERVAL, ORDERS, TOPIC, SinkHouse, a_sink
+from datarecs_testing.sink_house import INTERVAL, ORDERS, SECOND, TOPIC, SinkHouse, a_sink
 
 P0, P1 = SourcePartition(TOPIC, 0), SourcePartition(TOPIC, 1)
-SECOND = SinkTarget(catalog="lake", namespace=("sales",), name="second")
 
 
 def recreate_topic(house: SinkHouse, *, records: int) -> None:

@@ -33,7 +33,9 @@ from datarecs_testing.lake import NAMESPACE, path_at
 from .sink_house import House
 
 PARTITION = SourcePartition("orders", 0)
-DEAD_LETTERS = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=1_000_000)
+DEAD_LETTERS = ErrorPolicy(
+    tolerance=Tolerance.DEAD_LETTER, max_in_a_row=1_000_000, max_per_thousand=1_000
+)
 SCALARS = (
     "null",
     "true",

@@ -191,7 +191,9 @@ MODES: dict[str, dict[str, Any]] = {
     "upsert": {"mode": SinkMode.UPSERT},
     "evolve add": {"evolve": Evolution.ADD},
 }
-MANY = 1_000_000
+ALL_BAD = ErrorPolicy(
+    tolerance=Tolerance.DEAD_LETTER, max_in_a_row=1_000_000, max_per_thousand=1_000
+)
 
 
 @pytest.fixture
@@ -211,7 +213,7 @@ def tables(house: House) -> House:
 def test_good_records_land_and_bad_ones_are_dead_letters_in_any_order(
     tables: House, mode: str, batches: list[list[str]]
 ) -> None:
-    policy = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=MANY)
+    policy = ALL_BAD
     sink = Sink(tables, policy, changes=MODES[mode])
     assert sink.take(batches) == Intake()
     kinds = list(enumerate(flat(batches)))
@@ -223,7 +225,7 @@ def test_good_records_land_and_bad_ones_are_dead_letters_in_any_order(
 @given(STREAMS)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_tables_have_the_same_records(tables: House, batches: list[list[str]]) -> None:
-    policy = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=MANY)
+    policy = ALL_BAD
     sink = Sink(tables, policy, targets=(TARGET, COPY))
     assert sink.take(batches) == Intake()
     kinds = list(enumerate(flat(batches)))
@@ -255,7 +257,7 @@ def test_without_tolerance_the_sink_stops_at_the_first_bad_record(
 def test_a_record_too_large_to_read_stops_the_sink_whatever_the_tolerance(
     tables: House, before: list[list[str]], after: list[list[str]]
 ) -> None:
-    policy = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=MANY)
+    policy = ALL_BAD
     sink = Sink(tables, policy)
     kinds = flat(before)
     result = sink.take([*before, [TOO_LARGE, *flat(after)]])
@@ -299,7 +301,7 @@ def without_key(record: LogRecord) -> LogRecord:
 
 def test_a_record_from_which_no_table_can_be_made_does_not_hinder_the_others(house: House) -> None:
     """Only one record has two fields of one name, and the table is made from all of them."""
-    policy = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=MANY)
+    policy = ALL_BAD
     sink = Sink(house, policy, changes={"auto_create": True})
     values = [{"a": {"b": 1}}, {"a": {"b": 2}}, {"a.b": 1, "a": {"b": 1}}, {"a": {"b": 3}}]
     records = [
@@ -321,7 +323,7 @@ def test_a_record_from_which_no_table_can_be_made_does_not_hinder_the_others(hou
 
 
 def test_fields_left_out_are_counted_once_where_a_batch_is_refused(tables: House) -> None:
-    policy = ErrorPolicy(tolerance=Tolerance.DEAD_LETTER, max_in_a_row=MANY)
+    policy = ALL_BAD
     sink = Sink(tables, policy)
     sink.take([["more", "type", "more", "metadata column", "more", "late"]])
     assert sink.intake.dropped_fields == 3

@@ -2,9 +2,10 @@
 
 import os
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote_plus
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -37,7 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from datarecs_connectors.sinking.partitions import PartitionValues
+from datarecs_connectors.sinking.partitions import Partitioner, PartitionValues
 from datarecs_core.errors.sink import BadRecordError
 from datarecs_core.sink.definition import SinkMode
 from datarecs_testing.lake import path_at
@@ -179,3 +180,30 @@ def test_special_characters_of_a_folder_are_escaped(text: str, folder: str) -> N
     schema = Schema(NestedField(1, "value", StringType()))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "value_part"))
     assert PartitionValues(spec, (text,)).path(schema) == folder
+
+
+class CountedTakes:
+    """A table that counts how often its rows are put into another order."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows, self.takes = rows, 0
+
+    def take(self, order: object) -> pa.Table:
+        self.takes += 1
+        return self._rows.take(order)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  of the table
+        return getattr(self._rows, name)
+
+
+def test_rows_of_many_small_batches_are_divided_by_one_sort() -> None:
+    """A take reads every batch again, so one for each partition takes minutes for thousands."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1_000, IdentityTransform(), "day"))
+    batches = [pa.table({"id": [at], "day": [f"day {at % 50}"]}) for at in range(200)]
+    rows = CountedTakes(pa.concat_tables(batches))
+    parts = list(Partitioner(spec, schema).split(cast("pa.Table", rows)))
+    assert rows.takes == 1
+    assert {values.values[0]: part.column("id").to_pylist() for values, part in parts} == {
+        f"day {day}": list(range(day, 200, 50)) for day in range(50)
+    }

@@ -94,15 +94,34 @@ def test_a_sink_that_commits_in_time_is_ready() -> None:
     }
 
 
-def test_nothing_is_known_before_a_process_takes_the_tasks() -> None:
-    before = claims(stored(None, held=0, last=None))
-    assert before["Ready"] == (Truth.UNKNOWN, "NoProcess")
-    assert before["Committing"] == (Truth.UNKNOWN, "NoCommitYet")
+@pytest.mark.parametrize("last", [None, COMMIT], ids=["new", "resumed"])
+def test_a_sink_without_a_slot_says_that_it_waits_for_one(last: CommitRecord | None) -> None:
+    before = conditions(stored(None, read(1), held=0, last=last))
+    committing = before["Committing"]
+    assert (before["Ready"].status, before["Ready"].reason) == (Truth.UNKNOWN, "NoProcess")
+    assert (committing.status, committing.reason) == (Truth.UNKNOWN, "WaitingForSlot")
+    for condition in (before["Ready"], committing):
+        assert "start another process of the service, or raise its" in condition.message
 
 
-def test_a_sink_with_some_of_its_tasks_is_ready_and_says_so() -> None:
-    ready = conditions(stored(read(1), None, None, held=1))["Ready"]
-    assert (ready.status, ready.message) == (Truth.TRUE, "1 of 3 tasks run")
+def test_a_sink_that_runs_has_no_commit_before_the_first_one() -> None:
+    assert claims(stored(None, last=None))["Committing"] == (Truth.UNKNOWN, "NoCommitYet")
+
+
+def test_a_sink_with_some_of_its_tasks_is_ready_and_says_what_the_others_need() -> None:
+    shown = conditions(stored(read(1), None, None, held=1))
+    assert shown["Ready"].status is Truth.TRUE
+    assert shown["Ready"].message == (
+        "1 of 3 tasks run; for more, start another process of the service, or raise its"
+        " DATARECS_SINK__MAX_TASKS"
+    )
+    assert shown["Committing"].status is Truth.TRUE
+
+
+def test_a_paused_sink_at_rest_waits_for_no_slot() -> None:
+    status = stored(read(1), held=0)
+    resting = tuple(replace(one, is_resting=True) for one in status.tasks)
+    assert claims(replace(status, tasks=resting))["Committing"] == (Truth.TRUE, "Complete")
 
 
 def test_a_sink_with_resting_tasks_alone_is_paused_and_needs_no_process() -> None:

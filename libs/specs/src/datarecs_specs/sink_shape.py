@@ -12,6 +12,7 @@ from enum import StrEnum
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
+from datarecs_core.sink.bad_records import WINDOW
 from datarecs_core.sink.definition import (
     BY_TOPIC,
     LEAST_INTERVAL,
@@ -279,6 +280,12 @@ _ERRORS = Record(
             name="max_in_a_row",
             shape=Whole(least=1, most=_MOST_IN_A_ROW),
             doc="dead letters of one partition in a row; one more stops the sink",
+        ),
+        Field(
+            name="max_per_thousand",
+            shape=Whole(least=1, most=WINDOW),
+            doc="dead letters among the last 1,000 records of one partition; one more stops the "
+            "sink; 1000: none are too many",
         ),
     ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import duckdb
+import psutil  # type: ignore[import-untyped]  # publishes no types
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from pyiceberg.exceptions import NoSuchTableError
@@ -30,6 +31,7 @@ from datarecs_testing.builders import A_TENANT, a_resource
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.lake import NAMESPACE, Lake, a_lake
 from datarecs_testing.schema_registry import Registry
+from datarecs_testing.service_process import ServiceProcess
 from datarecs_testing.stack import KafkaBroker
 
 MODULE = "datarecs_iceberg_sink"
@@ -210,6 +212,13 @@ def _stored(kind: Kind, spec: Mapping[str, object]) -> Mapping[str, Any]:
     }
     _, typed = decode_json(document).require()
     return canonical_spec(kind, typed)
+
+
+def tasks_of(service: ServiceProcess) -> list[psutil.Process]:
+    """The processes of tasks: children of the template."""
+    below = psutil.Process(service.process.pid).children(recursive=True)
+    templates = {one.ppid() for one in below} & {one.pid for one in below}
+    return [one for one in below if one.ppid() in templates]
 
 
 def wait_until(

@@ -24,6 +24,7 @@ from datarecs_application.sinking.decoding import RecordTooLargeError, decode_ob
 from datarecs_application.sinking.defects import located
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import BadRecordError, SinkCode, SinkError
+from datarecs_core.sink.bad_records import RecentBadRecords
 from datarecs_core.sink.changes import RecordChanges
 from datarecs_core.sink.checkpoint import TablePlace
 from datarecs_core.sink.control import FileEntry, KeyFile, SourcePartition, TableReference
@@ -99,8 +100,8 @@ class TableIntake:
     """Tables that refused a record lately come first: then nothing is in another one yet."""
     _known_bad: dict[tuple[SourcePartition, int], BadRecordError] = field(default_factory=dict)
     """By partition and offset, since the last vote."""
-    _in_a_row: dict[SourcePartition, int] = field(default_factory=dict)
-    _voted_in_a_row: dict[SourcePartition, int] = field(default_factory=dict)
+    _recent: dict[SourcePartition, RecentBadRecords] = field(default_factory=dict)
+    _voted_recent: dict[SourcePartition, RecentBadRecords] = field(default_factory=dict)
 
     def take(self, partition: SourcePartition, records: Sequence[LogRecord]) -> Intake:
         """Add the records, in their order, up to the first at which the sink stops.
@@ -271,19 +272,19 @@ class TableIntake:
         """
         if self._stops_at_once:
             return min(batch.bad, default=None)
-        letters: list[DeadLetter] = []
-        in_a_row, last = self._in_a_row.get(partition, 0), -1
+        recent = self._recent.get(partition, RecentBadRecords())
         for index in sorted(batch.bad):
-            in_a_row = in_a_row + 1 if index == last + 1 else 1
-            last = index
             error = batch.bad[index]
-            if in_a_row > self.policy.max_in_a_row or _is_too_large(error):
-                self.letters += letters
+            if _is_too_large(error):
+                return index
+            recent = recent.with_bad(index)
+            if excess := recent.excess(self.policy):
+                reason = f"{error.reason}; {excess}"
+                batch.bad[index] = BadRecordError(path=error.path, reason=reason)
                 return index
             record = batch.records[index]
-            letters.append(DeadLetter(record=record, reason=error.reason, path=error.path))
-        self.letters += letters
-        self._in_a_row[partition] = in_a_row if last == len(batch.records) - 1 else 0
+            self.letters.append(DeadLetter(record=record, reason=error.reason, path=error.path))
+        self._recent[partition] = recent.after(len(batch.records))
         return None
 
     def size(self) -> int:
@@ -316,7 +317,7 @@ class TableIntake:
     def voted(self) -> None:
         """A vote with the files and the dead letters was taken."""
         self.dead_letters += len(self.letters)
-        self._voted_in_a_row = dict(self._in_a_row)
+        self._voted_recent = dict(self._recent)
         self.letters.clear()
         self._known_bad.clear()
         self._forget_writers()
@@ -324,7 +325,7 @@ class TableIntake:
     def discard(self) -> None:
         """Forget everything since the last vote, apart from which records are bad."""
         self.letters.clear()
-        self._in_a_row = dict(self._voted_in_a_row)
+        self._recent = dict(self._voted_recent)
         writers = list(self._writers.values())
         self._forget_writers()
         for writer in writers:

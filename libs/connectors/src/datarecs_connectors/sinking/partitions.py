@@ -120,10 +120,11 @@ class Partitioner:
         _, firsts, groups = np.unique(combined, return_index=True, return_inverse=True)
         order = np.argsort(groups, kind="stable")
         ends = np.searchsorted(groups[order], np.arange(1, len(firsts) + 1))
+        # Once for all: each take costs as much as the rows have chunks.
+        ordered = rows if len(firsts) == 1 else rows.take(order)
         for start, end, first in zip((0, *ends[:-1]), ends, firsts, strict=True):
             values = tuple(known[code[first]] for known, code in zip(distinct, codes, strict=True))
-            part = rows if len(firsts) == 1 else rows.take(order[start:end])
-            yield PartitionValues(self.spec, values), part
+            yield PartitionValues(self.spec, values), ordered.slice(start, end - start)
 
 
 class _Transformed:

@@ -316,11 +316,21 @@ def _ready(stored: SinkStatus) -> Condition:
             status=Truth.UNKNOWN,
             reason="NoProcess",
             message="no process of iceberg-sink runs the tasks of this sink yet; if that lasts"
-            " longer than a minute, start one, or raise its limit of tasks",
+            f" longer than a minute, {_MORE_SLOTS}",
         )
-    missing = sum(not one.is_held and not one.is_resting for one in stored.tasks)
-    message = f"{running} of {len(stored.tasks)} tasks run" if missing else ""
-    return Condition(type=name, status=Truth.TRUE, reason="Running", message=message)
+    waiting = _waiting(stored)
+    message = f"{running} of {len(stored.tasks)} tasks run; for more, {_MORE_SLOTS}"
+    return Condition(
+        type=name, status=Truth.TRUE, reason="Running", message=message if waiting else ""
+    )
+
+
+_MORE_SLOTS = "start another process of the service, or raise its DATARECS_SINK__MAX_TASKS"
+
+
+def _waiting(stored: SinkStatus) -> int:
+    """Tasks that have something to do and no process."""
+    return sum(not one.is_held and not one.is_resting for one in stored.tasks)
 
 
 def _words_of(failure: TaskReport) -> str:
@@ -333,6 +343,12 @@ def _committing(stored: SinkStatus) -> Condition:
     if failure is not None:
         message = _words_of(failure)
         return Condition(type=name, status=Truth.FALSE, reason="TaskFailed", message=message)
+    if _waiting(stored) and not workers(stored):
+        message = (
+            "nothing is read or committed while no process of iceberg-sink has a free slot for a"
+            f" task of this sink; if that lasts longer than a minute, {_MORE_SLOTS}"
+        )
+        return Condition(type=name, status=Truth.UNKNOWN, reason="WaitingForSlot", message=message)
     if last is None:
         message = "no commit yet; the first one follows after the commit interval"
         return Condition(type=name, status=Truth.UNKNOWN, reason="NoCommitYet", message=message)

@@ -171,6 +171,8 @@ class ErrorPolicy:
     tolerance: Tolerance = Tolerance.NONE
     max_in_a_row: int = 10
     """Of dead letters, of one partition; one more stops the sink."""
+    max_per_thousand: int = 50
+    """Dead letters among the last 1,000 records of one partition; one more stops the sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,14 +42,19 @@ def sink_faults(sink: SinkTable) -> Iterator[Fault]:
             hint=hint,
             fix=hint,
         )
-    is_default = sink.errors.max_in_a_row == ErrorPolicy().max_in_a_row
-    if sink.errors.tolerance is Tolerance.NONE and not is_default:
-        yield Fault(
-            code=SpecCode.WITHOUT_EFFECT,
-            path=("spec", "errors", "max_in_a_row"),
-            message="the sink stops at the first bad record with tolerance none",
-            hint="leave it out, or write tolerance: dead_letter",
-        )
+    yield from _limit_faults(sink.errors)
+
+
+def _limit_faults(errors: ErrorPolicy) -> Iterator[Fault]:
+    for name in ("max_in_a_row", "max_per_thousand"):
+        is_default = getattr(errors, name) == getattr(ErrorPolicy(), name)
+        if errors.tolerance is Tolerance.NONE and not is_default:
+            yield Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=("spec", "errors", name),
+                message="the sink stops at the first bad record with tolerance none",
+                hint="leave it out, or write tolerance: dead_letter",
+            )
 
 
 def _repeated_names(at: Path, names: Sequence[str], what: str) -> Iterator[Fault]:

@@ -1,8 +1,8 @@
-"""The rows of `pointer`: read, decided by the rule of core, and changed under locks.
+"""The rows of `pointer`: read, decided by the rule of core, and changed under a lock.
 
-A lock on a key also covers its absence: a row cannot be locked before it exists. There are
-`BUCKETS` locks per account, so that a large batch takes no more, and a batch takes its own in one
-order, so that two batches never wait for each other. Two keys of one bucket only wait.
+The lock of an account also covers keys that do not exist yet: a row cannot be locked before it
+does. A transaction holds it from its first batch to its end. One lock, because a transaction of a
+capture has several batches: with a lock for each group of keys two of them wait for each other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     ColumnElement,
     Row,
@@ -41,11 +40,8 @@ from datarecs_core.values import TenantId, aware
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.catalogue import POINTER
 
-BUCKETS = 256
 _ROW = POINTER.c
-_LOCK = text(
-    "SELECT count(pg_advisory_xact_lock(n)) FROM (SELECT unnest(:locks) AS n ORDER BY 1) AS locks"
-).bindparams(bindparam("locks", type_=ARRAY(BigInteger)))
+_LOCK = text("SELECT pg_advisory_xact_lock(:lock)").bindparams(bindparam("lock", type_=BigInteger))
 _FIELDS = ("blob_key", "payload", "resource_id", "expires_at", "version")
 _LIVE = or_(_ROW.expires_at.is_(None), _ROW.expires_at > func.clock_timestamp())
 _STORE = insert(POINTER)
@@ -73,11 +69,9 @@ class PostgresPointers:
         check_batch(ops, self._session.tenant_id)
         if not ops:
             return Applied()
-        keys = [op.key for op in ops]
-        locks = sorted({_lock(self._session.tenant_id, key) for key in keys})
-        self._session.execute(_LOCK, {"locks": locks})
-        # A statement of its own: it sees what the previous holders of the locks have committed.
-        outcome, changes = apply_batch(self._live(keys), ops)
+        self._session.execute(_LOCK, {"lock": _lock(self._session.tenant_id)})
+        # A statement of its own: it sees what the previous holder of the lock has committed.
+        outcome, changes = apply_batch(self._live([op.key for op in ops]), ops)
         self._store(changes)
         return outcome
 
@@ -137,11 +131,9 @@ class PostgresPointers:
         return self._session.tenant_rows(POINTER) & (_ROW.key > prefix) & (_ROW.key < end)
 
 
-def _lock(tenant: TenantId, key: str) -> int:
-    """The advisory lock of a key."""
-    bucket = sha256(key.encode()).digest()[0] % BUCKETS
-    number = sha256(b"pointer" + tenant.bytes + bytes([bucket])).digest()[:8]
-    return int.from_bytes(number, "big", signed=True)
+def _lock(tenant: TenantId) -> int:
+    """The advisory lock of an account."""
+    return int.from_bytes(sha256(b"pointer" + tenant.bytes).digest()[:8], "big", signed=True)
 
 
 def _pointer_of(row: Row[Any]) -> Pointer:

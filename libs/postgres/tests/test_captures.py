@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import LiteralString
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from datarecs_core.captures.events import CaptureJobSucceeded
 from datarecs_core.captures.items import LONGEST_BACKOFF, Gate, WorkState, WorkToken
 from datarecs_core.errors.captures import LeaseLostError
+from datarecs_postgres import captures
 from datarecs_postgres.roles import CAPTURE
 from datarecs_testing.captures import CONNECTION, CaptureQueue, a_request, a_table
 from datarecs_testing.conformance.capture_queue import (
@@ -84,6 +86,21 @@ class TestPostgres:
         for worker in range(2):  # 80 claims, one for each item that is left
             work(worker)
         assert queue.states(items) == {"SUCCEEDED"}
+
+    @pytest.mark.case("Q52")
+    def test_a_tree_larger_than_a_statement_is_removed_as_a_whole(
+        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(captures, "REMOVED_AT_ONCE", 3)
+        queue = CaptureQueue(stores)
+        root, tables = queue.planned(*(a_table(f"t{number}") for number in range(8)))
+        for table in tables:
+            queue.succeed(queue.take(table))
+        live, (running,) = queue.planned(a_table("b"))
+        stores.pass_time(timedelta(hours=25))
+        assert queue.remove_old() == 1
+        assert [queue.stored(one) for one in (root, *tables)] == [None] * 9
+        assert [queue.item(one).id for one in (live, running)] == [live, running]
 
     @pytest.mark.case("Q55")
     def test_a_task_that_cannot_be_read_fails_its_item(

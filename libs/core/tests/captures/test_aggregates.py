@@ -1,11 +1,19 @@
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.captures.aggregates import merged_columns, merged_scalars, width_text
+from datarecs_core.captures.aggregates import (
+    MERGED_AT_ONCE,
+    ColumnMerge,
+    merged_columns,
+    merged_scalars,
+    width_text,
+)
 from datarecs_core.captures.sketches import Sketch
 from datarecs_core.catalog.records import (
     Completeness,
@@ -52,7 +60,11 @@ def of_values(values: list[int | None], name: str = "n") -> ScalarStats:
     )
 
 
-PARTS = st.lists(st.lists(st.none() | st.integers(0, 10**12), max_size=5), min_size=1, max_size=5)
+PARTS = st.lists(
+    st.lists(st.none() | st.integers(0, 10**12), max_size=5),
+    min_size=1,
+    max_size=3 * MERGED_AT_ONCE,
+)
 
 
 @given(PARTS)
@@ -60,6 +72,37 @@ def test_the_figures_of_parts_are_those_of_all_rows(parts: list[list[int | None]
     whole = of_values([value for part in parts for value in part])
     files = [a_file(of_values(part), rows=len(part)) for part in parts]
     assert merged_columns(files) == (whole,)
+
+
+@pytest.mark.parametrize("place", [0, MERGED_AT_ONCE // 2, 2 * MERGED_AT_ONCE])
+def test_one_file_of_many_with_another_type_leaves_the_rows_alone(place: int) -> None:
+    parts = [of_values([1])] * 3 * MERGED_AT_ONCE
+    parts[place] = replace(of_values([1]), type="text")
+    (merged,) = merged_columns([a_file(part) for part in parts])
+    assert merged == ScalarStats(name="n", type=parts[0].type, rows=len(parts))
+
+
+@pytest.mark.parametrize("place", [0, MERGED_AT_ONCE // 2, 2 * MERGED_AT_ONCE])
+def test_one_file_of_many_without_values_changes_no_figure_of_the_others(place: int) -> None:
+    parts = [of_values([number]) for number in range(3 * MERGED_AT_ONCE)]
+    nothing = replace(of_values([None]), type="null")
+    merged = merged_columns([a_file(one) for one in [*parts[:place], nothing, *parts[place:]]])
+    assert merged == (of_values([*range(len(parts)), None]),)
+
+
+def test_the_memory_of_a_merge_is_not_that_of_its_files() -> None:
+    """A sketch has 16 KiB; those of 500 files together would be 8 MiB."""
+    merge = ColumnMerge()
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            merge.add(a_file(_estimated(range(number, 2048 + number), 1, 9000, 9000)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    (merged,) = merge.merged()
+    assert (merged.rows, merged.ndv) == (500 * 9000, "9000")
+    assert peak < 4 * 2**20
 
 
 def test_files_of_deletes_have_no_part() -> None:

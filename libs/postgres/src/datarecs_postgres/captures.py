@@ -114,16 +114,21 @@ _COUNTERS = text(
     " ELSE 'file_groups_failed' END, count(*) FROM below b"
     " WHERE b.kind = 'EXEC_FILE_GROUP' AND b.finished_at IS NOT NULL GROUP BY 1"
 )
-_REMOVE = text(
-    "DELETE FROM datarecs.capture_work w USING ("
-    " SELECT r.id FROM datarecs.capture_work r WHERE r.tenant_id = :of_tenant"
+_OLD = text(
+    "SELECT r.id FROM datarecs.capture_work r WHERE r.tenant_id = :of_tenant"
     " AND r.parent_id IS NULL AND r.finished_at < :before"
     " AND NOT EXISTS (SELECT FROM datarecs.capture_work l WHERE l.tenant_id = r.tenant_id"
     " AND l.root_id = r.id AND l.finished_at IS NULL)"
-    " ORDER BY r.finished_at LIMIT :most) old"
-    " WHERE w.tenant_id = :of_tenant AND w.root_id = old.id"
-    " RETURNING w.parent_id IS NULL AS is_root"
+    " ORDER BY r.finished_at LIMIT :most"
 )
+_REMOVE = text(
+    "DELETE FROM datarecs.capture_work w USING ("
+    " SELECT p.id FROM datarecs.capture_work p WHERE p.tenant_id = :of_tenant"
+    " AND p.root_id = ANY (:roots) LIMIT :most) part"
+    " WHERE w.tenant_id = :of_tenant AND w.id = part.id"
+)
+REMOVED_AT_ONCE = 10_000
+"""Items of one statement, so that it ends long before the limit of its time."""
 
 
 class PostgresWorkItems:
@@ -277,8 +282,12 @@ class PostgresWorkItems:
         return {row.name: int(row.total) for row in rows}
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:
-        rows = self._session.execute(_REMOVE, self._of(before=finished_before, most=limit))
-        return sum(row.is_root for row in rows)
+        old = self._session.execute(_OLD, self._of(before=finished_before, most=limit))
+        roots = [row.id for row in old]
+        parts = self._of(roots=roots, most=REMOVED_AT_ONCE)
+        while roots and self._session.execute(_REMOVE, parts).rowcount:
+            pass
+        return len(roots)
 
     def _of(self, **values: object) -> dict[str, object]:
         return {"of_tenant": self._session.tenant_id, **values}

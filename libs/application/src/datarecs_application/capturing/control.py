@@ -5,13 +5,13 @@ are one transaction: a worker that dies, or reports twice, changes nothing or ev
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datarecs_application.assignments import Decode
 from datarecs_application.capturing import maintaining, queue
 from datarecs_application.capturing.destinations import CapturedConnection, Destinations
 from datarecs_application.capturing.planning import Applied, Planning, required
-from datarecs_application.capturing.recording import Recording
+from datarecs_application.capturing.recording import Plans, Recording
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
@@ -78,6 +78,7 @@ class LocalControl:
     clock: Clock
     jitter: Callable[[], float]
     """From 0.5 to 1: how much of a pause between attempts is waited."""
+    _plans: Plans = field(default_factory=Plans, init=False)
 
     def claim(self, request: ClaimRequest) -> Claims:
         return self.finder.claim_work(request)
@@ -115,9 +116,10 @@ class LocalControl:
             Indexes(self._account(tx)).put_content(*where, file_target(path), content)
 
     def end(self, token: WorkToken, outcome: Outcome) -> None:
+        sha = _sha256(outcome)  # before the transaction: of a long list it takes seconds
         try:
             with self.unit.begin(token.tenant_id) as tx:
-                self._end(tx, token, outcome)
+                self._end(tx, token, outcome, sha)
                 crash_point(CrashPoint.CAPTURE_IN_TX)
         except (LeaseLostError, OutcomeRefusedError, CaptureNotFoundError):
             raise
@@ -128,8 +130,7 @@ class LocalControl:
             with self.unit.begin(token.tenant_id) as tx:
                 self._fail(tx, token, _failure(failed))
 
-    def _end(self, tx: Transaction, token: WorkToken, outcome: Outcome) -> None:
-        sha = _sha256(outcome)
+    def _end(self, tx: Transaction, token: WorkToken, outcome: Outcome, sha: str) -> None:
         match outcome:
             case WorkFailed():
                 self._fail(tx, token, outcome)
@@ -166,7 +167,7 @@ class LocalControl:
         queue.end_failed(tx, token, failure, outcome_sha256=_sha256(failure), jitter=self.jitter())
 
     def _applied(self, tx: Transaction, item: WorkItem, outcome: Result) -> Applied:
-        recording = Recording(account=self._account(tx), now=tx.now)
+        recording = self._recording(tx)
         match outcome:
             case GroupCaptured():
                 return recording.group(item, outcome)
@@ -218,7 +219,7 @@ class LocalControl:
             case WorkKind.PLAN_SNAPSHOT:
                 frame |= {"native_id": task.native_id, "policy": to_document(request.policy)}
             case WorkKind.EXEC_FILE_GROUP:
-                plan = Recording(account=self._account(tx), now=tx.now).plan(item)
+                plan = self._recording(tx).known_plan(item)
                 files = plan.group(required(task.group))
                 snapshot = Snapshots(self._account(tx)).get(plan.table_id, plan.snapshot_id)
                 frame |= {
@@ -233,9 +234,11 @@ class LocalControl:
         return frame
 
     def _known(self, tx: Transaction, item: WorkItem, connection: CapturedConnection) -> list[str]:
-        """Native ids of snapshots of the catalogue; none for a full rescan."""
-        if item.task.request.is_full_rescan:
-            return []
+        """Native ids of snapshots of the catalogue, the newest first.
+
+        Also for a full rescan: a folder with the files of an earlier state is in a new one, and the
+        source recognises that by these ids alone.
+        """
         stored = self._destinations(tx, connection).existing_table(required(item.task.object))
         if stored is None:
             return []
@@ -263,6 +266,9 @@ class LocalControl:
             connection=connection,
             is_declared=lambda uid: tx.resources.get_by_uid(ResourceUid(uid)) is not None,
         )
+
+    def _recording(self, tx: Transaction) -> Recording:
+        return Recording(account=self._account(tx), now=tx.now, plans=self._plans)
 
     def _account(self, tx: Transaction) -> CatalogueAccount:
         return CatalogueAccount(

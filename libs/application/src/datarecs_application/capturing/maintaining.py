@@ -18,6 +18,8 @@ from datarecs_core.values import TenantId
 
 log = structlog.get_logger()
 PAGE = 1_000
+TREES = 50
+"""Trees that one transaction removes."""
 RETENTION = timedelta(hours=24)
 """How long a tree stays after its root has ended."""
 
@@ -49,8 +51,8 @@ def follow_cancels(unit: UnitOfWork, finder: CaptureFinder, *, limit: int = PAGE
     )
 
 
-def remove_old(unit: UnitOfWork, finder: CaptureFinder, *, limit: int = PAGE) -> int:
-    """Remove whole trees 24 h after their root ended; how many trees."""
+def remove_old(unit: UnitOfWork, finder: CaptureFinder, *, limit: int = TREES) -> int:
+    """Remove whole trees 24 h after their root ended; how many trees. Call it until it is 0."""
     removed = 0
     for tenant in finder.tenants_with_work("old"):
         with unit.begin(tenant) as tx:

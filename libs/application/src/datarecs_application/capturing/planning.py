@@ -12,10 +12,10 @@ from uuid import UUID
 
 from datarecs_application.capturing.destinations import Destinations
 from datarecs_application.capturing.event_fields import common_fields
+from datarecs_application.capturing.reusing import Reuse
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.generations import Generations
-from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
@@ -33,13 +33,11 @@ from datarecs_core.captures.plan import (
     captured_by,
     chosen_columns,
     group_files,
-    reusable,
 )
 from datarecs_core.captures.request import (
     CapturePolicy,
     CaptureRequest,
     ObjectName,
-    Output,
     SnapshotChoice,
 )
 from datarecs_core.captures.rules import PER_COLUMN
@@ -50,12 +48,9 @@ from datarecs_core.captures.source_facts import (
     SourceSnapshot,
     SourceTable,
 )
-from datarecs_core.captures.targets import file_target
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.records import (
     Completeness,
-    FileStats,
-    IndexArtifact,
     Producer,
     Snapshot,
     SnapshotConstraints,
@@ -147,8 +142,8 @@ class Planning:
         request, files = item.task.request, outcome.files
         snapshot = Snapshots(self.account).get(table.id, snapshot_id)
         columns = captured_columns(request.policy, () if snapshot is None else snapshot.columns)
-        known = {} if request.is_full_rescan else self._known_files(table, snapshot_id)
-        figured = columns if Output.COLUMN_STATS in request.policy.outputs else ()
+        reuse = Reuse(account=self.account)
+        known = () if request.is_full_rescan else reuse.known_files(table.id, snapshot_id)
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -162,16 +157,11 @@ class Planning:
             reused=(),
             groups=(),
         )
-        reused, artifacts = self._indexed(plan, reusable(files, known, figured))
-        paths = {one.path for one in reused}
+        Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
+        paths = reuse.record(plan, known)
         rest = [file for file in files if file.path not in paths]
         groups = group_files(rest, columns=len(columns))
-        plan = replace(plan, reused=tuple(sorted(paths)), groups=groups)
-        Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
-        copies = [replace(one, snapshot_id=snapshot_id) for one in reused]
-        Statistics(self.account).put_files(copies, generation=plan.generation)
-        Indexes(self.account).put(artifacts)
-        return self._planned(item, plan)
+        return self._planned(item, replace(plan, reused=tuple(sorted(paths)), groups=groups))
 
     def captured_table(self, item: WorkItem, outcome: SnapshotCaptured) -> Applied:
         """The statistics of a source that captured its table itself, and the finaliser."""
@@ -304,38 +294,6 @@ class Planning:
         captured = Generations(self.account).manifest(active).captured
         wanted = captured_by(request.policy, captured_columns(request.policy, columns))
         return not captured.covers(wanted)
-
-    def _known_files(self, table: Table, snapshot_id: int) -> Mapping[str, FileStats]:
-        """Statistics of files by path, of this snapshot or else the newest captured one."""
-        generations = Generations(self.account)
-        for number in (snapshot_id, generations.latest(table.id)):
-            active = None if number is None else generations.active(table.id, number)
-            if active is not None:
-                return {one.path: one for one in generations.files(active)}
-        return {}
-
-    def _indexed(
-        self, plan: SnapshotPlan, reused: Sequence[FileStats]
-    ) -> tuple[tuple[FileStats, ...], tuple[IndexArtifact, ...]]:
-        """Of reused files those whose index exists as well, if one is requested."""
-        if Output.PARQUET_PAGE_INDEX not in plan.policy.outputs:
-            return tuple(reused), ()
-        indexes = Indexes(self.account)
-        stored = [
-            indexes.get(plan.table_id, one.snapshot_id, file_target(one.path)) for one in reused
-        ]
-        usable = {one.path: self._copied(plan, one) for one in stored if one is not None}
-        files = tuple(one for one in reused if one.path in usable)
-        return files, tuple(usable.values())
-
-    def _copied(self, plan: SnapshotPlan, known: IndexArtifact) -> IndexArtifact:
-        """The index of a known file, for another snapshot; each has its own blob."""
-        if known.blob_key is None or known.snapshot_id == plan.snapshot_id:
-            return replace(known, snapshot_id=plan.snapshot_id)
-        indexes = Indexes(self.account)
-        where = (plan.table_id, plan.snapshot_id, known.target_id)
-        blob_key = indexes.put_content(*where, indexes.content(known))
-        return replace(known, snapshot_id=plan.snapshot_id, blob_key=blob_key)
 
     def _planned(self, item: WorkItem, plan: SnapshotPlan) -> Applied:
         """Store the plan; the children that it leads to."""

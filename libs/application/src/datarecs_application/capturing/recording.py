@@ -5,22 +5,25 @@ plan, computes the figures of the table once, and publishes them: readers see al
 """
 
 import json
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 
 from datarecs_application.capturing.event_fields import common_fields
 from datarecs_application.capturing.planning import Applied, required
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
-from datarecs_application.catalogue.account import CatalogueAccount
+from datarecs_application.catalogue.account import PAGE, CatalogueAccount
 from datarecs_application.catalogue.generations import Generations, Publication
 from datarecs_application.catalogue.indexes import Indexes
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
-from datarecs_core.captures.aggregates import merged_columns
+from datarecs_core.captures.aggregates import ColumnMerge
 from datarecs_core.captures.events import CaptureFileGroupCompleted, CaptureSnapshotFinalized
 from datarecs_core.captures.items import WorkItem
 from datarecs_core.captures.outcomes import GroupCaptured
-from datarecs_core.captures.plan import SnapshotPlan, coverage_faults
+from datarecs_core.captures.plan import GROUP_CELLS, SnapshotPlan, coverage_faults
 from datarecs_core.captures.request import Output
 from datarecs_core.captures.source_facts import CapturedFile, Completion, SourceFile
 from datarecs_core.captures.targets import file_target
@@ -38,6 +41,29 @@ from datarecs_core.errors.captures import CaptureCode, CaptureFailedError, Outco
 from datarecs_core.errors.storage import BlobNotFoundError
 from datarecs_core.hashing import sha256_hex
 
+MOST_PLANS = 2
+"""In memory: one of 100,000 files has about 20 MB, and reading it takes seconds."""
+
+
+class Plans:
+    """The plans that were used last, by their blob, which never changes."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[str, SnapshotPlan] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: str, read: Callable[[], SnapshotPlan]) -> SnapshotPlan:
+        """The plan of a blob. Two threads that begin together may both read it."""
+        with self._lock:
+            known = self._plans.get(key)
+        plan = read() if known is None else known
+        with self._lock:
+            self._plans[key] = plan
+            self._plans.move_to_end(key)
+            while len(self._plans) > MOST_PLANS:
+                self._plans.popitem(last=False)
+        return plan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
@@ -45,6 +71,7 @@ class Recording:
 
     account: CatalogueAccount
     now: datetime
+    plans: Plans
 
     def group(self, item: WorkItem, outcome: GroupCaptured) -> Applied:
         """The statistics and indexes of the files of a group.
@@ -54,7 +81,7 @@ class Recording:
             CataloguePreconditionError: an index was not stored before.
             CaptureFailedError: the plan is missing.
         """
-        plan = self.plan(item)
+        plan = self.known_plan(item)
         number = required(item.task.group)
         files = plan.group(number)
         planned = {file.path for file in files}
@@ -101,9 +128,8 @@ class Recording:
             )
         written = 0
         if plan.completion is Completion.FILE_GROUPS:
-            files = list(
-                generations.drafted_files(plan.table_id, plan.snapshot_id, plan.generation)
-            )
+            where = (plan.table_id, plan.snapshot_id, plan.generation)
+            files = generations.drafted_files(*where, at_once=files_at_once(plan))
             written = self._aggregate(plan, snapshot, files)
         generation = generations.publish(
             Publication(
@@ -127,8 +153,16 @@ class Recording:
             counters={"snapshots_finalized": 1, "stats_written": written}, events=[event]
         )
 
+    def known_plan(self, item: WorkItem) -> SnapshotPlan:
+        """The plan of a group of files, read once for the groups that follow each other.
+
+        Raises:
+            CaptureFailedError: it is missing.
+        """
+        return self.plans.get(required(item.task.plan_key), lambda: self.plan(item))
+
     def plan(self, item: WorkItem) -> SnapshotPlan:
-        """The frozen plan of the snapshot.
+        """The frozen plan of the snapshot, as it is stored now.
 
         Raises:
             CaptureFailedError: it is missing.
@@ -140,31 +174,27 @@ class Recording:
             message = f"the plan of snapshot {item.task.snapshot_id} is missing"
             raise CaptureFailedError(CaptureCode.COVERAGE_UNKNOWN, message) from cause
 
-    def _aggregate(self, plan: SnapshotPlan, snapshot: Snapshot, files: list[FileStats]) -> int:
+    def _aggregate(self, plan: SnapshotPlan, snapshot: Snapshot, files: Iterable[FileStats]) -> int:
         """Write the figures of the table and its columns; their number."""
-        faults = coverage_faults({file.path for file in plan.files}, [one.path for one in files])
+        recorded = _Recorded()
+        for one in files:
+            recorded.add(one)
+        faults = coverage_faults({file.path for file in plan.files}, recorded.paths)
         if faults:
             raise CaptureFailedError(
                 CaptureCode.COVERAGE_MISMATCH,
                 f"the recorded files of snapshot {plan.snapshot_id} are not the planned ones: "
                 + "; ".join(faults),
             )
-        is_complete = all(one.completeness is Completeness.COMPLETE for one in files)
         produced = Produced(
             table_id=plan.table_id,
             snapshot_id=plan.snapshot_id,
             producer=Producer.ENGINE_COMPUTED,
-            completeness=Completeness.COMPLETE if is_complete else Completeness.PARTIAL,
+            completeness=recorded.completeness,
             captured_at=self.now,
         )
-        figures = TableFigures(
-            rows=sum(one.rows for one in files),
-            size_bytes=sum(one.size_bytes for one in files),
-            files=len(files),
-            columns=merged_columns(files),
-        )
         ids = {column.name: column.field_id for column in snapshot.columns}
-        targets = table_targets(plan, produced, ids, figures)
+        targets = table_targets(plan, produced, ids, recorded.figures())
         return Statistics(self.account).put_targets(targets, generation=plan.generation)
 
     def _file(self, plan: SnapshotPlan, file: SourceFile, captured: CapturedFile) -> FileStats:
@@ -208,4 +238,36 @@ class Recording:
             source_etag=file.etag,
             columns=sidecar.columns,
             rows=sidecar.rows,
+        )
+
+
+def files_at_once(plan: SnapshotPlan) -> int:
+    """Files whose figures are merged between two statements: about a second of work."""
+    return max(1, min(PAGE, GROUP_CELLS // max(1, len(plan.columns))))
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """What the finaliser reads of files, one by one: no file stays in memory."""
+
+    paths: list[str] = field(default_factory=list)
+    completeness: Completeness = Completeness.COMPLETE
+    rows: int = 0
+    size_bytes: int = 0
+    columns: ColumnMerge = field(default_factory=ColumnMerge)
+
+    def add(self, file: FileStats) -> None:
+        self.paths.append(file.path)
+        self.rows += file.rows
+        self.size_bytes += file.size_bytes
+        self.columns.add(file)
+        if file.completeness is not Completeness.COMPLETE:
+            self.completeness = Completeness.PARTIAL
+
+    def figures(self) -> TableFigures:
+        return TableFigures(
+            rows=self.rows,
+            size_bytes=self.size_bytes,
+            files=len(self.paths),
+            columns=self.columns.merged(),
         )

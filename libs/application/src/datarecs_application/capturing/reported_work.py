@@ -61,7 +61,8 @@ def read_outcome(folder: ChildFolder) -> SourceOutcome:
     content = folder.read(OUTCOME, most=MOST_BYTES)
     if content is None:
         raise BadReportError(
-            f"the process of the capture left no outcome of at most {MOST_BYTES >> 20} MiB"
+            f"the process of the capture left no outcome of at most {MOST_BYTES >> 20} MiB; the"
+            " list of a table with several 100,000 files is larger: merge its small files"
         )
     try:
         return strict_document(WorkReport, json.loads(content)).outcome

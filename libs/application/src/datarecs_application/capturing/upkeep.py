@@ -3,9 +3,10 @@
 Each is correct when several workers run it: every step decides under the lock of its item.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -15,10 +16,9 @@ from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.collecting import Collected, Collector
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.loops.polling import Rhythm
-from datarecs_application.ports.capturing import WorkFilter
 from datarecs_application.ports.outside import BlobStores, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
-from datarecs_core.captures.items import CaptureJobId, WorkKind
+from datarecs_core.captures.items import CaptureJobId
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.values import TenantId
 
@@ -27,7 +27,6 @@ log = structlog.get_logger()
 INTERVAL = timedelta(seconds=5)
 """Of reclaiming and of following cancels, besides wake-ups."""
 REMOVAL_INTERVAL = timedelta(minutes=10)
-PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ class Upkeep:
             blobs=self.blobs.of(tenant),
             clock=self.rhythm.clock,
         )
-        collector = Collector(account=account, live_jobs=lambda: self._live_jobs(tenant))
+        collector = Collector(account=account, is_live_job=partial(self._is_live, tenant))
         began = self.rhythm.clock.monotonic()
         try:
             collected = collector.collect()
@@ -114,15 +113,6 @@ class Upkeep:
         count("catalog_gc_generations_total", collected.generations)
         count("catalog_gc_failed_owners_total", len(collected.failed_owners))
 
-    def _live_jobs(self, tenant: TenantId) -> Collection[UUID]:
-        """Items that may have plans in the store."""
-        live: set[UUID] = set()
-        before: tuple[datetime, CaptureJobId] | None = None
-        where = WorkFilter(kinds=(WorkKind.PLAN_SNAPSHOT,))
-        while True:
-            with self.unit.begin(tenant, read_only=True) as tx:
-                page = tx.capture_work.matching(where, before=before, limit=PAGE)
-            live |= {item.id for item in page}
-            if len(page) < PAGE:
-                return live
-            before = (page[-1].created_at, page[-1].id)
+    def _is_live(self, tenant: TenantId, job: UUID) -> bool:
+        with self.unit.begin(tenant, read_only=True) as tx:
+            return tx.capture_work.get(CaptureJobId(job)) is not None

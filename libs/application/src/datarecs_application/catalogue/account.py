@@ -130,11 +130,11 @@ class CatalogueAccount:
         while self.pointers.delete_prefix(prefix, limit=PAGE) == PAGE:
             pass
 
-    def pages(self, prefix: str) -> Iterator[Pointer]:
-        """Every pointer below a prefix."""
+    def pages(self, prefix: str, *, at_once: int = PAGE) -> Iterator[Pointer]:
+        """Every pointer below a prefix, so many in one statement."""
         token = None
         while True:
-            page = self.pointers.list(prefix, limit=PAGE, token=token)
+            page = self.pointers.list(prefix, limit=at_once, token=token)
             yield from page.pointers
             token = page.token
             if token is None:

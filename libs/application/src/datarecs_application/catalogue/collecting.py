@@ -7,7 +7,7 @@ the blob again (ADR 0161).
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -41,6 +41,8 @@ DELETE_WITHIN = timedelta(seconds=10)
 """After an announcement; a slower process stops."""
 ANNOUNCED_FOR = timedelta(seconds=60)
 """From then on another process may take over."""
+REMOVED_AT_ONCE = 100
+"""Blobs of one announcement: an object store takes tens of milliseconds for each."""
 REMEMBERED_FOR = timedelta(hours=24)
 """How long a fence outlives the removal; longer than any writer takes."""
 
@@ -93,8 +95,8 @@ class Collector:
     """Collects in one account; a second process at the same time is harmless."""
 
     account: CatalogueAccount
-    live_jobs: Callable[[], Collection[UUID]] | None = None
-    """Work items of captures that have not been removed; None: their blobs are not collected."""
+    is_live_job: Callable[[UUID], bool] | None = None
+    """Whether a work item of captures has not been removed; None: their blobs are not collected."""
 
     def collect(self) -> Collected:
         """One pass over the blobs of the catalogue, its fences and its expired pointers."""
@@ -135,11 +137,11 @@ class Collector:
                 if family == "tables":
                     owner = self._table(UUID(segment), removes_ended=removes_ended)
                 yield owner, list(group)
-        if self.live_jobs is not None:
+        if self.is_live_job is not None:
             listed = self.account.blobs.list(layout.capture_jobs(self.account.tenant))
             for segment, group in groupby(listed, _job_id):
                 blobs = list(group)
-                yield self._job(UUID(segment), self.live_jobs, blobs), blobs
+                yield self._job(UUID(segment), self.is_live_job, blobs), blobs
 
     def _owner(self, prefix: str, by_id: str) -> _Owner:
         """An owner with one record."""
@@ -150,14 +152,12 @@ class Collector:
 
         return _Owner(prefix=prefix, reachable=reachable)
 
-    def _job(
-        self, job: UUID, live_jobs: Callable[[], Collection[UUID]], blobs: Sequence[BlobInfo]
-    ) -> _Owner:
+    def _job(self, job: UUID, is_live: Callable[[UUID], bool], blobs: Sequence[BlobInfo]) -> _Owner:
         """A work item: as long as it is live, all of its blobs are."""
         keys = frozenset(info.key for info in blobs)
         return _Owner(
             prefix=layout.capture_job_blobs(self.account.tenant, job),
-            reachable=lambda: keys if job in live_jobs() else frozenset(),
+            reachable=lambda: keys if is_live(job) else frozenset(),
         )
 
     def _table(self, table_id: UUID, *, removes_ended: bool) -> _Owner:
@@ -209,8 +209,8 @@ class Collector:
             remove_generation(self.account, generation)
         old = self._old(blobs, owner.reachable())
         total = Collected(scanned=len(blobs), generations=len(ended))
-        for start in range(0, len(old), PAGE):
-            deleted, rescued = self._remove(owner, old[start : start + PAGE])
+        for start in range(0, len(old), REMOVED_AT_ONCE):
+            deleted, rescued = self._remove(owner, old[start : start + REMOVED_AT_ONCE])
             total += Collected(deleted=deleted, rescued=rescued)
         return total
 

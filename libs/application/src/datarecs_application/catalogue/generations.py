@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from datarecs_application.catalogue.account import CatalogueAccount, NewRecord, require_blob
+from datarecs_application.catalogue.account import PAGE, CatalogueAccount, NewRecord, require_blob
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.generations import (
     ActiveGeneration,
@@ -206,11 +206,19 @@ class Generations:
         seen.check(active, self.manifest(active))
 
     def drafted_files(
-        self, table_id: UUID, snapshot_id: int, generation: str
+        self, table_id: UUID, snapshot_id: int, generation: str, *, at_once: int = PAGE
     ) -> Iterator[FileStats]:
-        """The statistics of files that a draft has so far, in the order of their pointers."""
+        """The statistics of files that a draft has so far, in the order of their pointers.
+
+        Args:
+            table_id: of the table.
+            snapshot_id: of the snapshot.
+            generation: the draft.
+            at_once: files between two statements. A transaction without a statement for 30 s is
+                ended, so work on each file needs a smaller number.
+        """
         prefix = layout.files_of(self._tenant, table_id, snapshot_id, generation)
-        for pointer in self._account.pages(prefix):
+        for pointer in self._account.pages(prefix, at_once=at_once):
             yield self._account.read(FileStats, require_blob(pointer))
 
     def manifest(self, active: ActiveGeneration) -> StatsManifest:

@@ -4,7 +4,8 @@ Pure, so that the control plane merges what workers far away captured. A figure 
 is absent, never partly right. Spec queue-capture 13, 16.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any
 
@@ -17,25 +18,75 @@ from datarecs_core.jobs.types import TypeKind
 _WIDTH = Context(prec=20)
 """More digits than a sum of bytes has."""
 _NO_TYPE = TypeKind.NULL.value
+MERGED_AT_ONCE = 16
+"""Parts of a column that wait for their common figures."""
 
 
-def merged_columns(files: Sequence[FileStats]) -> tuple[ScalarStats, ...]:
-    """Statistics of every column of the data files, in the order of the first file.
+class ColumnMerge:
+    """Merges the statistics of files one by one: its memory grows with the columns alone.
 
-    A column that is missing in a file has its rows and no other figure.
+    A sketch has up to 16 KiB, so those of ten thousand files with 32 columns do not fit together.
     """
-    data = [file for file in files if file.content is FileContent.DATA]
-    columns: list[Mapping[str, ScalarStats]] = [
-        {column.name: column for column in file.columns} for file in data
-    ]
-    names = dict.fromkeys(name for each in columns for name in each)
-    rows = sum(file.rows for file in data)
-    merged = []
-    for name in names:
-        parts = [each[name] for each in columns if name in each]
-        is_whole = len(parts) == len(data)
-        merged.append(merged_scalars(parts) if is_whole else _rows_only(parts[0], rows))
-    return tuple(merged)
+
+    def __init__(self) -> None:
+        self._files = self._rows = 0
+        self._columns: dict[str, _Parts] = {}
+
+    def add(self, file: FileStats) -> None:
+        """Count a file; one of deletes has no part in the figures."""
+        if file.content is not FileContent.DATA:
+            return
+        self._files += 1
+        self._rows += file.rows
+        for column in {column.name: column for column in file.columns}.values():
+            self._columns.setdefault(column.name, _Parts(first=_rows_only(column, 0))).add(column)
+
+    def merged(self) -> tuple[ScalarStats, ...]:
+        """Statistics of every column of the data files, in the order of their first appearance.
+
+        A column that is missing in a file has its rows and no other figure.
+        """
+        return tuple(
+            parts.merged()
+            if parts.files == self._files and len(parts.kinds) <= 1
+            else _rows_only(parts.first, self._rows)
+            for parts in self._columns.values()
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Parts:
+    """One column of the files so far."""
+
+    first: ScalarStats
+    """Name and type of the first one."""
+    files: int = 0
+    kinds: set[str] = field(default_factory=set)
+    """Types of values; with two of them there is no common figure."""
+    waiting: list[ScalarStats] = field(default_factory=list)
+    """The merged part, and those that follow it; at most `MERGED_AT_ONCE`."""
+
+    def add(self, part: ScalarStats) -> None:
+        self.files += 1
+        if part.type != _NO_TYPE:
+            self.kinds.add(part.type)
+        if len(self.kinds) > 1:
+            self.waiting.clear()
+            return
+        self.waiting.append(part)
+        if len(self.waiting) == MERGED_AT_ONCE:
+            self.waiting = [self.merged()]
+
+    def merged(self) -> ScalarStats:
+        return merged_scalars(self.waiting)
+
+
+def merged_columns(files: Iterable[FileStats]) -> tuple[ScalarStats, ...]:
+    """The result of `ColumnMerge` for these files."""
+    merge = ColumnMerge()
+    for file in files:
+        merge.add(file)
+    return merge.merged()
 
 
 def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_application.capturing import queue
+from datarecs_application.capturing import queue, reusing
 from datarecs_application.capturing.control import LocalControl
 from datarecs_application.ports.capturing import CaptureControl
 from datarecs_application.ports.outside import BlobStores
@@ -81,14 +81,17 @@ class CapturedAgain:
         assert "snapshots_planned" not in orders.totals(again.id)
 
     def test_after_the_change_of_one_file_only_this_one_is_captured(
-        self, orders: CaptureHouse
+        self, orders: CaptureHouse, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(reusing, "REUSED_AT_ONCE", 7)
         for number in range(3, 100):
             orders.write(f"orders/part-{number}.parquet", id=[number])
         orders.capture(policy=INDEXED)
         orders.write("orders/part-7.parquet", id=[700, 701])
         table = orders.table("orders")
+        orders.opened.clear()
         again = orders.capture(policy=INDEXED)
+        assert orders.opened.count(WorkKind.EXEC_FILE_GROUP) == 1
         totals = orders.totals(again.id)
         assert (totals["files_total"], totals["files_reused"]) == (100, 99)
         assert totals["files_completed"] == 1
@@ -96,6 +99,27 @@ class CapturedAgain:
         assert snapshot is not None
         assert orders.targets(table, snapshot)["table"].rows == 9 + 96 + 2
         assert len(orders.snapshots(table)) == 2
+
+    @pytest.mark.parametrize("is_full_rescan", [False, True])
+    def test_a_folder_with_the_files_of_before_has_their_figures(
+        self, orders: CaptureHouse, *, is_full_rescan: bool
+    ) -> None:
+        """A file is added and removed again."""
+        orders.capture()
+        orders.write("orders/part-9.parquet", id=[7, 8, 9, 10])
+        orders.capture()
+        (orders.root / "orders/part-9.parquet").unlink()
+        for number in range(2):
+            root = orders.capture(is_full_rescan=is_full_rescan)
+            assert root.state is WorkState.SUCCEEDED
+            table = orders.table("orders")
+            snapshot = orders.current(table)
+            assert snapshot is not None
+            assert orders.targets(table, snapshot)["table"].rows == 9
+            assert len(orders.snapshots(table)) == 3
+            active = orders.active(table, snapshot)
+            assert active is not None
+            assert active.number == (number + 1 if is_full_rescan else 1)
 
     @pytest.mark.case("Q44")
     def test_more_outputs_of_a_known_snapshot_are_captured(self, orders: CaptureHouse) -> None:

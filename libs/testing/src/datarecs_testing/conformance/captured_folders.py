@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from datarecs_application.capturing import queue
+from datarecs_application.capturing import queue, recording
+from datarecs_application.catalogue.statistics import Statistics
 from datarecs_core.captures.items import LEASE, RECLAIM_GRACE, WorkKind, WorkState, WorkToken
 from datarecs_core.captures.outcomes import (
     ConnectorPlanned,
@@ -64,6 +65,16 @@ class CapturedFolderConformance(CapturedAgain):
         assert (totals["tables_scanned"], totals["snapshots_finalized"]) == (2, 2)
         assert (totals["files_total"], totals["files_completed"]) == (4, 4)
         assert totals["indexes_written"] == 4
+
+    def test_figures_are_merged_some_files_at_a_time(
+        self, orders: CaptureHouse, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recording, "GROUP_CELLS", 1)
+        assert orders.capture().state is WorkState.SUCCEEDED
+        table = orders.table("orders")
+        snapshot = orders.current(table)
+        assert snapshot is not None
+        assert orders.targets(table, snapshot)["table"].rows == 9
 
     def test_metadata_alone_opens_no_more_than_a_footer_and_finalizes_nothing(
         self, orders: CaptureHouse
@@ -218,19 +229,34 @@ class CapturedFolderConformance(CapturedAgain):
         assert orders.failure(root) == "COVERAGE_UNKNOWN"
 
     @pytest.mark.case("Q37")
-    def test_a_lost_record_of_a_file_publishes_nothing(self, orders: CaptureHouse) -> None:
+    @pytest.mark.parametrize(
+        "fault", ["missing: orders/part-1.parquet", "not planned: orders/other.parquet"]
+    )
+    def test_a_lost_or_added_record_of_a_file_publishes_nothing(
+        self, orders: CaptureHouse, fault: str
+    ) -> None:
         root = orders.start(scope=CaptureScope(tables=(ORDERS,)))
         orders.work(kinds=tuple(set(WorkKind) - {WorkKind.FINALIZE_SNAPSHOT_CAPTURE}))
         table = orders.table("orders")
         (snapshot,) = orders.snapshots(table)
         (plan,) = [one for one in orders.below(root) if one.kind is WorkKind.PLAN_SNAPSHOT]
         prefix = layout.files_of(A_TENANT, table.id, snapshot.snapshot_id, str(plan.id))
-        (first, *_) = orders.account.pages(prefix)
-        with orders.stores.capture.unit.begin(A_TENANT) as tx:
-            tx.pointers.batch([Delete(key=first.key, expected=first.version)])
+        recorded = {
+            one.path: one
+            for one in Statistics(orders.account).files(
+                table.id, snapshot.snapshot_id, str(plan.id)
+            )
+        }
+        if fault.startswith("missing"):
+            key = f"{prefix}{layout.segment('orders/part-1.parquet')}"
+            with orders.stores.capture.unit.begin(A_TENANT) as tx:
+                tx.pointers.batch([Delete(key=key, expected=1)])
+        else:
+            added = replace(recorded["orders/part-1.parquet"], path="orders/other.parquet")
+            Statistics(orders.account).put_files([added], generation=str(plan.id))
         orders.work()
         assert orders.failure(root) == "COVERAGE_MISMATCH"
-        assert "missing: orders/part-" in orders.item(root).message
+        assert orders.item(root).message.endswith("are not the planned ones: " + fault)
         assert orders.active(table, snapshot) is None
         assert orders.current(table) is None
 
@@ -323,6 +349,15 @@ class CapturedFolderConformance(CapturedAgain):
         table = orders.table("orders")
         (snapshot,) = orders.snapshots(table)
         before = orders.active(table, snapshot)
+        assert before is not None
+        orders.write("orders/part-0.parquet", id=[700, 701])
+        served = []
+
+        def read_status(token: WorkToken, outcome: Outcome) -> None:
+            del token, outcome
+            served.append((orders.active(table, snapshot), orders.current(table)))
+
+        orders.before_end = read_status
         root = orders.start(is_full_rescan=True)
         orders.work(kinds=tuple(set(WorkKind) - {WorkKind.FINALIZE_SNAPSHOT_CAPTURE}))
         with orders.stores.api.unit.begin(A_TENANT) as tx:
@@ -330,7 +365,9 @@ class CapturedFolderConformance(CapturedAgain):
         orders.follow()
         orders.work()
         assert orders.item(root).state is WorkState.CANCELLED
-        assert orders.active(table, snapshot) == before
+        assert len(served) > 1
+        assert served == [(before, snapshot)] * len(served)
+        assert orders.targets(table, snapshot)["table"].rows == 9
 
     @pytest.mark.case("Q42")
     def test_a_full_rescan_replaces_the_statistics_and_the_status_never_falls(

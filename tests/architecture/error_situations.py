@@ -516,12 +516,13 @@ SHOWN: dict[str, ShownBy] = {
         "services/core-api/tests/test_sinks.py::test_a_verb_needs_a_sink_that_has_begun", "sink"
     ),
     "DR7025": ShownBy(
-        "services/core-api/tests/test_sinks.py"
+        "services/core-api/tests/test_sink_positions.py"
         "::test_a_reset_is_refused_while_tables_hold_different_records",
         "sink",
     ),
     "DR7026": ShownBy(
-        "services/core-api/tests/test_sinks.py::test_a_decision_waits_for_one_about_another_table",
+        "services/core-api/tests/test_sink_positions.py"
+        "::test_a_decision_waits_for_one_about_another_table",
         "decision",
     ),
     "DR4023": ShownBy(

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.crash, pytest.mark.slow]
 
 
 def test_every_file_is_recorded_once_while_everything_is_killed() -> None:
-    plan = StormPlan(tables=3, groups_by_table=12, seed=1, limit_s=120)
+    plan = StormPlan(tables=3, groups_by_table=12, seed=1, limit_s=240)
     with temporary_database() as (folder, server, database):
         database.add_tenant("a", A_TENANT)
         assert server.process is not None

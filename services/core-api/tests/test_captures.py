@@ -1,4 +1,4 @@
-"""Captures over REST: start, wait, list, read, cancel and release, and every refusal."""
+"""Captures over REST: wait for, list, read, cancel and release them, and who may."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +18,6 @@ from datarecs_application.ports.capturing import ClaimRequest
 from datarecs_core.access.permissions import Permission, Role
 from datarecs_core.captures.items import (
     CaptureJobId,
-    CaptureTask,
-    NewWork,
     RetryClass,
     WorkError,
     WorkItem,
@@ -32,16 +30,26 @@ from datarecs_core.captures.request import ObjectName
 from datarecs_core.captures.source_facts import SourceObjects
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.resources.resource import Kind
-from datarecs_core_api.capture_bodies import CAPTURE_EXAMPLE, ended_within
-from datarecs_core_api.routes.captures import CAPTURES
+from datarecs_core_api.capture_bodies import ended_within
 from datarecs_specs.documents import StoredSpecs
 from datarecs_testing.api import MemoryApiHouse, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT, B_TENANT
-
-PLACE = f"/api/v1{CAPTURES}"
-LAKE = "lake"
-METADATA = {"connection": LAKE, "mode": "METADATA_ONLY", "snapshots": {"select": "CURRENT"}}
-TABLE = UUID("019b0000-0000-7000-8000-0000000000aa")
+from datarecs_testing.capture_api import (
+    LAKE,
+    METADATA,
+    PLACE,
+    TABLE,
+    a_snapshot,
+    a_table,
+    caller_with_a_connection,
+    faults,
+    item_of,
+    planned,
+    shown_job,
+    started,
+    succeed,
+    taken,
+)
 
 
 @pytest.fixture
@@ -51,160 +59,7 @@ def house() -> MemoryApiHouse:
 
 @pytest.fixture
 def client(house: MemoryApiHouse) -> TestClient:
-    caller = house.caller()
-    declare(caller, Kind.CONNECTION, name=LAKE)
-    return caller
-
-
-def started(client: TestClient, **changes: object) -> str:
-    answer = client.post(PLACE, json={**METADATA, **changes})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["job_id"])
-
-
-def item_of(house: MemoryApiHouse, job_id: str) -> WorkItem:
-    with house.unit.begin(A_TENANT, read_only=True) as tx:
-        item = tx.capture_work.get(CaptureJobId(UUID(job_id)))
-    assert item is not None
-    return item
-
-
-def taken(house: MemoryApiHouse) -> list[WorkToken]:
-    """Claim and begin everything that is due."""
-    request = ClaimRequest(executor="worker-1", kinds=(), limit=100)
-    tokens = list(house.finder.claim_work(request).tokens)
-    for token in tokens:
-        with house.unit.begin(token.tenant_id) as tx:
-            assert queue.begin(tx, token) is not None
-    return tokens
-
-
-def succeed(
-    house: MemoryApiHouse, token: WorkToken, *children: NewWork, **counters: int
-) -> WorkItem:
-    with house.unit.begin(token.tenant_id) as tx:
-        return queue.end_succeeded(
-            tx,
-            house.ids,
-            token,
-            outcome_sha256=f"{token.item_id}",
-            children=children,
-            counters=counters,
-        )
-
-
-def a_table(house: MemoryApiHouse, job_id: str, name: str) -> NewWork:
-    request = item_of(house, job_id).task.request
-    task = CaptureTask(request=request, object=ObjectName(namespace=("default",), name=name))
-    return NewWork(kind=WorkKind.PLAN_TABLE, task=task)
-
-
-def a_snapshot(house: MemoryApiHouse, job_id: str, number: int) -> NewWork:
-    task = CaptureTask(
-        request=item_of(house, job_id).task.request,
-        object=ObjectName(namespace=("default",), name="t"),
-        table_id=TABLE,
-        snapshot_id=number,
-        native_id=str(number),
-    )
-    return NewWork(kind=WorkKind.PLAN_SNAPSHOT, task=task)
-
-
-def planned(house: MemoryApiHouse, job_id: str, *names: str) -> None:
-    """The root is planned into these tables."""
-    (token,) = taken(house)
-    succeed(house, token, *(a_table(house, job_id, name) for name in names), tables_scanned=1)
-
-
-def shown_job(client: TestClient, job_id: str) -> Mapping[str, Any]:
-    answer = client.get(f"{PLACE}/{job_id}")
-    assert answer.status_code == 200, answer.text
-    body: Mapping[str, Any] = answer.json()
-    return body
-
-
-def faults(
-    client: TestClient, body: Mapping[str, object], path: str = PLACE
-) -> set[tuple[str, str]]:
-    answer = client.post(path, json=body)
-    assert answer.status_code == 422, answer.text
-    return {(one["code"], one["pointer"]) for one in answer.json()["errors"]}
-
-
-class TestStart:
-    def test_a_start_answers_with_the_job_and_its_place(
-        self, house: MemoryApiHouse, client: TestClient
-    ) -> None:
-        answer = client.post(PLACE, json=METADATA)
-        assert answer.status_code == 202
-        job_id = answer.json()["job_id"]
-        assert answer.headers["Location"] == f"{PLACE}/{job_id}"
-        assert answer.json() == {"job_id": job_id, "state": "QUEUED", "deduped": False}
-        item = item_of(house, job_id)
-        assert (item.kind, item.requested_by) == (WorkKind.PLAN_CONNECTOR, subject_of(client))
-        job = shown_job(client, job_id)
-        assert (job["connection"], job["state"], job["detail"]) == (LAKE, "QUEUED", "complete")
-        assert job["request"] == METADATA
-
-    def test_an_equal_capture_that_has_not_ended_is_answered(
-        self, house: MemoryApiHouse, client: TestClient
-    ) -> None:
-        job_id = started(client)
-        again = client.post(PLACE, json=METADATA)
-        assert again.status_code == 200
-        assert again.json() == {"job_id": job_id, "state": "QUEUED", "deduped": True}
-        assert started(client, full_rescan=True) != job_id
-        for token in taken(house):
-            succeed(house, token)
-        assert started(client) != job_id
-
-    def test_a_repetition_with_its_key_starts_nothing(self, client: TestClient) -> None:
-        key = {"Idempotency-Key": "night-1"}
-        first = client.post(PLACE, json=METADATA, headers=key)
-        again = client.post(PLACE, json=METADATA, headers=key)
-        assert again.status_code == 202
-        assert again.content == first.content
-        assert again.headers["Idempotency-Replayed"] == "true"
-        other = client.post(PLACE, json={**METADATA, "full_rescan": True}, headers=key)
-        assert other.json()["code"] == "DR4022"
-
-    def test_names_with_dots_are_quoted(self, house: MemoryApiHouse, client: TestClient) -> None:
-        scope = {"tables": ['"eu.sales"."orders 1"', {"namespace": ["a", "b.c"], "name": "t"}]}
-        item = item_of(house, started(client, scope=scope))
-        assert item.task.request.scope.tables == (
-            ObjectName(namespace=("eu.sales",), name="orders 1"),
-            ObjectName(namespace=("a", "b.c"), name="t"),
-        )
-        job = shown_job(client, str(item.id))
-        assert job["request"]["scope"]["tables"] == ['"eu.sales"."orders 1"', 'a."b.c".t']
-
-    def test_ids_of_snapshots_are_exact(self, house: MemoryApiHouse, client: TestClient) -> None:
-        ids = ["9007199254740993", "9223372036854775807"]
-        body = {"select": "EXPLICIT", "ids": [*ids, 7]}
-        job_id = started(client, snapshots=body)
-        selection = item_of(house, job_id).task.request.selection
-        assert selection is not None
-        assert selection.snapshot_ids == (9007199254740993, 9223372036854775807, 7)
-        assert shown_job(client, job_id)["request"]["snapshots"]["ids"] == [*ids, "7"]
-
-    def test_a_start_is_in_the_audit(self, house: MemoryApiHouse, client: TestClient) -> None:
-        job_id = started(client)
-        entry = house.store.committed(A_TENANT).audit[-1].row
-        assert entry.action == "capture.start"
-        assert (entry.resource_kind, entry.resource_uid) == ("CaptureJob", job_id)
-        assert entry.detail == {
-            "connection": LAKE,
-            "namespace": "default",
-            "mode": "METADATA_ONLY",
-            "deduped": "false",
-        }
-
-    def test_the_published_example_is_accepted(self, client: TestClient) -> None:
-        assert client.post(PLACE, json=CAPTURE_EXAMPLE).status_code == 202
-
-
-def _two(code: str, at: str) -> set[tuple[str, str]]:
-    return {(code, f"{at}/{index}") for index in range(2)}
+    return caller_with_a_connection(house)
 
 
 @contextmanager
@@ -226,115 +81,6 @@ def working(
     finally:
         is_over.set()
         worker.join()
-
-
-@pytest.mark.case("Q43")
-class TestRefusals:
-    def test_a_body_without_fields_has_all_its_faults(self, client: TestClient) -> None:
-        assert faults(client, {}) == {
-            ("DR1010", "/connection"),
-            ("DR1010", "/mode"),
-            ("DR1010", "/snapshots"),
-        }
-
-    @pytest.mark.parametrize(
-        ("changes", "expected"),
-        [
-            ({"mode": "METADATA_AND_CAPTURE"}, {("DR1010", "/outputs")}),
-            ({"mode": "METADATA_AND_CAPTURE", "outputs": []}, {("DR1010", "/outputs")}),
-            ({"outputs": ["TABLE_STATS"]}, {("DR1009", "/outputs")}),
-            ({"mode": "EVERYTHING"}, {("DR1012", "/mode")}),
-            (
-                {"mode": "CAPTURE_ONLY", "outputs": ["TABLE_STATS"], "scope": {"view": "a.v"}},
-                {
-                    ("DR1009", "/scope/view"),
-                    ("DR1010", "/scope/tables"),
-                    ("DR1009", "/mode"),
-                    ("DR1009", "/snapshots"),
-                },
-            ),
-            (
-                {"mode": "CAPTURE_ONLY", "outputs": ["FILE_STATS"], "scope": {"namespaces": ["a"]}},
-                {("DR1009", "/scope/namespaces"), ("DR1010", "/scope/tables")},
-            ),
-            (
-                {"mode": "CAPTURE_ONLY", "outputs": ["FILE_STATS"]},
-                {("DR1010", "/scope/tables")},
-            ),
-            (
-                {"scope": {"tables": ["a.t"], "namespaces": ["a"]}},
-                {("DR1009", "/scope/tables")},
-            ),
-            (
-                {"scope": {"view": "a.v", "namespaces": ["a"]}},
-                {("DR1009", "/scope/view"), ("DR1009", "/snapshots")},
-            ),
-            (
-                {"scope": {"view": "a.v", "tables": ["a.t"]}},
-                {("DR1009", "/scope/view"), ("DR1009", "/snapshots")},
-            ),
-            (
-                {"mode": "METADATA_AND_CAPTURE", "scope": {"view": "a.v"}, "snapshots": None},
-                {("DR1009", "/mode"), ("DR1011", "/snapshots")},
-            ),
-            ({"scope": {"view": "a.v"}}, {("DR1009", "/snapshots")}),
-            ({"snapshots": {}}, {("DR1010", "/snapshots/select")}),
-            ({"snapshots": {"select": "LATEST_N"}}, {("DR1014", "/snapshots/latest")}),
-            ({"snapshots": {"select": "LATEST_N", "latest": 0}}, {("DR1012", "/snapshots/latest")}),
-            ({"snapshots": {"select": "EXPLICIT"}}, {("DR1010", "/snapshots/ids")}),
-            (
-                {"snapshots": {"select": "ALL", "latest": 2, "ids": ["1"]}},
-                {("DR1009", "/snapshots/latest"), ("DR1009", "/snapshots/ids")},
-            ),
-            (
-                {"snapshots": {"select": "EXPLICIT", "ids": ["9223372036854775808"]}},
-                {("DR1012", "/snapshots/ids/0")},
-            ),
-            (
-                {"mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]},
-                {("DR1012", "/outputs/0")},
-            ),
-            (
-                {
-                    "mode": "METADATA_AND_CAPTURE",
-                    "outputs": ["COLUMN_STATS"],
-                    "columns": {"choice": "EXPLICIT_ONLY"},
-                },
-                {("DR1010", "/columns/names")},
-            ),
-            ({"columns": {"first": 5}}, {("DR1009", "/columns")}),
-            ({"scope": {"tables": ["orders"]}}, {("DR1013", "/scope/tables/0")}),
-            ({"scope": {"tables": ["a..t", '"a.t']}}, _two("DR1013", "/scope/tables")),
-            (
-                {"execution": {"lane": "fast", "attributes": {}}},
-                {("DR1004", "/execution/attributes")},
-            ),
-            ({"priority": 1}, {("DR1004", "/priority")}),
-            ({"connection": "Not A Name"}, {("DR1013", "/connection")}),
-        ],
-    )
-    def test_a_broken_rule_has_the_pointer_of_its_field(
-        self, client: TestClient, changes: Mapping[str, object], expected: set[tuple[str, str]]
-    ) -> None:
-        assert faults(client, {**METADATA, **changes}) == expected
-
-    def test_an_output_of_a_later_release_is_refused_by_name(self, client: TestClient) -> None:
-        body = {**METADATA, "mode": "METADATA_AND_CAPTURE", "outputs": ["FINGERPRINT"]}
-        (error,) = client.post(PLACE, json=body).json()["errors"]
-        assert "FINGERPRINT" in error["message"]
-        assert "incremental" in error["hint"]
-
-    def test_a_connection_that_is_not_there_is_404(
-        self, house: MemoryApiHouse, client: TestClient
-    ) -> None:
-        assert client.post(PLACE, json={**METADATA, "connection": "other"}).status_code == 404
-        body = {"namespace": "books"}
-        assert client.post(PLACE, json=METADATA, params=body).status_code == 404
-        foreign = house.caller(B_TENANT)
-        assert foreign.post(PLACE, json=METADATA).status_code == 404
-        etag = client.get(f"/api/v1/connections/{LAKE}").headers["ETag"]
-        client.delete(f"/api/v1/connections/{LAKE}", headers={"If-Match": etag})
-        assert client.post(PLACE, json=METADATA).status_code == 404
 
 
 class TestNow:

@@ -1,6 +1,7 @@
-"""How these tests capture a folder."""
+"""How these tests capture a folder, a lake and a database."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,9 @@ from datarecs_core.captures.request import (
 from datarecs_core.captures.source_facts import CapturedFile, SourceFile, SourceTable
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+from datarecs_testing.captured_database import CapturedDatabase, a_captured_database
+from datarecs_testing.lake import Lake, a_lake
+from datarecs_testing.stack import PostgresServer
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVERYTHING = CapturePolicy(
@@ -89,3 +93,14 @@ def explicit() -> Callable[..., CapturePolicy]:
         return replace(EVERYTHING, column_choice=ColumnChoice.EXPLICIT_ONLY, columns=names)
 
     return policy
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with ExitStack() as closing:
+        yield a_lake(tmp_path / "lake", closing)
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> CapturedDatabase:
+    return a_captured_database(postgres_server)

@@ -98,7 +98,7 @@ def test_spectral_finds_no_error_in_the_document_of_the_events(linters: Path) ->
 
 def test_spectral_sees_a_fault(linters: Path, served: Path, tmp_path: Path) -> None:
     """So that a clean answer means something."""
-    document = json.loads(served.read_bytes())
+    document = json.loads(served.read_bytes()) | {"paths": {}, "components": {}}
     del document["servers"]
     broken = tmp_path / "openapi.json"
     broken.write_text(json.dumps(document), encoding="utf-8")

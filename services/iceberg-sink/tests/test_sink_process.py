@@ -58,23 +58,22 @@ def test_killed_tasks_and_services_lose_and_double_nothing(house: SinkHouse) -> 
     house.want(uid, tasks=2)
     sent = 0
     log = house.folder / "log"
-    for _ in range(2):
-        with running_service(MODULE, house.settings, log=log) as service:
-            wait_until(lambda: len(tasks_of(service)) >= 2, service.text)
-            house.send(range(sent, sent := sent + 1_000))
-            wait_until(lambda: house.rows()[0] >= sent - 700, service.text)
-            killed = tasks_of(service)[0]
-            os.kill(killed.pid, signal.SIGKILL)
-            house.forget_members(uid)
-            house.send(range(sent, sent := sent + 500))
-            wait_until(lambda: house.rows()[0] >= sent, service.text, seconds=120)
-            house.send(range(sent, sent := sent + 500))
-            orphans = tasks_of(service)
-            service.kill()
-            _, alive = psutil.wait_procs(orphans, timeout=10)
-            assert alive == []
-            house.forget_members(uid)
-        house.database.query("UPDATE datarecs.sink_task SET lease_until = now()")
+    with running_service(MODULE, house.settings, log=log) as service:
+        wait_until(lambda: len(tasks_of(service)) >= 2, service.text)
+        house.send(range(sent, sent := sent + 1_000))
+        wait_until(lambda: house.rows()[0] >= sent - 700, service.text)
+        killed = tasks_of(service)[0]
+        os.kill(killed.pid, signal.SIGKILL)
+        house.forget_members(uid)
+        house.send(range(sent, sent := sent + 500))
+        wait_until(lambda: house.rows()[0] >= sent, service.text, seconds=120)
+        house.send(range(sent, sent := sent + 500))
+        orphans = tasks_of(service)
+        service.kill()
+        _, alive = psutil.wait_procs(orphans, timeout=10)
+        assert alive == []
+        house.forget_members(uid)
+    house.database.query("UPDATE datarecs.sink_task SET lease_until = now()")
     with running_service(MODULE, house.settings, log=log) as service:
         wait_until(lambda: house.rows()[0] >= sent, service.text, seconds=120)
         assert service.stop() == 0, service.text()

@@ -1,6 +1,5 @@
 """The service as a process over PostgreSQL: kills at any moment start each time once."""
 
-import secrets
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ JOB = {
     ],
     "stages": [{"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}],
 }
-SCHEDULES, TIMES, KILLS = 150, 3, 6
+SCHEDULES, TIMES = 150, 3
 
 
 def settings(database: PreparedDatabase, blobs: Path) -> dict[str, str]:
@@ -92,33 +91,6 @@ def wait_until_decided(database: PreparedDatabase, many: int) -> None:
     while decided(database) < many:
         assert time.monotonic() < ends, decided(database)
         time.sleep(0.02)  # noqa: TID251  rows of another process have no signal here
-
-
-@pytest.mark.case("R46")
-def test_kills_while_schedules_fire_lose_and_double_no_time(
-    private_database: PreparedDatabase, tmp_path: Path
-) -> None:
-    database = private_database
-    uids = declare(database)
-    with ExitStack() as stack:
-
-        def start(number: int) -> ServiceProcess:
-            log = tmp_path / f"controller-{number}.log"
-            running = running_service(
-                "datarecs_resource_controller", settings(database, tmp_path / "blobs"), log=log
-            )
-            return stack.enter_context(running)
-
-        processes = [start(0), start(1)]
-        for kill in range(KILLS):
-            wait_until_decided(database, (kill + 1) * SCHEDULES // (KILLS + 2))
-            processes[secrets.randbelow(2)].kill()
-            processes = [one for one in processes if one.process.poll() is None]
-            processes.append(start(kill + 2))
-        # Schedules of killed processes are due again after 12 s.
-        database.query("UPDATE datarecs.schedule_state SET due_at = now() RETURNING 1")
-        wait_until_decided(database, SCHEDULES)
-    ledger(database, uids)
 
 
 def ledger(database: PreparedDatabase, uids: list[ResourceUid]) -> None:

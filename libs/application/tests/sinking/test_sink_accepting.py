@@ -109,6 +109,8 @@ def test_records_of_lost_snapshots_are_committed_again_and_to_no_other_table() -
     mended(house, task)
     assert house.mistakes() == ""
     assert house.mistakes(SECOND) == ""
+    committed = [cycle.records for cycle in house.memory.commits]
+    assert sum(committed) == 5 + 5 + 10 + 15, "those that were added, also ones that are lost now"
     assert "10 records in 2 files" in decision(house).message
     after = house.memory.stored.checkpoint
     assert after.control_offset > before.control_offset

@@ -1,6 +1,6 @@
 """Tables of one cycle are committed at the same time, and each keeps its own promise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Barrier, Event, Lock, get_ident
@@ -35,7 +35,7 @@ class GatedTables(MemorySinkTables):
     most_in_flight: int = 0
     lock: Lock = field(default_factory=Lock)
 
-    def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
+    def commit(self, target: SinkTarget, request: CommitRequest) -> Sequence[TableCommit]:
         with self.lock:
             self.in_flight += 1
             self.most_in_flight = max(self.in_flight, self.most_in_flight)

@@ -119,11 +119,14 @@ class House:
             "lineage": LINEAGE,
             "epoch": 1,
             "pending": (pending,),
+            "stored_offset": 0,
         }
         return CommitRequest(**{**facts, **changes})
 
     def commit(self, request: CommitRequest, target: SinkTarget = TARGET) -> TableCommit | None:
-        return self.tables().commit(target, request)
+        """The newest snapshot."""
+        commits = self.tables().commit(target, request)
+        return commits[-1] if commits else None
 
     def rows(self, name: str = "orders") -> list[dict[str, Any]]:
         """As pyiceberg reads them."""

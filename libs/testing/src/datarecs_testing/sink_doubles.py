@@ -248,7 +248,7 @@ class MemorySinkTables:
     def writer(self, target: SinkTarget, *, known: UUID | None = None) -> TableWriter:
         return MemoryTableWriter(self, target, known)
 
-    def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
+    def commit(self, target: SinkTarget, request: CommitRequest) -> Sequence[TableCommit]:
         table = self.tables.get(str(target))
         if table is None or table.uuid != request.table.uuid:
             raise replaced_table(str(target))
@@ -263,16 +263,17 @@ class MemorySinkTables:
         if self.misfit and any(part.is_moved for part in pending):
             raise SinkError(SinkCode.TABLE_LOST, self.misfit)
         entries = [entry for part in pending for entry in part.data_files]
+        history = [replace(one.commit, table=request.table) for one in table.snapshots]
+        stated = [one for one in history if one.control_offset > request.stored_offset]
         if not entries:
-            newest = table.snapshots[-1].commit if table.snapshots else None
-            return None if newest is None else replace(newest, table=request.table)
+            return stated or history[-1:]
         number = len(table.snapshots) + len(table.rolled_back) + 1
         snapshot = self._snapshot(request, entries, number=number)
         table.snapshots.append(snapshot)
         table.stated = request.control_offset
         if table.late_faults:
             raise table.late_faults.pop(0)
-        return snapshot.commit
+        return [*stated, snapshot.commit]
 
     def standing(self, target: SinkTarget, lineage: Lineage) -> TableStanding | None:  # noqa: ARG002  one sink writes
         table = self.tables.get(str(target))

@@ -340,6 +340,8 @@ class CommitRequest:
     epoch: int
     pending: Sequence[PendingFiles]
     """Every admitted file of the table since the checkpoint; what the table holds is skipped."""
+    stored_offset: int
+    """The memory has every snapshot of the table that states at most this control offset."""
 
 
 class SinkTables(Protocol):
@@ -360,7 +362,7 @@ class SinkTables(Protocol):
         FILE_LOCATION_REFUSED, PARTITION_TERM_INVALID, CATALOG_UNSUPPORTED.
         """
 
-    def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
+    def commit(self, target: SinkTarget, request: CommitRequest) -> Sequence[TableCommit]:
         """Add the files that the table does not hold yet, in one snapshot, exactly once.
 
         The newest snapshot of this lineage states its control offset; messages below are skipped.
@@ -372,7 +374,9 @@ class SinkTables(Protocol):
         removed once the table states their messages.
 
         Returns:
-            The newest snapshot of this lineage, added now or before; None without any.
+            Snapshots of this lineage in the history of the head, oldest first: those that state
+            more than `stored_offset`, added now or before, of more than 1,000 the newest. Without
+            such a snapshot the newest one alone; empty without any. Expired ones are not there.
 
         Raises:
             SinkError: TABLE_LOST, TABLE_ROLLED_BACK, COMMIT_FAILED (retryable), and with key

@@ -14,7 +14,12 @@ from uuid import UUID
 
 import structlog
 
-from datarecs_application.ports.sinking import CommitRequest, PendingFiles, SinkTables
+from datarecs_application.ports.sinking import (
+    CommitRequest,
+    PendingFiles,
+    SinkMemory,
+    SinkTables,
+)
 from datarecs_application.sinking.defects import defect_words
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.sink import SinkCode, SinkError
@@ -29,8 +34,8 @@ log = structlog.get_logger()
 
 COMMITS_AT_ONCE = 8
 """Tables of one sink; each has a request to the catalog and its metadata in memory."""
-Outcome = TableCommit | SinkError | None
-"""Of one table; None: it has no snapshot of the lineage, and nothing was to be added."""
+Outcome = Sequence[TableCommit] | SinkError
+"""Of one table; empty: it has no snapshot of the lineage, and nothing was to be added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,33 @@ class Cut:
     """Tables that hold a commit of the lineage; another one at the same place gets nothing."""
     replaced: Sequence[ReplacedTable] = ()
     """Lost tables of the lineage, and what becomes of their files."""
+    stored_offset: int = 0
+    """The memory has every snapshot that states at most this control offset."""
+    stored: Mapping[UUID, int] = field(default_factory=dict)
+    """The same for single tables, where it is a greater one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredSnapshots:
+    """What the snapshots since the checkpoint added, and which of them the memory has.
+
+    A snapshot that was added and not stored states more than the checkpoint, because no cycle
+    completes before all are stored. So the next coordinator reads it from the table.
+    """
+
+    memory: SinkMemory
+    stored_offset: int
+    """Every snapshot that states at most this control offset was stored before."""
+    records: int = 0
+    offsets: dict[UUID, int] = field(default_factory=dict)
+    """Control offset of the newest one, of each table that got one."""
+
+    def store(self, commit: TableCommit) -> None:
+        """Those of one table in the order of its history; a repetition is nothing."""
+        self.memory.committed_table(commit)
+        if commit.control_offset > self.offsets.get(commit.table.uuid, self.stored_offset):
+            self.offsets[commit.table.uuid] = commit.control_offset
+            self.records += commit.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +104,32 @@ def commit_tables(
         cut: the same cut may be committed again; tables that hold it add nothing.
         tables: of the sink; used by several threads.
         targets: as declared; files of a table that is declared no more are committed too.
-        committed: called in the thread of the caller for each table as soon as it holds the cut.
-            Its errors are raised, and tables that have not begun are left to the next commit.
+        committed: called in the thread of the caller for the snapshots of each table, oldest
+            first, as soon as the table holds the cut. Its errors are raised, and tables that have
+            not begun are left to the next commit.
         at_once: most tables at the same time; 1: one after another, in the thread of the caller.
     """
     waiting = by_table(cut.pending, cut.replaced)
-    outcomes: dict[TableReference, Outcome] = _refused(cut, waiting)
+    refused = _refused(cut, waiting)
+    newest: dict[TableReference, TableCommit] = {}
+    failures = dict(refused)
     declared = {(target.catalog, target.namespace, target.name): target for target in targets}
     jobs = [
         partial(_commit_names, cut, tables, declared, requests)
-        for requests in _requests(cut, waiting, outcomes)
+        for requests in _requests(cut, waiting, refused)
     ]
     with closing(_results(jobs, at_once)) as results:
         for result in results:
-            outcomes |= result
-            for outcome in result.values():
-                if isinstance(outcome, TableCommit):
-                    committed(outcome)
-    ordered = [(table, outcomes[table]) for table in waiting]
+            for table, outcome in result.items():
+                if isinstance(outcome, SinkError):
+                    failures[table] = outcome
+                    continue
+                for commit in outcome:
+                    committed(commit)
+                    newest[table] = commit
     return CutResult(
-        commits=tuple(one for _, one in ordered if isinstance(one, TableCommit)),
-        failures={table: one for table, one in ordered if isinstance(one, SinkError)},
+        commits=tuple(newest[table] for table in waiting if table in newest),
+        failures={table: failures[table] for table in waiting if table in failures},
     )
 
 
@@ -112,10 +149,10 @@ def _results(
         pool.shutdown(cancel_futures=True)
 
 
-def _refused(cut: Cut, waiting: Mapping[TableReference, object]) -> dict[TableReference, Outcome]:
+def _refused(cut: Cut, waiting: Mapping[TableReference, object]) -> dict[TableReference, SinkError]:
     """Tables at a place that belongs to another one."""
     first = dict(cut.known)
-    refused: dict[TableReference, Outcome] = {}
+    refused: dict[TableReference, SinkError] = {}
     for table in waiting:
         if first.setdefault(place_of(table), table.uuid) != table.uuid:
             refused[table] = replaced_table(str(table))
@@ -164,6 +201,7 @@ def _request(cut: Cut, table: TableReference, parts: Sequence[Part]) -> CommitRe
             )
             for part in parts
         ),
+        stored_offset=cut.stored.get(table.uuid, cut.stored_offset),
     )
 
 

@@ -23,10 +23,11 @@ from datarecs_application.sinking.committing import (
     COMMITS_AT_ONCE,
     Cut,
     CutResult,
+    StoredSnapshots,
     commit_tables,
 )
 from datarecs_core.errors.sink import SinkCode, SinkError
-from datarecs_core.sink.accepting import by_table, place_of
+from datarecs_core.sink.accepting import place_of
 from datarecs_core.sink.admission import ControlFold, Vote
 from datarecs_core.sink.checkpoint import (
     Checkpoint,
@@ -92,6 +93,7 @@ class SinkCoordinator:
     _producer: SinkProducer
     _reader: ControlReader
     _fold: ControlFold
+    _stored: StoredSnapshots
     _cycle: Cycle | None = None
     _end: CycleEnd | None = None
     """Of the cycle, once it is decided."""
@@ -208,12 +210,14 @@ class SinkCoordinator:
             pending=self._fold.pending(),
             known=self.checkpoint.known_tables(),
             replaced=self.checkpoint.replaced,
+            stored_offset=self._stored.stored_offset,
+            stored=dict(self._stored.offsets),
         )
         result = commit_tables(
             cut,
             self.tables,
             self.sink.tables,
-            committed=self.memory.committed_table,
+            committed=self._stored.store,
             at_once=self.commits_at_once,
         )
         self._note_tables(result)
@@ -276,13 +280,14 @@ class SinkCoordinator:
                 epoch=self.epoch,
                 checkpoint=checkpoint,
                 is_partial=end is CycleEnd.PARTIAL,
-                tables=len(result.commits),
-                records=_records(cut),
+                tables=len(self._stored.offsets),
+                records=self._stored.records,
                 duration=self._duration(),
             )
         )
         self._fold.release(cut.control_offset)
         self.checkpoint = checkpoint
+        self._stored = _stored_before(self.memory, checkpoint)
         self.failures, self.fault, self._cycle, self._retry_at = 0, None, None, None
         self.timetable.ended(end, is_committed=True)
         log.info("sink_cycle_completed", commit_id=str(cut.commit_id), end=end, tables=len(new))
@@ -372,6 +377,7 @@ def begin_coordinator(  # noqa: PLR0913 - the ports of a process
         _producer=producer,
         _reader=reader,
         _fold=ControlFold.at(checkpoint),
+        _stored=_stored_before(memory, checkpoint),
     )
 
 
@@ -439,14 +445,10 @@ def check_control(checkpoint: Checkpoint, reader: ControlReader) -> None:
         raise SinkError(SinkCode.CONTROL_GAP, message)
 
 
-def _records(cut: Cut) -> int:
-    """Of all files since the checkpoint; an earlier coordinator may have committed some of them."""
-    return sum(
-        entry.record_count
-        for parts in by_table(cut.pending, cut.replaced).values()
-        for part in parts
-        for entry in part.message.data_files
-    )
+def _stored_before(memory: SinkMemory, checkpoint: Checkpoint) -> StoredSnapshots:
+    """A checkpoint that a decision moved back leaves what was stored before."""
+    offset = max(checkpoint.control_offset, checkpoint.rewound_from)
+    return StoredSnapshots(memory=memory, stored_offset=offset)
 
 
 def _snapshots(commits: list[TableCommit]) -> list[CommitToTable]:

@@ -44,6 +44,7 @@ from datarecs_connectors.sinking.snapshots import SnapshotFiles
 from datarecs_connectors.sinking.watermarks import (
     Watermark,
     accepted_property,
+    stated_above,
     summary_facts,
     table_commit,
     table_property,
@@ -76,21 +77,23 @@ class TableCommitter:
     search: Lock
     """Of all tables of the process: a search for replaced rows needs up to 512 MiB and more."""
 
-    def commit(self, name: TableName, request: CommitRequest) -> TableCommit | None:
+    def commit(self, name: TableName, request: CommitRequest) -> Sequence[TableCommit]:
         """As `SinkTables.commit` says."""
         retries, attempt = _DEFAULT_RETRIES, 0
         while True:
             current = self._loaded(name, request)
             mark = self._checked(name, current, request)
             pending = _missing(request, mark)
+            stated = stated_above(request.stored_offset, current.metadata, request.lineage)
             if not pending:
-                return table_commit(mark.snapshot, request.lineage, request.table)
+                newest = [] if mark.snapshot is None else [mark.snapshot]
+                return _commits(stated or newest, request)
             self._check_moved(name, current, pending)
             retries = _number(current, _RETRIES, _DEFAULT_RETRIES, _MOST_RETRIES)
             snapshot = self._attempt(name, current, request, mark, pending)
             if snapshot is not None:
                 self._remove_key_files(pending)
-                return table_commit(snapshot, request.lineage, request.table)
+                return _commits([*stated, snapshot], request)
             if attempt >= retries:
                 raise SinkError(
                     SinkCode.COMMIT_FAILED,
@@ -256,6 +259,10 @@ class TableCommitter:
     def _pause(self, milliseconds: float) -> None:
         self.stop.wait(milliseconds / 1000)
         self.stop.check()
+
+
+def _commits(snapshots: Sequence[Snapshot], request: CommitRequest) -> list[TableCommit]:
+    return [table_commit(one, request.lineage, request.table) for one in snapshots]
 
 
 def _missing(request: CommitRequest, mark: Watermark) -> list[PendingFiles]:

@@ -88,7 +88,7 @@ class IcebergSinkTables:
             prefix=_NOT_OF_NAMES.sub("-", self.task) or "sink",
         )
 
-    def commit(self, target: SinkTarget, request: CommitRequest) -> TableCommit | None:
+    def commit(self, target: SinkTarget, request: CommitRequest) -> Sequence[TableCommit]:
         with self._turns.of(target):
             return self._committer(target).commit(_name(target), request)
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,8 @@ _VALID_THROUGH = "kafka.connect.valid-through-ts"
 _LINEAGE, _EPOCH = "datarecs.sink.lineage", "datarecs.sink.epoch"
 _SOURCE_ENDS, _MOST_ENDS_BYTES = "datarecs.sink.source-ends", 16 * 1024
 _CONTROL_PARTITION = "0"
+_MOST_STATED = 1_000
+"""Snapshots that one commit returns, each with up to 16 KiB of positions."""
 
 
 def lineage_id(lineage: Lineage) -> str:
@@ -68,6 +71,16 @@ def watermark_of(metadata: TableMetadata, lineage: Lineage) -> Watermark:
         snapshot=newest,
         is_rolled_back=_is_rolled_back(metadata, chain, _number(latest, "snapshot")),
     )
+
+
+def stated_above(offset: int, metadata: TableMetadata, lineage: Lineage) -> list[Snapshot]:
+    """Snapshots of the lineage that state more than a control offset, oldest first.
+
+    In the history of the head, where these offsets only grow; of more than 1,000 the newest.
+    """
+    ours = (one for one in _history(metadata) if _states(one, lineage))
+    above = takewhile(lambda one: _offset(one, lineage) > offset, ours)
+    return [*islice(above, _MOST_STATED)][::-1]
 
 
 def _history(metadata: TableMetadata) -> Iterator[Snapshot]:
@@ -160,12 +173,8 @@ def standing_of(metadata: TableMetadata, lineage: Lineage) -> TableStanding:
     )
 
 
-def table_commit(
-    snapshot: Snapshot | None, lineage: Lineage, table: TableReference
-) -> TableCommit | None:
+def table_commit(snapshot: Snapshot, lineage: Lineage, table: TableReference) -> TableCommit:
     """The commit that a snapshot of the lineage states."""
-    if snapshot is None:
-        return None
     facts = _facts(snapshot)
     valid_through = facts.get(_VALID_THROUGH)
     return TableCommit(

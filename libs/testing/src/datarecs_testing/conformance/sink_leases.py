@@ -264,6 +264,24 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
         assert b'"valid_through":"2026-11-20T12:00:00.000000Z"' in events[0].data
 
     @pytest.mark.case("I66")
+    def test_a_snapshot_that_is_stored_after_a_newer_one_has_its_event_and_is_not_the_newest(
+        self, memory: SinkMemory, lease: SinkLease, stores: Stores
+    ) -> None:
+        newer, late = replace(snapshot(2, commit=2), control_offset=9), snapshot(1)
+        for one in (newer, late, newer, late):
+            memory.committed_table(one)
+        memory.committed(cycle(2, offset=9))
+        events = [row.data for row in stores.unsent() if row.type.endswith("table.committed")]
+        assert len(events) == 2
+        assert str(newer.snapshot_id).encode() in events[0]
+        assert str(late.snapshot_id).encode() in events[1]
+        with stores.api.unit.begin(A_TENANT) as tx:
+            (record,) = tx.sinks.commits(lease.sink_uid, limit=10)
+            assert list(tx.sinks.newest_commits(lease.sink_uid)) == [newer]
+        assert record.snapshots == (newer,)
+        assert status(stores, lease.sink_uid).last_written == replace(record, snapshots=())
+
+    @pytest.mark.case("I66")
     def test_a_cycle_is_stored_once_with_one_event(
         self, memory: SinkMemory, lease: SinkLease, stores: Stores
     ) -> None:

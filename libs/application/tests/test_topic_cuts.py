@@ -192,7 +192,7 @@ def test_a_history_without_the_topic_is_refused_with_its_reason(
     assert "'sales.orders'" in refusal
 
 
-def test_a_table_without_a_snapshot_gives_no_end_and_the_refusal_says_what_to_check() -> None:
+def test_a_table_without_a_snapshot_is_refused_with_what_to_check() -> None:
     refusal = House(table_pin=replace(PIN, snapshot_id=None, sink=None)).refusal()
     assert "it has no snapshot, so no record of the topic has become a row yet" in refusal
     assert "`datarecs sink status`" in refusal

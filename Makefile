@@ -59,8 +59,7 @@ help: ## list the targets
 
 .venv/.jars: .venv/.java libs/cli/src/datarecs_cli/stack/jars.lock.toml
 	@$(INSTALL) jars
-	@$(INSTALL) classes
-	@touch $@
+	@if $(INSTALL) classes; then touch $@; fi
 
 setup: .venv/.jars ## Python packages, Java, Kafka's jars
 

@@ -604,7 +604,7 @@ SHOWN: dict[str, ShownBy] = {
         "plan",
     ),
     "DR5855": ShownBy(
-        f"{FOLDERS}::test_a_lost_record_of_a_file_publishes_nothing",
+        f"{FOLDERS}::test_a_lost_or_added_record_of_a_file_publishes_nothing",
         "files",
     ),
     "DR5856": ShownBy(

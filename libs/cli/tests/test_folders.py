@@ -65,6 +65,21 @@ def test_files_that_writers_leave_beside_data_are_no_kind(capsys: Shown) -> None
     )
 
 
+@pytest.mark.parametrize("name", ["one.csv", "one.parquet"])
+def test_results_of_an_earlier_comparison_are_no_source(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(folder)
+    pq.write_table(pa.table({"id": [1]}), "../other.parquet")
+    if name == "one.parquet":
+        Path("one.csv").unlink()
+        pq.write_table(pa.table({"id": [1]}), name)
+    other = f"../other{Path(name).suffix}"
+    for place in (".", ".", folder):
+        assert run(["compare", str(place), other, "--key", "id"]) == 0, capsys.readouterr().err
+        assert list(Path("datarecs-compare").iterdir())
+
+
 @pytest.mark.parametrize("link", ["file.csv", "linked", "data/two.csv"])
 def test_links_are_followed_on_this_machine(link: str, folder: Path) -> None:
     outside = folder.parent / "outside"

@@ -35,6 +35,22 @@ def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize("module", ["datarecs_cli.main", "datarecs_cli.invocation", "typer"])
+def test_an_interrupt_during_an_import_ends_the_command_without_a_trace(module: str) -> None:
+    code = (
+        "import signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['datarecs', 'status', '--help']\n"
+        "from datarecs_cli.start import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")
+
+
 @pytest.mark.case("ARC-13")
 @pytest.mark.case("U06")
 def test_help_is_there_within_a_quarter_of_a_second() -> None:

@@ -333,6 +333,7 @@ def test_a_detached_platform_lives_on_until_it_is_stopped(installed: Installatio
 @pytest.mark.case("K50")
 def test_a_data_directory_of_another_major_is_left_alone(installed: Installation) -> None:
     shutil.rmtree(installed.layout.root, ignore_errors=True)
+    installed.layout.create(as_root=os.geteuid() == 0)
     old = installed.layout.postgres / "12" / "data"
     old.mkdir(parents=True)
     (old / "PG_VERSION").write_text("12\n")

@@ -148,6 +148,18 @@ def test_a_lost_first_key_is_replaced_by_another_of_the_same_tenant(bench: Bench
 
 
 @pytest.mark.case("K16")
+def test_a_damaged_state_is_written_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = a_service("one")
+    platform, ports = bench.platform(service), free_ports() | {"one side": service.side_port}
+    monkeypatch.setattr(platform, "_assign_ports", lambda: ports)
+    bench.layout.state_file.write_text("{")
+    platform.bring_up()
+    assert view(bench.layout, services=platform.options.services).is_ready
+    platform.bring_down()
+    assert "state.json cannot be used" in bench.notes[0]
+    assert bench.layout.is_used
+
+
 def test_services_are_stopped_before_the_database_goes(bench: Bench) -> None:
     platform = bench.platform(a_service("one"))
     platform.bring_up()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_cli.stack.failures import LockUnavailableError
+from datarecs_cli.stack.failures import LockUnavailableError, StateUnreadableError
 from datarecs_cli.stack.process import Identity
 from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
 
@@ -27,6 +27,16 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_there_is_a_state_before_the_first_start(tmp_path: Path) -> None:
     assert load(tmp_path / "state.json") == State()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b"", b"{", b"[]", b'{"phase": "ASLEEP"}', b'{"parts": {"kafka": {"pid": 1}}}', b"\xff"],
+)
+def test_a_damaged_state_is_an_error_with_its_path(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / "state.json").write_bytes(written)
+    with pytest.raises(StateUnreadableError, match=r"state\.json cannot be used: ."):
+        load(tmp_path / "state.json")
 
 
 def test_the_state_is_private_and_no_draft_is_left(tmp_path: Path) -> None:

@@ -152,6 +152,16 @@ def test_a_part_that_never_answers_is_reported_with_its_reason(place: Place) -> 
         place.supervisor.until_ready()
     assert late.value.reason == "has not said up"
     assert late.value.log_tail == "thinking\n"
+    assert str(late.value).endswith(f"; {place.log('broker')}: \nthinking")
+    assert "--ready-timeout" in late.value.code.entry.remedy
+
+
+def test_a_part_that_never_answers_and_writes_nothing_is_reported_with_its_log(
+    place: Place,
+) -> None:
+    place.supervisor.start([place.part("broker", "sleep 60", ready_limit_s=0.3)])
+    with pytest.raises(PartNotReadyError, match=r"broker\S*: no line since its start$"):
+        place.supervisor.until_ready()
 
 
 def test_a_start_is_postponed_until_the_part_may_start(place: Place) -> None:

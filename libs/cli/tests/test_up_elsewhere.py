@@ -8,13 +8,14 @@ import pytest
 from datarecs_cli.commands import up as commands
 from datarecs_cli.main import run
 from datarecs_cli.stack.credentials import Credentials, write_credentials
+from datarecs_cli.stack.layout import Layout
 from datarecs_runtime.environment import process_environment
 
 SERVER = "http://127.0.0.1:8123"
 
 
 def a_platform(root: Path) -> None:
-    root.mkdir()
+    Layout(root).create(as_root=False)
     write_credentials(
         root / "credentials.toml",
         Credentials(server=SERVER, tenant="t", tenant_id="019bc000", api_key="dr_key-1"),

@@ -15,7 +15,9 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 120.0
+"""A guard. An orderly end takes a second; one that writes a class archive takes half a minute on a
+loaded machine."""
 STARTED = "datarecs: started"
 """Line that Java prints after Spark has started: it separates the start from later output."""
 _STANDARD_ERROR = 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir
+from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir, ReadyTimeout
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 
@@ -44,6 +44,7 @@ def demo(
         int | None,
         typer.Option(min=1, max=65_535, help="API port; default 8080 or the next free one"),
     ] = None,
+    ready_timeout: ReadyTimeout = None,
     stay_up: Annotated[
         bool | None,
         typer.Option("--keep/--no-keep", help="keep the platform running; default on a terminal"),
@@ -62,7 +63,12 @@ def demo(
     stays = _stays(stay_up, environment.get(STAY_UP))
     invocation.say(f"  python {machine.python_version()}, datarecs {release()}")
     options = Options(
-        layout=layout, environment=environment, release=release(), project=Path.cwd(), port=port
+        layout=layout,
+        environment=environment,
+        release=release(),
+        project=Path.cwd(),
+        port=port,
+        ready_timeout_s=ready_timeout,
     )
     platform = Platform(options, Report(done=_done, note=_note))
     if not platform.take():

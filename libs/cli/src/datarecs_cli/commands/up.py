@@ -16,13 +16,13 @@ from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
 from datarecs_cli.output import Column, print_list
 from datarecs_cli.stack.background import start_in_background
-from datarecs_cli.stack.failures import PublicBindError
-from datarecs_cli.stack.layout import Layout, layout_of
+from datarecs_cli.stack.failures import PublicBindError, shortened
+from datarecs_cli.stack.layout import DATA_FOLDER, Layout, layout_of
 from datarecs_cli.stack.observe import PlatformView, view
 from datarecs_cli.stack.options import SERVERS, Options, Report
 from datarecs_cli.stack.runner import Platform, prepare_folders
 from datarecs_cli.stack.services import SERVICES
-from datarecs_cli.stack.shutdown import stop_platform, wipe
+from datarecs_cli.stack.shutdown import check_used, stop_platform, wipe
 from datarecs_cli.stack.state import Phase
 from datarecs_cli.stack.stop_signals import StopSignals
 from datarecs_core.errors.base import DatarecsError
@@ -38,7 +38,11 @@ _PART_COLUMNS = (
     Column(title="STATE", member="state"),
 )
 DataDir = Annotated[Path, typer.Option(help="folder for all data of this platform")]
-DEFAULT_DATA_DIR = Path(".datarecs")
+ReadyTimeout = Annotated[
+    float | None,
+    typer.Option(min=1, metavar="SECONDS", help="limit for a start without progress; default 120"),
+]
+DEFAULT_DATA_DIR = Path(DATA_FOLDER)
 
 
 def up(
@@ -60,12 +64,7 @@ def up(
     only: Annotated[
         list[str] | None, typer.Option(help="parts to start, such as postgres,kafka; default all")
     ] = None,
-    ready_timeout: Annotated[
-        float | None,
-        typer.Option(
-            min=1, metavar="SECONDS", help="limit for a start without progress; default 15-120"
-        ),
-    ] = None,
+    ready_timeout: ReadyTimeout = None,
     detach: Annotated[bool, typer.Option("--detach", help="start in the background")] = False,
 ) -> ExitCode:
     """Start PostgreSQL, Kafka and the services on this machine, without Docker."""
@@ -109,14 +108,21 @@ def down(
     if not layout.root.is_dir():
         current().say(f"no platform at {layout.root}")
         return ExitCode.DONE
-    if reset and not yes:
-        _confirm(layout)
+    if reset:
+        check_used(layout)
+        if not yes:
+            _confirm(layout)
     stopped = stop_platform(layout, current().say)
     current().say("stopped" if stopped else "no platform was running")
     if reset:
-        wipe(layout)
-        current().say(f"{layout.root} is deleted")
+        current().say(_deleted(layout, wipe(layout)))
     return ExitCode.DONE
+
+
+def _deleted(layout: Layout, others: list[str]) -> str:
+    if not others:
+        return f"{layout.root} is deleted"
+    return f"the platform's data in {layout.root} is deleted; other files stay: {shortened(others)}"
 
 
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
@@ -262,7 +268,9 @@ def _confirm(layout: Layout) -> None:
     """Before deleting, the user must type the folder's name."""
     if current().no_input or not sys.stdin.isatty():
         raise UsageFault("down --reset deletes all data; without a terminal, add --yes")
-    typed = typer.prompt(f"type {layout.root.name} to delete {layout.root}", err=True)
+    typed = typer.prompt(
+        f"type {layout.root.name} to delete the platform's data in {layout.root}", err=True
+    )
     if typed != layout.root.name:
         raise UsageFault("not deleted: the name differs")
 

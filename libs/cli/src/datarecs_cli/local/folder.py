@@ -14,11 +14,12 @@ from pathlib import Path
 
 from datarecs_cli.local.faults import OutNotWritableError, reason_of
 from datarecs_cli.saving import replacing
+from datarecs_connectors.path_patterns import RESULTS
 from datarecs_core.catalog.layout import segment
 from datarecs_core.comparison.proof.run_json import SCHEMA
 from datarecs_core.comparison.results.row_digests import FILE
 
-DEFAULT = Path("datarecs-compare")
+DEFAULT = Path(RESULTS)
 _PREPARED = ".new"
 _SCHEMA_FAMILY = f"{SCHEMA.partition('/')[0]}/"
 _MARK = b"datarecs"

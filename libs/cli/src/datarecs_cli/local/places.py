@@ -11,6 +11,7 @@ from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.parts import Extra, require
+from datarecs_connectors.path_patterns import is_aside
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.object_urls import is_object_url, object_url_fault
 from datarecs_runtime.clock import SystemClock
@@ -121,7 +122,7 @@ def _suffix(path: str) -> str:
 
 def _is_beside_data(file: Path) -> bool:
     """Whether the file is in a folder that readers ignore, such as `_delta_log`."""
-    return any(part[0] in "._" for part in file.parts[:-1]) or file.name.startswith(".")
+    return any(map(is_aside, file.parts[:-1])) or file.name.startswith(".")
 
 
 def _of_objects(path: str) -> str:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from datarecs_cli.stack.failures import StateUnreadableError
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.log_lines import JsonLines, message_of
 from datarecs_cli.stack.state import Phase, load
@@ -43,11 +44,19 @@ def start_in_background(
         began = _relay(log, began, say)
         if code is not None:
             return code
-        state = load(layout.state_file)
-        ours = state.supervisor is not None and state.supervisor.pid == supervisor.pid
-        if ours and state.phase is Phase.READY:
+        if _is_ready(layout, supervisor.pid):
             supervisor.returncode = 0  # it continues to run: avoid a warning about a running child
             return 0
+
+
+def _is_ready(layout: Layout, pid: int) -> bool:
+    """Whether this supervisor is ready; not as long as an earlier, damaged file is there."""
+    try:
+        state = load(layout.state_file)
+    except StateUnreadableError:
+        return False
+    ours = state.supervisor is not None and state.supervisor.pid == pid
+    return ours and state.phase is Phase.READY
 
 
 def _ended_within(supervisor: subprocess.Popen[bytes], seconds: float) -> int | None:

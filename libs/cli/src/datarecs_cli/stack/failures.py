@@ -10,6 +10,13 @@ from datarecs_core.errors.platform import ExposureCode, PlatformCode
 SHOWN_NAMES = 3
 
 
+def shortened(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    shown = ", ".join(names[:SHOWN_NAMES])
+    more = len(names) - SHOWN_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 class PlatformError(DatarecsError):
     """Something on this machine prevents the platform from starting or running."""
 
@@ -61,10 +68,7 @@ class JarUnavailableError(PlatformError):
     code = PlatformCode.JAR_UNAVAILABLE
 
     def __init__(self, *, names: Sequence[str], reason: str) -> None:
-        shown = ", ".join(names[:SHOWN_NAMES])
-        if len(names) > SHOWN_NAMES:
-            shown += f" and {len(names) - SHOWN_NAMES} more"
-        super().__init__(f"jars cannot be fetched: {shown}: {reason}")
+        super().__init__(f"jars cannot be fetched: {shortened(names)}: {reason}")
         self.names, self.reason = tuple(names), reason
 
 
@@ -105,9 +109,13 @@ class CrashLoopError(PlatformError):
 class PartNotReadyError(PlatformError):
     code = PlatformCode.PART_NOT_READY
 
-    def __init__(self, *, part: str, limit_s: float, reason: str, log_tail: str) -> None:
+    def __init__(
+        self, *, part: str, limit_s: float, reason: str, log: Path | None = None, log_tail: str = ""
+    ) -> None:
+        where = f"; {log}: {'' if log_tail else 'no line since its start'}" if log else ""
         super().__init__(
-            f"{part} is not ready and made no progress for {limit_s:.0f} s: {reason}\n{log_tail}"
+            f"{part} is not ready and made no progress for {limit_s:.0f} s: {reason}{where}"
+            f"\n{log_tail}".rstrip()
         )
         self.part, self.limit_s, self.reason, self.log_tail = part, limit_s, reason, log_tail
 
@@ -128,6 +136,24 @@ class LockUnavailableError(PlatformError):
     def __init__(self, *, path: Path, reason: str) -> None:
         super().__init__(f"{path} cannot be locked: {reason}")
         self.path = path
+
+
+class StateUnreadableError(PlatformError):
+    code = PlatformCode.STATE_UNREADABLE
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        super().__init__(f"the platform's state in {path} cannot be used: {reason}")
+        self.path, self.reason = path, reason
+
+
+class NotAPlatformError(PlatformError):
+    """A refused folder; the exit code is that of wrong usage."""
+
+    code = PlatformCode.NOT_A_PLATFORM
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(what)
 
 
 class DemoFailedError(PlatformError):

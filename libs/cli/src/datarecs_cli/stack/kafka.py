@@ -14,7 +14,7 @@ from signal import SIGTERM
 
 from datarecs_cli.stack.failures import ClusterIdDiffersError, PartNotReadyError
 from datarecs_cli.stack.java import NO_TRACES, Java
-from datarecs_cli.stack.part import Part
+from datarecs_cli.stack.part import START_LIMIT_S, Part
 from datarecs_cli.stack.process import Command, run_text
 
 ADMIN = "stack"
@@ -217,7 +217,6 @@ def part(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Part:
         name="kafka",
         command=command(node, environment=environment, log=log),
         probe=lambda: silence_of(node.bootstrap, node.password),
-        ready_limit_s=60,
         stop_signal=SIGTERM,
         stop_limit_s=30,
     )
@@ -252,11 +251,14 @@ def _format(node: KafkaNode, environment: Mapping[str, str]) -> None:
         ended = run_text(
             [str(node.java.executable), f"@{arguments}"],
             environment=dict(environment) | FILE_NAMES,
-            timeout_s=60,
+            timeout_s=START_LIMIT_S,
         )
     finally:
         arguments.unlink()
     if ended.returncode != 0:
         raise PartNotReadyError(
-            part="kafka", limit_s=60, reason="formatting failed", log_tail=ended.stdout[-2000:]
+            part="kafka",
+            limit_s=START_LIMIT_S,
+            reason="formatting failed",
+            log_tail=ended.stdout[-2000:],
         )

@@ -4,8 +4,14 @@
 otherwise 0700. The folder of secrets is always closed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+DATA_FOLDER = ".datarecs"
+"""Default name of a data directory; no other program uses a folder of this name."""
+DRAFTS = (".state.json.*", ".credentials.toml.*")
+"""Files that replace another one; an interrupted write leaves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,29 @@ class Layout:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a platform has used this folder; only then can data in it be deleted."""
+        return self.root.name == DATA_FOLDER or all(one.is_dir() for one in self._marks)
+
+    def others(self) -> list[str]:
+        """Names of files and folders that are not of the platform, sorted."""
+        made = set(self.made())
+        return sorted(one.name for one in self.root.iterdir() if one not in made)
+
+    def made(self) -> Iterator[Path]:
+        """Paths that a platform creates in the root, existing or not; its marks are the last."""
+        for pattern in DRAFTS:
+            yield from self.root.glob(pattern)
+        yield from (self.state_file, self.credentials_file, self.lock_file)
+        yield from (self.root / name for name in ("captures", "demo", "sinks"))
+        yield from (self.kafka, self.blobs, self.mail, self.scratch, self.java, self.logs)
+        yield from self._marks
+
+    @property
+    def _marks(self) -> tuple[Path, ...]:
+        return self.postgres, self.secrets, self.tenant_secrets
 
     def log(self, part: str) -> Path:
         return self.logs / f"{part}.log"

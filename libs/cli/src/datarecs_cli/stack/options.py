@@ -36,7 +36,7 @@ class Options:
     only: frozenset[str] | None = None
     """Names of parts; None means all."""
     ready_timeout_s: float | None = None
-    """Flag: limit for a start without progress; None: the setting, or the limit of each part."""
+    """Flag: limit for a start without progress; None: the setting, or START_LIMIT_S."""
     services: tuple[Service, ...] = SERVICES
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     spare_root: Path = placement.SPARE_ROOT
@@ -47,7 +47,7 @@ class Options:
 
     @property
     def ready_limit_s(self) -> float | None:
-        """The flag, else the setting; None if each part has its own limit."""
+        """The flag, else the setting; None for the default."""
         written = self.environment.get(READY_TIMEOUT)
         return self.ready_timeout_s or (float(written) if written else None)
 

@@ -11,6 +11,8 @@ from datarecs_cli.stack.failures import PartNotReadyError
 from datarecs_cli.stack.process import Command, Running, start
 
 PROBE_PAUSE_S = 0.05
+START_LIMIT_S = 120.0
+"""Limit for a start without progress; a busy machine stops every program for a while."""
 TAIL_LINES = 30
 TAIL_CHARACTERS = 400
 """Longest line in characters; a service writes a whole traceback into one line."""
@@ -22,7 +24,7 @@ class Part:
     command: Command
     probe: Callable[[], str | None]
     """None if the part is ready, else the reason. Called repeatedly until then; never raises."""
-    ready_limit_s: float
+    ready_limit_s: float = START_LIMIT_S
     """Limit for a start without progress; see `progress.py`."""
     stop_signal: Signals
     stop_limit_s: float
@@ -58,6 +60,7 @@ def await_ready(part: Part, running: Running, *, log_from: int = 0) -> None:
                 part=part.name,
                 limit_s=part.ready_limit_s,
                 reason=reason if code is None else f"it ended with exit code {code}",
+                log=part.command.log,
                 log_tail=tail(part.command.log, since=log_from),
             )
         reason = part.probe()

@@ -21,7 +21,7 @@ from datarecs_cli.stack.failures import (
     PartNotReadyError,
     PostgresMissingError,
 )
-from datarecs_cli.stack.part import Part, tail
+from datarecs_cli.stack.part import START_LIMIT_S, Part, tail
 from datarecs_cli.stack.process import Command, run_text, start
 from datarecs_cli.stack.psql import Login
 
@@ -196,11 +196,15 @@ def _run_as(
     running = start(
         Command(argv=tuple(argv), environment=environment, log=log, account=node.account)
     )
-    code = running.wait(60)
+    code = running.wait(START_LIMIT_S)
     if code != 0:
         running.kill_group()
         raise PartNotReadyError(
-            part="postgres", limit_s=60, reason=f"initdb ended with {code}", log_tail=tail(log)
+            part="postgres",
+            limit_s=START_LIMIT_S,
+            reason=f"initdb ended with {code}",
+            log=log,
+            log_tail=tail(log),
         )
 
 
@@ -235,7 +239,6 @@ def part(node: PostgresNode, *, environment: Mapping[str, str], log: Path) -> Pa
             death_signal=SIGINT,
         ),
         probe=lambda: _silence(node),
-        ready_limit_s=15,
         stop_signal=SIGINT,
         stop_limit_s=15,
     )

@@ -25,7 +25,12 @@ from datarecs_cli.stack import (
 from datarecs_cli.stack import provisioning as setting_up
 from datarecs_cli.stack import services as catalogue
 from datarecs_cli.stack.credentials import LocalSecrets
-from datarecs_cli.stack.failures import PostgresUnreachableFilesError
+from datarecs_cli.stack.failures import (
+    NotAPlatformError,
+    PostgresUnreachableFilesError,
+    StateUnreadableError,
+    shortened,
+)
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.options import (
     BROKER_PORT,
@@ -45,11 +50,28 @@ from datarecs_cli.stack.supervisor import Supervisor
 
 
 def prepare_folders(layout: Layout) -> None:
-    """Create the data directory; raises MachineTooSmallError if it cannot be written."""
+    """Create the data directory.
+
+    Raises:
+        NotAPlatformError: the folder has other files and no platform has used it.
+        MachineTooSmallError: it cannot be written.
+    """
     try:
+        _refuse_foreign(layout)
         layout.create(as_root=os.geteuid() == 0)
     except OSError as failure:
         raise machine.unwritable(layout.root, failure) from failure
+
+
+def _refuse_foreign(layout: Layout) -> None:
+    """Otherwise `down --reset` could not separate the platform's data from other files."""
+    if layout.is_used or not layout.root.is_dir():
+        return
+    names = sorted(one.name for one in layout.root.iterdir())
+    if names:
+        raise NotAPlatformError(
+            what=f"{layout.root} has other files and no platform: {shortened(names)}"
+        )
 
 
 class Platform:
@@ -82,6 +104,7 @@ class Platform:
         """Lock the data directory; False if a running platform has the lock.
 
         Raises:
+            NotAPlatformError: the folder has other files and no platform has used it.
             MachineTooSmallError: too little disk or memory, or the folder cannot be written.
             LockUnavailableError: the file system has no locks.
         """
@@ -94,7 +117,7 @@ class Platform:
 
         On every error, all started parts are stopped.
         """
-        self._state = load(self.layout.state_file)
+        self._state = self._stored()
         try:
             end_leftovers(self._state)
             self._claim()
@@ -135,6 +158,14 @@ class Platform:
         self._remember(phase=Phase.STOPPED, supervisor=None, parts={})
         self._lock.release()
         return killed
+
+    def _stored(self) -> State:
+        """The state; a new one if its file is damaged: the lock shows that no supervisor runs."""
+        try:
+            return load(self.layout.state_file)
+        except StateUnreadableError as failure:
+            self._report.note(f"{failure}; it is written anew, and ports may change")
+            return State()
 
     def _claim(self) -> None:
         me = Identity(pid=os.getpid(), started=start_time(os.getpid()) or "")

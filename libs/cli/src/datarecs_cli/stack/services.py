@@ -50,8 +50,6 @@ class Service:
     """Purposes for which it sends secrets of tenants; it gets no variable of other purposes."""
     hosts_relay: bool = False
     needs_java: bool = False
-    ready_limit_s: float = 30
-    """Limit from its start to its first readiness; a Spark session is slow on a busy machine."""
     stop_limit_s: float = 25
     """Limit from SIGTERM to its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +128,6 @@ SERVICES: tuple[Service, ...] = (
         ),
         purposes=LOCALLY_FREE,
         needs_java=True,
-        ready_limit_s=120,
         settings={
             "DATARECS_WORKER__SCRATCH_DIR": "{data}/scratch",
             "DATARECS_WORKER__DRAIN_S": "10",
@@ -172,6 +169,8 @@ SERVICES: tuple[Service, ...] = (
             {
                 "DATARECS_WORKER__MAX_PARALLELISM",
                 "DATARECS_WORKER__CHILD_MEMORY_MB",
+                "DATARECS_WORKER__LANES",
+                "DATARECS_WORKER__EXECUTION_CLASSES",
                 # References alone: it neither seals nor opens.
                 "DATARECS_SECRETS__FILE_ROOT",
                 "DATARECS_SECRETS__TENANT_NAMES",
@@ -264,7 +263,6 @@ def part_of(service: Service, around: Surroundings) -> Part:
             directory=around.project,
         ),
         probe=lambda: health.silence(side_port),
-        ready_limit_s=service.ready_limit_s,
         stop_signal=SIGTERM,
         stop_limit_s=service.stop_limit_s,
         may_start=lambda: _group_is_free(service, around),

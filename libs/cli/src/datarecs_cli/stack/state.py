@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from datarecs_cli.stack.failures import LockUnavailableError
+from datarecs_cli.stack.failures import LockUnavailableError, StateUnreadableError
 from datarecs_cli.stack.process import Identity
 
 
@@ -47,23 +48,32 @@ class State:
 
 
 def load(path: Path) -> State:
-    """The state; an empty one if there is no file yet."""
+    """The state; an empty one if there is no file yet.
+
+    Raises:
+        StateUnreadableError: the file is damaged or cannot be read.
+    """
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
+        return _state(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return State()
+    except (AttributeError, OSError, TypeError, ValueError) as failure:
+        raise StateUnreadableError(path=path, reason=str(failure)) from failure
+
+
+def _state(written: dict[str, Any]) -> State:
     supervisor = written.get("supervisor")
     return State(
         release=written.get("release", ""),
         phase=Phase(written.get("phase", Phase.STOPPED)),
         supervisor=Identity(**supervisor) if supervisor else None,
-        ports=written.get("ports", {}),
+        ports=dict(written.get("ports", {})),
         expected=tuple(written.get("expected", ())),
         parts={name: Identity(**one) for name, one in written.get("parts", {}).items()},
-        restarts=written.get("restarts", {}),
+        restarts=dict(written.get("restarts", {})),
         cluster_id=written.get("cluster_id"),
-        java=written.get("java", {}),
-        postgres=written.get("postgres", {}),
+        java=dict(written.get("java", {})),
+        postgres=dict(written.get("postgres", {})),
     )
 
 
@@ -82,7 +92,7 @@ def save(path: Path, state: State) -> None:
         "postgres": dict(state.postgres),
     }
     with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, delete=False, encoding="utf-8"
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as target:
         json.dump(written, target, indent=2)
     Path(target.name).replace(path)
@@ -108,23 +118,37 @@ class DirectoryLock:
         """Take the lock; False if another process has it.
 
         Raises:
-            LockUnavailableError: the file system has no locks.
+            LockUnavailableError: the file system has no locks, or the file cannot be opened.
         """
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as failure:
+            raise self._unavailable(failure) from failure
         try:
             flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:
             os.close(descriptor)
             if failure.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
-            raise LockUnavailableError(
-                path=self._path, reason=failure.strerror or str(failure)
-            ) from failure
+            raise self._unavailable(failure) from failure
         self._descriptor = descriptor
         return True
+
+    def _unavailable(self, failure: OSError) -> LockUnavailableError:
+        return LockUnavailableError(path=self._path, reason=failure.strerror or str(failure))
 
     def release(self) -> None:
         """Safe to repeat."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a supervisor has the lock; raises what `take` raises."""
+    if not path.exists():
+        return False
+    lock = DirectoryLock(path)
+    is_free = lock.take()
+    lock.release()
+    return not is_free

@@ -182,6 +182,7 @@ class Supervisor:
                 part=state.part.name,
                 limit_s=limit_s,
                 reason=reason,
+                log=state.part.command.log,
                 log_tail=tail(state.part.command.log, since=state.log_from),
             )
 

@@ -92,7 +92,8 @@ class PlatformCode(ErrorCode):
         docs_id="DR5012",
         meaning="A part of the platform was not ready and made no progress within its limit.",
         causes="A slow or loaded machine, or the part waits for something that the reason names.",
-        remedy="Read the reason and the log lines; start again when the machine has less load.",
+        remedy="Read the reason and the log lines. On a loaded machine start again with a longer"
+        " limit, such as `--ready-timeout 600` of `datarecs up` and `datarecs demo`.",
         retryable=True,
     )
     CLUSTER_ID_DIFFERS = Entry(
@@ -107,6 +108,21 @@ class PlatformCode(ErrorCode):
         causes="It is on a network file system without file locks, so two platforms could open"
         " the same data.",
         remedy="Choose a --data-dir on a local disk.",
+    )
+    STATE_UNREADABLE = Entry(
+        docs_id="DR5016",
+        meaning="The file with the state of the platform is damaged or cannot be read.",
+        causes="A power failure, an edit by hand, or another account created it.",
+        remedy="If this platform runs, end it: Ctrl-C where `datarecs up` runs, or `kill` its"
+        " process (`pgrep -af datarecs` lists it). Then run `datarecs up`; it writes the file anew"
+        " and keeps the data.",
+    )
+    NOT_A_PLATFORM = Entry(
+        docs_id="DR5017",
+        meaning="The folder is not the data directory of a platform.",
+        causes="--data-dir names a folder of other files. The platform needs a folder of its own,"
+        " because `datarecs down --reset` deletes what is in it.",
+        remedy="Name a new or empty folder with --data-dir, or the one that `datarecs up` used.",
     )
     DEMO_FAILED = Entry(
         docs_id="DR5015",

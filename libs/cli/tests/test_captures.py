@@ -16,7 +16,7 @@ from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.captures import CaptureCode
 from datarecs_core.errors.security import SecurityCode
 from datarecs_runtime.clock import SystemClock
-from datarecs_testing.scripted_api import ScriptedApi, refuses, says, written_credentials
+from datarecs_testing.scripted_api import ScriptedApi, hangs_up, refuses, says, written_credentials
 
 JOB = "01890a5d-ac96-774b-bcce-b302099a8101"
 TABLE = "01890a5d-ac96-774b-bcce-b302099a8102"
@@ -159,6 +159,10 @@ class TestFlags:
                 "lake --full --all --mode metadata-only --columns 5 --table orders",
                 ["--columns: no output", "--table: the namespace is missing"],
             ),
+            (
+                "lake --full --all --mode metadata-only --lane x.y/..",
+                ["--lane: at most 63 letters"],
+            ),
         ],
     )
     def test_all_violations_are_listed_before_a_server_is_called(
@@ -201,6 +205,65 @@ class TestWaiting:
         assert f"{JOB} {state}" in line
         assert "tables 3, groups 1 of 2" in line
         assert ("TABLE_MISSING: no table orders" in line) is (state == "FAILED")
+
+    def test_the_job_and_the_command_that_shows_it_are_printed_before_the_wait(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.start(server, "SUCCEEDED") == 0
+        assert f"show it with: datarecs capture get {JOB}" in capsys.readouterr().err
+
+    def test_a_lost_connection_is_repaired_within_the_wait(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        starting = refuses(500, ApiCode.INTERNAL_ERROR)
+        server.on("GET", f"/capture-jobs/{JOB}", *[hangs_up] * 9, starting, says(a_job()))
+        assert run(["capture", "start", *SMALLEST, "--wait"]) == 0
+        shown = capsys.readouterr()
+        assert f"{JOB} SUCCEEDED" in shown.out
+        assert shown.err.count("connection lost") == 1
+
+    def test_a_server_that_stays_away_ends_the_waiting_only(
+        self,
+        server: ScriptedApi,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        times = iter(range(0, 10_000, 60))
+        monkeypatch.setattr(SystemClock, "monotonic", lambda _self: float(next(times)))
+        server.on("GET", f"/capture-jobs/{JOB}", hangs_up)
+        assert run(["capture", "start", *SMALLEST, "--wait"]) == 5
+        lines = capsys.readouterr().err
+        assert f"the capture goes on; show it with: datarecs capture get {JOB}" in lines
+
+    def test_a_key_that_may_not_read_the_job_ends_the_waiting_at_once(
+        self, server: ScriptedApi
+    ) -> None:
+        server.on("GET", f"/capture-jobs/{JOB}", refuses(403, SecurityCode.FORBIDDEN))
+        assert run(["capture", "start", *SMALLEST, "--wait"]) == 5
+        assert len(server.requests_to("GET")) == 1
+
+    def test_a_failure_is_printed_whole_with_the_number_of_failed_tables(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        message = f"{'the folder has two formats; ' * 20}move one of them"
+        error = {"code": "SOURCE_UNSUPPORTED", "message": message}
+        totals = {"tables_scanned": 3, "tables_failed": 2, "views_failed": 1, "entries_left_out": 4}
+        assert self.start(server, "FAILED", error=error, totals=totals) == 3
+        shown = capsys.readouterr()
+        assert message in shown.out
+        assert "tables 3, failed tables 2, failed views 1, left out 4" in shown.out
+        assert f"list what failed with: datarecs capture tree {JOB} --failed" in shown.err
+
+    def test_a_success_has_the_number_of_entries_that_are_left_out(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert (
+            self.start(server, "SUCCEEDED", totals={"tables_scanned": 3, "entries_left_out": 4})
+            == 0
+        )
+        shown = capsys.readouterr()
+        assert "tables 3, left out 4" in shown.out
+        assert "--failed" not in shown.err
 
     def test_a_time_limit_ends_the_waiting_only(
         self,
@@ -312,13 +375,33 @@ class TestReading:
         )
         assert run(["capture", "tree", JOB]) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "◌ PLAN_CONNECTOR lake WAITING  tables 2, snapshots 1, captured 4, groups 1 of 2",
+            (
+                "◌ PLAN_CONNECTOR lake WAITING  "
+                "tables 2, failed tables 1, snapshots 1, captured 4, groups 1 of 2"
+            ),
             "├─ ✓ PLAN_TABLE default.a SUCCEEDED  tables 2, snapshots 1, captured 4, groups 1 of 2",
             "│  └─ ◌ PLAN_SNAPSHOT default.a snapshot 7 WAITING  captured 4, groups 1 of 2",
             "│     ├─ ✓ EXEC_FILE_GROUP group 0 SUCCEEDED  captured 4",
             "│     └─ ◌ FINALIZE_SNAPSHOT_CAPTURE default.a snapshot 7 QUEUED",
             "└─ ✖ PLAN_TABLE default.b FAILED  TABLE_MISSING: it was dropped",
         ]
+
+    def test_a_tree_of_the_failed_parts_has_what_is_above_them(
+        self, server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        below = {"depth": 2, "kind": "PLAN_SNAPSHOT", "object": "default.b", "snapshot_id": "9"}
+        items = [*a_tree(), a_job("FAILED", **below), a_job(depth=1, kind="PLAN_TABLE")]
+        server.on("GET", f"/capture-jobs/{JOB}/tree", says({"items": items, "next": None}))
+        assert run(["capture", "tree", JOB, "--failed", "-o", "json"]) == 0
+        shown = json.loads(capsys.readouterr().out)["items"]
+        assert [(one["depth"], one["object"]) for one in shown] == [
+            (0, None),
+            (1, "default.b"),
+            (2, "default.b"),
+        ]
+        server.on("GET", f"/capture-jobs/{JOB}/tree", says({"items": items[:2], "next": None}))
+        assert run(["capture", "tree", JOB, "--failed"]) == 0
+        assert capsys.readouterr().err == "no part of it has failed\n"
 
     def test_a_plain_terminal_gets_ascii(self) -> None:
         lines = list(tree_lines(a_tree(), ASCII))

@@ -90,6 +90,16 @@ def test_a_time_needs_its_offset(job: Path, capsys: Shown, time: str) -> None:
     assert (code, f"--as-of {time}: not a time with its offset" in output) == (2, True)
 
 
+@pytest.mark.parametrize("time", ["2096-01-01T00:00:00Z", "9999-12-31T23:59:59.9-14:00"])
+def test_a_time_that_is_still_to_come_is_refused(job: Path, capsys: Shown, time: str) -> None:
+    code, output = compare(job, capsys, "--as-of", time)
+    assert (code, f"--as-of {time} is still to come: it is 20" in output) == (2, True)
+    line = f"      snapshot: {{as_of: '{time}'}}\n  stages:"
+    job.write_text(job.read_text().replace("  stages:", line))
+    code, output = compare(job, capsys)
+    assert (code, "snapshot.as_of is still to come" in output) == (3, True)
+
+
 def test_a_flag_without_effect_is_refused(job: Path, capsys: Shown) -> None:
     job.write_text(job.read_text().replace("  stages:", "      snapshot: {ref: main}\n  stages:"))
     code, output = compare(job, capsys, "--as-of", "2026-01-31T12:00:00Z")

@@ -53,6 +53,25 @@ def test_a_cell_never_leaves_its_line_or_its_column_of_a_table(text: str) -> Non
     assert len(lines) == 3
 
 
+LONG = "x" * 5_000
+
+
+def test_nothing_is_cut_in_a_pipe() -> None:
+    columns = [Column(title="A", member="a"), Column(title="B", member="a")]
+    assert table(columns, [{"a": LONG}])[1] == f"{LONG}  {LONG}"
+    assert cell(LONG) == LONG
+
+
+def test_a_terminal_cuts_the_long_texts_of_a_table_but_never_its_last_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    columns = [Column(title="A", member="a"), Column(title="B", member="a")]
+    first, last = table(columns, [{"a": LONG}])[1].split("  ")
+    assert first == "x" * 197 + "..."
+    assert last == LONG
+
+
 def test_numbers_stand_right_with_separators_for_people() -> None:
     assert table(COLUMNS, ITEMS) == [
         "NAME         SUM",

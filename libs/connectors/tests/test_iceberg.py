@@ -347,7 +347,7 @@ def test_a_snapshot_a_tag_a_branch_and_a_moment_are_read(lake: Lake) -> None:
         as_of(then),
     ):
         assert ids(lake, snapshot=snapshot) == [1, 2, 3]
-    assert ids(lake, snapshot=as_of(then + timedelta(days=1))) == [1, 2, 3, 4, 5]
+    assert ids(lake, snapshot=as_of(then + timedelta(seconds=30))) == [1, 2, 3, 4, 5]
 
 
 def test_a_moment_before_the_table_and_an_unknown_ref_are_reported(lake: Lake) -> None:
@@ -355,8 +355,9 @@ def test_a_moment_before_the_table_and_an_unknown_ref_are_reported(lake: Lake) -
     first = table.history()[0].snapshot_id
     for snapshot, why in (
         (as_of(datetime(2000, 1, 1, tzinfo=UTC)), "no snapshot at 2000-01-01"),
-        (Snapshot(as_of="2026-01-31T12:00:00"), "needs an offset"),
+        (Snapshot(as_of="2026-01-31T12:00:00"), "is not a time with its offset"),
         (Snapshot(as_of="yesterday"), "is not a time"),
+        (as_of(datetime(9998, 1, 1, tzinfo=UTC)), "snapshot.as_of is still to come"),
         (Snapshot(ref="mian"), "no branch or tag 'mian'"),
         (Snapshot(snapshot_id=42), "no snapshot 42"),
         (Snapshot(snapshot_id=first, ref="main"), "declare only one of"),

@@ -102,5 +102,18 @@ def test_after_a_rollback_the_present_snapshot_is_the_current_one(
     table = lake.catalog.load_table((NAMESPACE, "entries"))
     first, _ = table.metadata.snapshots
     table.manage_snapshots().set_current_snapshot(first.snapshot_id).commit()
+    for is_full_rescan in (False, True):
+        house.capture(is_full_rescan=is_full_rescan)
+        assert rows(house) == [4, 2]
+        assert current_rows(house) == 2
+    lake.catalog.load_table((NAMESPACE, "entries")).append(THREE)
     house.capture()
-    assert rows(house) == [4, 2]
+    assert rows(house) == [4, 4, 2]
+    assert current_rows(house) == 4
+
+
+def current_rows(house: CaptureHouse) -> int | None:
+    table = house.table("entries")
+    snapshot = house.current(table)
+    assert snapshot is not None
+    return house.targets(table, snapshot)["table"].rows

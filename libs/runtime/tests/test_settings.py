@@ -5,11 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from datarecs_core.captures.request import ExecutionClass
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import ProcessCode, SettingsError
 from datarecs_runtime.api_sections import Limits
 from datarecs_runtime.blob_section import Blob
-from datarecs_runtime.capture_sections import AnyWorker
+from datarecs_runtime.capture_sections import AnyWorker, CaptureWorker
 from datarecs_runtime.sections import (
     Database,
     Egress,
@@ -111,7 +112,7 @@ def test_an_unknown_name_is_refused_with_the_right_one(monkeypatch: pytest.Monke
     set_all(monkeypatch, DATABSE__URL=URL)
     faults = faults_of(Settings)
     assert "DATARECS_DATABSE__URL is not a setting; did you mean DATARECS_DATABASE__URL?" in faults
-    assert "DATARECS_DATABASE: Field required" in faults
+    assert "DATARECS_DATABASE__URL: Field required" in faults
 
 
 def test_names_of_other_services_and_of_nobodys_settings_are_accepted(
@@ -274,8 +275,22 @@ def test_the_names_of_the_deployment_page_exist() -> None:
         OUTBOX__RETENTION_DAYS EGRESS__ALLOWED_CIDRS__WEBHOOK EGRESS__ALLOWED_CIDRS__CONNECTION
         EGRESS__DENIED_CIDRS EGRESS__ALLOWED_PORTS EGRESS__NAT64_PREFIXES EGRESS__PROXY_URL
         FILES__ROOTS LOG__LEVEL LOG__FORMAT SIDE__PORT JAVA__HOME KAFKA__HOME JARS__MIRROR
-        LIVE__NOTIFY MAIL__FROM MAIL__PASSWORD_FILE DATABASE__URL_FILE"""
+        LIVE__NOTIFY WORKER__LANES WORKER__EXECUTION_CLASSES MAIL__FROM MAIL__PASSWORD_FILE
+        DATABASE__URL_FILE"""
     assert {f"DATARECS_{name}" for name in expected.split()} <= known_names()
+
+
+@pytest.mark.parametrize("classes", ["BATCH,HEAVY", '["HEAVY", "BATCH"]'])
+def test_a_capture_worker_takes_the_lanes_and_classes_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, classes: str
+) -> None:
+    class CaptureSettings(ServiceSettings):
+        worker: CaptureWorker = CaptureWorker()
+
+    set_all(monkeypatch, WORKER__LANES="night, day", WORKER__EXECUTION_CLASSES=classes)
+    worker = load(CaptureSettings).worker
+    assert worker.lanes == ("night", "day")
+    assert worker.execution_classes == {ExecutionClass.BATCH, ExecutionClass.HEAVY}
 
 
 def test_every_section_class_stands_in_the_list_of_sections() -> None:
@@ -283,7 +298,7 @@ def test_every_section_class_stands_in_the_list_of_sections() -> None:
     nested |= {"CaptureDatabase", "WorkerOidc", "WorkerApi"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
     # Of one service; `AnyWorker` has the fields of all.
-    extended = {"WaitingRunLimits", "CaptureSlots", "Worker", "TokenHeaders", "SecretReferences"}
+    extended = {"WaitingRunLimits", "CaptureChoice", "Worker", "TokenHeaders", "SecretReferences"}
     names = {kind.__name__ for kind in Section.__subclasses__()}
     names |= {Limits.__name__, AnyWorker.__name__, "Secrets"}
     assert names - nested - extended == listed

@@ -202,7 +202,11 @@ def test_snapshots_are_listed_newest_first_and_read_as_of_a_time(
     ):
         answered = client.get(f"{place}/current", params={"as_of": ancient})
         assert answered.status_code == 404, ancient
-    assert current(as_of="9999-12-31T23:59:59-14:00") == "2"
+    for later in ("2096-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"):
+        answered = client.get(f"{place}/current", params={"as_of": later})
+        assert (answered.status_code, "still to come" in answered.text) == (422, True), later
+    precise = client.get(f"{place}/current", params={"as_of": "2026-01-31T12:00:00.123456789Z"})
+    assert (precise.status_code, "at most six digits" in precise.text) == (422, True)
     assert client.get(f"{place}/current", params={"as_of": "yesterday"}).status_code == 422
     for unknown in ("3", "01", "x", "9" * 20):
         assert client.get(f"{place}/{unknown}").status_code == 404

@@ -7,6 +7,7 @@ of its connection, by the name that a capture gave it. Spec catalogue-storage 8 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from uuid import UUID
 
 import structlog
 
@@ -22,6 +23,7 @@ from datarecs_application.captured_tables import (
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities
 from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.planned_files import PlannedFiles
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.tables import TableRoots, Tables
 from datarecs_application.child_frames import BadFrameError
@@ -220,16 +222,12 @@ def _known(account: CatalogueAccount, source: Source, table: Table) -> Catalogue
 
 def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) -> CataloguedTable:
     """With the files of the newest snapshot that is not after the time of the source."""
-    snapshot = Snapshots(account).as_of(known.table_id, moment_of(source))
+    snapshot = Snapshots(account).as_of(known.table_id, moment_of(source, account.clock.now()))
     if snapshot is None:
         raise not_captured(source)
-    active = Generations(account).active(known.table_id, snapshot.snapshot_id)
-    if active is None:
+    files = _files(account, known.table_id, snapshot.snapshot_id)
+    if files is None:
         raise files_not_captured(source, snapshot.snapshot_id)
-    files = tuple(
-        CataloguedFile(path=one.path, size_bytes=one.size_bytes, etag=one.etag)
-        for one in Generations(account).files(active)
-    )
     as_of = CataloguedSnapshot(
         table_id=known.table_id,
         snapshot_id=snapshot.snapshot_id,
@@ -241,4 +239,17 @@ def _as_of(account: CatalogueAccount, source: Source, known: CataloguedTable) ->
         snapshots=known.snapshots,
         as_of=as_of,
         files=files,
+    )
+
+
+def _files(
+    account: CatalogueAccount, table_id: UUID, snapshot_id: int
+) -> tuple[CataloguedFile, ...] | None:
+    """The published files, or those of the plan of a capture that has not ended."""
+    active = Generations(account).active(table_id, snapshot_id)
+    if active is None:
+        return PlannedFiles(account=account).get(table_id, snapshot_id)
+    return tuple(
+        CataloguedFile(path=one.path, size_bytes=one.size_bytes, etag=one.etag)
+        for one in Generations(account).files(active)
     )

@@ -6,8 +6,14 @@ from datetime import timedelta
 
 from datarecs_cli.client import Api, Json
 from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.follow import POLL_PATIENCE_S, is_passing
 from datarecs_cli.output import ASCII, Column, Words, cell
-from datarecs_cli.refusals import WaitedTooLongError
+from datarecs_cli.refusals import (
+    RefusedError,
+    ServerUnreachableError,
+    UnexpectedAnswerError,
+    WaitedTooLongError,
+)
 from datarecs_cli.screen import Screen
 from datarecs_core.captures.items import ENDED, WorkState
 
@@ -28,6 +34,9 @@ _COUNTED: Mapping[str, str] = {
     "tables_scanned": "tables",
     "views_scanned": "views",
     "tables_skipped": "skipped",
+    "tables_failed": "failed tables",
+    "views_failed": "failed views",
+    "entries_left_out": "left out",
     "snapshots_planned": "snapshots",
     "snapshots_finalized": "finalized",
     "files_total": "files",
@@ -38,6 +47,8 @@ _COUNTED: Mapping[str, str] = {
     "indexes_written": "indexes",
 }
 """Counters in the order of their work, with the word that is shown."""
+_FAILURES: Mapping[str, str] = {"PLAN_TABLE": "tables_failed", "PLAN_VIEW": "views_failed"}
+"""Counters of failed parts, by their kind."""
 _EXITS: Mapping[WorkState, ExitCode] = {
     WorkState.SUCCEEDED: ExitCode.DONE,
     WorkState.FAILED: ExitCode.ERRORED,
@@ -92,12 +103,14 @@ def _sums(items: Sequence[Json], depths: Sequence[int]) -> Sequence[Mapping[str,
 
 
 def _counted(item: Json) -> Mapping[str, int]:
-    """The counters of the item alone; a group that has ended counts above as one."""
+    """The counters of the item alone; an ended group and a failed table count above as one."""
     counters = item["counters"]
     counted = dict(counters) if isinstance(counters, Mapping) else {}
     if item["kind"] == "EXEC_FILE_GROUP" and state_of(item) in ENDED:
         is_done = state_of(item) is WorkState.SUCCEEDED
         counted["file_groups_completed" if is_done else "file_groups_failed"] = 1
+    if item["kind"] in _FAILURES and state_of(item) is WorkState.FAILED:
+        counted[_FAILURES[str(item["kind"])]] = 1
     return counted
 
 
@@ -150,6 +163,28 @@ def counters_text(counters: object) -> str:
     return ", ".join(shown)
 
 
+def failed_parts(items: Sequence[Json]) -> list[Json]:
+    """The failed items of a tree, each with everything above it; the order stays."""
+    failed: list[Json] = []
+    parents: set[int] = set()
+    for item in reversed(items):
+        depth = int(str(item["depth"]))
+        if depth in parents or state_of(item) is WorkState.FAILED:
+            failed.append(item)
+            parents.discard(depth)
+            parents.add(depth - 1)
+    return failed[::-1]
+
+
+def failed_hint(job: Json) -> str:
+    """The command that lists the failed parts of a capture; empty if none has failed."""
+    totals = job.get("totals")
+    counted = totals if isinstance(totals, Mapping) else {}
+    if job["kind"] != "PLAN_CONNECTOR" or not any(map(counted.get, _FAILURES.values())):
+        return ""
+    return f"list what failed with: datarecs capture tree {job['job_id']} --failed"
+
+
 def ending_line(job: Json, words: Words) -> str:
     """How a capture ended, or how it stands."""
     state = state_of(job)
@@ -169,24 +204,25 @@ def wait_for_capture(
     Raises:
         KeyboardInterrupt: the user stopped waiting; the capture goes on.
         WaitedTooLongError: the limit has passed; the capture goes on.
+        ServerUnreachableError: no answer for five minutes; the capture goes on.
     """
-    clock = api.clock
+    watch, clock = _Watch(api, job_id, screen), api.clock
     began = said = clock.monotonic()
     try:
         while True:
-            job = api.get(JOBS, job_id)
-            if state_of(job) in ENDED:
+            job = watch.read()
+            if job is not None and state_of(job) in ENDED:
                 return job
             passed = clock.monotonic() - began
             if limit_s is not None and passed >= limit_s:
                 fix = f"follow it with: datarecs capture get {job_id}"
                 raise WaitedTooLongError(what=f"capture {job_id}", seconds=limit_s, fix=fix)
-            line = f"{words.running} {job['state']} {timedelta(seconds=int(passed))} "
-            line += counters_text(job["totals"])
-            screen.draw(line.rstrip())
-            if not screen.moves and clock.monotonic() - said >= HEARTBEAT.total_seconds():
-                said = clock.monotonic()
-                screen.say(line.rstrip())
+            if job is not None:
+                line = _progress_line(job, words, timedelta(seconds=int(passed)))
+                screen.draw(line)
+                if not screen.moves and clock.monotonic() - said >= HEARTBEAT.total_seconds():
+                    said = clock.monotonic()
+                    screen.say(line)
             clock.wait(POLL)
     except KeyboardInterrupt:
         screen.say(
@@ -196,3 +232,39 @@ def wait_for_capture(
         raise
     finally:
         screen.clear()
+
+
+def _progress_line(job: Json, words: Words, passed: timedelta) -> str:
+    return f"{words.running} {job['state']} {passed} {counters_text(job['totals'])}".rstrip()
+
+
+class _Watch:
+    """Reads one job until it has ended, across lost connections."""
+
+    def __init__(self, api: Api, job_id: str, screen: Screen) -> None:
+        self._api, self._job_id, self._screen = api, job_id, screen
+        self._answered = api.clock.monotonic()
+        self._is_lost = False
+
+    def read(self) -> Json | None:
+        """The job; None while the server does not answer.
+
+        Raises:
+            RefusedError: the job is unknown, or the key may not read it.
+            ServerUnreachableError, UnexpectedAnswerError: no answer for five minutes.
+        """
+        clock = self._api.clock
+        try:
+            job = self._api.get(JOBS, self._job_id)
+        except (ServerUnreachableError, UnexpectedAnswerError, RefusedError) as lost:
+            if not is_passing(lost):
+                raise
+            if clock.monotonic() - self._answered >= POLL_PATIENCE_S:
+                lost.fix = f"the capture goes on; show it with: datarecs capture get {self._job_id}"
+                raise
+            if not self._is_lost:
+                self._is_lost = True
+                self._screen.say(f"connection lost ({cell(str(lost))}); the capture goes on")
+            return None
+        self._answered, self._is_lost = clock.monotonic(), False
+        return job

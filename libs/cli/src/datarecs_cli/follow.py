@@ -14,6 +14,7 @@ from threading import Event, Thread
 
 from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.refusals import RefusedError, ServerUnreachableError, UnexpectedAnswerError
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.runs.model import RunStatus
 
 FIRST_PAUSE = timedelta(seconds=0.5)
@@ -25,6 +26,7 @@ POLL_PATIENCE_S = 300.0
 """Longest time without any answer; then the command fails."""
 PAGE = 200
 _PASSING = frozenset({429, 500, 503})
+"""Statuses of a server that will answer later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ def is_terminal(run: Json) -> bool:
     return RunStatus(str(run["status"])).is_terminal
 
 
+def is_passing(error: DatarecsError) -> bool:
+    """Whether the same request may be answered later."""
+    return not isinstance(error, RefusedError) or error.status in _PASSING
+
+
 def follow(api: Api, run_id: str, *, after: int = 0) -> Iterator[Seen]:
     """All events after `after`, in order, each once; ends with the run.
 
@@ -104,7 +111,7 @@ class _Following:
                         last_news, pause = clock.monotonic(), FIRST_PAUSE
                     yield seen
             except (ServerUnreachableError, UnexpectedAnswerError, RefusedError) as lost:
-                if isinstance(lost, RefusedError) and lost.status not in _PASSING:
+                if not is_passing(lost):
                     raise
                 reason = str(lost)
             if self.has_ended():

@@ -122,7 +122,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "capture tree": HelpPage(
         (
             "0188f0c8-0000-7000-8000-000000000001",
-            "0188f0c8-0000-7000-8000-000000000001 -o json",
+            "0188f0c8-0000-7000-8000-000000000001 --failed",
         ),
         _SERVER,
     ),

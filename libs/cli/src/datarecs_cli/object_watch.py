@@ -13,13 +13,12 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datarecs_cli.client import MAX_PAGE, Api, ApiRequest, Json, path_of
-from datarecs_cli.follow import FIRST_PAUSE, LONGEST_PAUSE, placed_frames
+from datarecs_cli.follow import FIRST_PAUSE, LONGEST_PAUSE, is_passing, placed_frames
 from datarecs_cli.refusals import RefusedError, ServerUnreachableError, UnexpectedAnswerError
 from datarecs_core.errors.api import ApiCode
 
 PATIENCE = timedelta(minutes=5)
 """Without any answer; then the command fails."""
-_PASSING = frozenset({429, 500, 503})
 
 
 class Event(StrEnum):
@@ -80,7 +79,7 @@ def watch_objects(api: Api, scope: Scope) -> Iterator[Observed | Lost]:
         except (ServerUnreachableError, UnexpectedAnswerError, RefusedError) as lost:
             if isinstance(lost, RefusedError) and lost.code is ApiCode.PLACE_EXPIRED:
                 watch.list_again()
-            elif isinstance(lost, RefusedError) and lost.status not in _PASSING:
+            elif not is_passing(lost):
                 raise
             if clock.monotonic() - last_answer >= PATIENCE.total_seconds():
                 raise

@@ -23,6 +23,7 @@ Item = Mapping[str, object]
 _FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001  full-width signs start formulas too
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _LONGEST_CELL = 200
+"""Characters of a cell of a table on a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,8 @@ def text_of(value: object) -> str:
 
 
 def cell(value: object) -> str:
-    """A text for one line of a table, without characters that move the cursor or break lines."""
-    shown = plain(text_of(value)).replace("\n", "\\n")
-    return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 3]}..."
+    """A whole text on one line, without characters that move the cursor or break lines."""
+    return plain(text_of(value)).replace("\n", "\\n")
 
 
 def amount(value: object) -> str:
@@ -123,10 +123,18 @@ def amount(value: object) -> str:
 
 
 def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
-    """Aligned lines with a line of titles; numbers are right-aligned."""
+    """Aligned lines with a line of titles; numbers are right-aligned.
+
+    On a terminal a long text is cut, except in the last column, where messages are: it moves no
+    other column away. `-o json` prints all texts.
+    """
+    most = _LONGEST_CELL if sys.stdout.isatty() else None
     rows = [[column.title for column in columns]]
     rows += [
-        [(amount if column.number else cell)(item.get(column.member)) for column in columns]
+        [
+            *(_table_cell(item, column, most) for column in columns[:-1]),
+            *(_table_cell(item, column, None) for column in columns[-1:]),
+        ]
         for item in items
     ]
     widths = [max(len(row[index]) for row in rows) for index in range(len(columns))]
@@ -137,6 +145,13 @@ def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def _table_cell(item: Item, column: Column, most: int | None) -> str:
+    if column.number:
+        return amount(item.get(column.member))
+    shown = cell(item.get(column.member))
+    return shown if most is None or len(shown) <= most else f"{shown[: most - 3]}..."
 
 
 def as_csv(columns: Sequence[Column], items: Sequence[Item]) -> str:

@@ -11,14 +11,17 @@ from datarecs_connectors.capturing.layout import files_of
 from datarecs_connectors.capturing.lists import native_id_of
 from datarecs_connectors.errors import (
     NoFilesError,
+    PathRefusedError,
     QueryFailedError,
     SnapshotLostError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.object_stores.listing import Pattern
 from datarecs_connectors.source_trees import HeldFiles, TreeOver
 from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
 from datarecs_core.comparison.planning.scan import CataloguedSnapshot, FileList
+from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
 from datarecs_core.values import instant_text
 
 
@@ -48,6 +51,8 @@ class CataloguedTree(TreeOver):
     """Pins the files of the snapshot that a source requests."""
 
     table: CataloguedTable
+    root: ObjectUrl | None = None
+    """Of a bucket, in which a path may be a whole address."""
 
     def pin(self, path: str, only: Collection[str] | None = None) -> CataloguedPin:
         """The files of the requested snapshot; without one, the current files.
@@ -55,13 +60,19 @@ class CataloguedTree(TreeOver):
         Raises:
             SnapshotLostError: a file of the requested snapshot is gone or has changed.
             QueryFailedError: no file of the requested snapshot is at the path.
+            SourceUnsupportedError, PathRefusedError: no capture reads such a path.
         """
         if self.table.as_of is None:
             held = self.tree.pin(path, only)
             return CataloguedPin(held=held, catalogued=self._equal(held))
-        wanted = [file for file in self.table.files if is_at(path, file.path)]
+        self._check_links(path)
+        below = self._below(path)
+        wanted = [file for file in self.table.files if is_at(below, file.path)]
         if not wanted:
-            message = f"{self._snapshot()} has no file at {path!r}"
+            message = (
+                f"{self._snapshot()} has no file at {path!r}; its files are those that the path of "
+                "its folder reads, without marks of writers and folders that begin with _ or ."
+            )
             raise QueryFailedError(self.source, message)
         try:
             held = self.tree.pin(path, {file.path for file in wanted})
@@ -75,6 +86,38 @@ class CataloguedTree(TreeOver):
             raise
         is_whole = len(wanted) == len(self.table.files)
         return CataloguedPin(held=held, catalogued=self.table.as_of if is_whole else None)
+
+    def _check_links(self, path: str) -> None:
+        """Refuse what a path reads on a user's machine, where it follows links, and no capture.
+
+        Raises:
+            SourceUnsupportedError: without the time, the path would read a file of a link.
+        """
+        if not isinstance(self.tree, FileTree) or not self.tree.any_path:
+            return
+        captured = set(replace(self.tree, any_path=False).find_names(path))
+        linked = next((name for name in self.tree.find_names(path) if name not in captured), None)
+        if linked is not None:
+            raise SourceUnsupportedError(
+                self.source,
+                f"{linked} is a link, or below one: a comparison reads it, and a capture leaves it "
+                "out, so the past would have fewer rows; remove the link, or write a path that "
+                "leaves it out",
+            )
+
+    def _below(self, path: str) -> str:
+        """The path below the root. Raises PathRefusedError for an address of another place."""
+        if self.root is None or not is_object_url(path):
+            return path
+        try:
+            below = ObjectUrl.parse(path).below(self.root)
+        except ValueError as refused:
+            raise PathRefusedError(self.source, str(refused)) from None
+        if below is None:
+            raise PathRefusedError(
+                self.source, f"it is not below the connection's url, {self.root}"
+            )
+        return below
 
     def _equal(self, held: HeldFiles) -> CataloguedSnapshot | None:
         """The snapshot of the current files, if exactly these are pinned."""

@@ -122,7 +122,8 @@ def open_connector(
             tables = {name: reader(table_source(source, name)) for name in source.tables}
             tree = connected_tree(source, connection, secrets, surroundings)
             if surroundings.catalogued is not None:
-                tree = CataloguedTree(tree=tree, table=surroundings.catalogued)
+                root = _bucket_root(connection)
+                tree = CataloguedTree(tree=tree, table=surroundings.catalogued, root=root)
             files = _reader(source, tree)
             return QueriedFiles(files, stop, tables, surroundings.spill_bytes)
         case SourceKind.ICEBERG:
@@ -139,6 +140,11 @@ def open_connector(
             )
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
+
+
+def _bucket_root(connection: Connection | None) -> ObjectUrl | None:
+    config = None if connection is None else connection.config
+    return ObjectUrl.parse(config.url) if isinstance(config, ObjectStoreConfig) else None
 
 
 def _reader(source: Source, tree: SourceTree) -> Readable:

@@ -134,12 +134,6 @@ def test_two_formats_in_a_folder_are_an_error_of_this_table_alone(folder: Folder
     assert folder.table("good").format == "parquet"
 
 
-def test_files_of_no_format_are_ignored_and_counted(folder: Folder) -> None:
-    write(folder.root / "t/a.parquet", n=[1])
-    (folder.root / "t/notes.txt").write_text("x")
-    assert folder.table("t").properties == {"files_ignored": "1"}
-
-
 def test_a_known_snapshot_opens_no_data_file(folder: Folder) -> None:
     for name in "abc":
         write(folder.root / f"t/{name}.parquet", n=[1])

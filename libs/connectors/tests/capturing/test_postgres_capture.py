@@ -127,6 +127,7 @@ def test_constraints_have_their_columns_rules_and_actions(database: CapturedData
         ALTER TABLE child ADD CONSTRAINT later CHECK (a > 5) NOT VALID;
     """)
     constraints = database.source.table(named("child"), known=()).constraints
+    assert database.source.capture_table(named("child"), ALL).constraints == constraints
     by_name = {one.name: one for one in constraints if one.type is not ConstraintKind.NOT_NULL}
     assert by_name["child_pkey"].columns == ("id",)
     assert by_name["child_pkey"].type is ConstraintKind.PRIMARY_KEY

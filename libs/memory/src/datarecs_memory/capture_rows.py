@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 
 from datarecs_core.captures.items import CaptureJobId, Gate, WorkItem, WorkKind, WorkState
 
+_FAILURES: Mapping[WorkKind, str] = {
+    WorkKind.PLAN_TABLE: "tables_failed",
+    WorkKind.PLAN_VIEW: "views_failed",
+}
+"""Counters of failed items."""
+
 
 @dataclass(slots=True, kw_only=True)
 class CaptureRows:
@@ -71,4 +77,6 @@ def counters_of(items: Iterable[WorkItem]) -> Mapping[str, int]:
         if item.kind is WorkKind.EXEC_FILE_GROUP and item.has_ended:
             is_done = item.state is WorkState.SUCCEEDED
             sums["file_groups_completed" if is_done else "file_groups_failed"] += 1
+        if item.kind in _FAILURES and item.state is WorkState.FAILED:
+            sums[_FAILURES[item.kind]] += 1
     return dict(sums)

@@ -112,7 +112,9 @@ _COUNTERS = text(
     " GROUP BY n.key UNION ALL"
     " SELECT CASE b.state WHEN 'SUCCEEDED' THEN 'file_groups_completed'"
     " ELSE 'file_groups_failed' END, count(*) FROM below b"
-    " WHERE b.kind = 'EXEC_FILE_GROUP' AND b.finished_at IS NOT NULL GROUP BY 1"
+    " WHERE b.kind = 'EXEC_FILE_GROUP' AND b.finished_at IS NOT NULL GROUP BY 1 UNION ALL"
+    " SELECT CASE b.kind WHEN 'PLAN_TABLE' THEN 'tables_failed' ELSE 'views_failed' END, count(*)"
+    " FROM below b WHERE b.kind IN ('PLAN_TABLE', 'PLAN_VIEW') AND b.state = 'FAILED' GROUP BY 1"
 )
 _OLD = text(
     "SELECT r.id FROM datarecs.capture_work r WHERE r.tenant_id = :of_tenant"

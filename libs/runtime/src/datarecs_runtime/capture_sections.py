@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from datarecs_core.captures.request import ExecutionClass
 from datarecs_runtime.sections import Section, Worker
-from datarecs_runtime.values import Duration, Texts
+from datarecs_runtime.values import AsList, Duration, Texts
 
 _HEADER = r"^[A-Za-z0-9-]{1,64}$"
 
@@ -41,15 +41,20 @@ ServerUrl = Annotated[str, AfterValidator(_safe_url)]
 HeaderName = Annotated[str, Field(pattern=_HEADER)]
 
 
-class CaptureSlots(Section):
+class CaptureChoice(Section):
+    """Which captures a capture-worker takes."""
+
+    lanes: Texts = ()
+    """Lanes of captures that this worker takes. Empty: every lane, also of captures without one."""
+    execution_classes: Annotated[frozenset[ExecutionClass], AsList] = frozenset()
+    """Execution classes that this worker takes, such as `BATCH,HEAVY`. Empty: every class."""
+
+
+class CaptureSlots(CaptureChoice):
     max_parallelism: int = Field(default=1, ge=0, le=64)
     """Items of captures at the same time in one worker; each has its own child. With 2 or more, one
     slot takes no groups of files, so that plans are never behind them. 0: only the maintenance of
     the queue and the catalogue."""
-    lanes: Texts = ()
-    """Lanes of captures that this worker takes. Empty: every lane, also of captures without one."""
-    execution_classes: frozenset[ExecutionClass] = frozenset()
-    """Execution classes that this worker takes, such as `["HEAVY"]`. Empty: every class."""
     scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
     """Folder for what children report; a second worker with it waits. Files are removed at the end
     of an item and, after a kill, at the next start."""
@@ -164,5 +169,5 @@ class WorkerAccess(TokenHeaders):
     """The control API of remote workers."""
 
 
-class AnyWorker(Worker, RemoteWorker, WorkerAccess):
+class AnyWorker(Worker, CaptureChoice, RemoteWorker, WorkerAccess):
     """Section `worker` of all services together, for pages and checks."""

@@ -111,8 +111,9 @@ class SecretReferences(Section):
     """How references to the secrets of tenants are resolved."""
 
     file_root: Path | None = None
-    """Folder of the tenants' secret files; `file:` references of a tenant name files below
-    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
+    """Folder of the tenants' secret files. A `file:` reference of a tenant is `file:` and the
+    absolute path of a file below `<file_root>/<tenant id>/`. Not set: `file:` references are
+    refused."""
     tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
     """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
     any other tenant is its id in 32 upper-case hexadecimal digits."""
@@ -488,6 +489,5 @@ class Jars(Section):
 class Up(Section):
     ready_timeout_s: Annotated[float, Field(ge=1, le=86_400)] | None = None
     """Seconds that the start of a part of `datarecs up` may take without progress: no new log
-    lines, the same answer, almost no processor time. Not set: 15 for PostgreSQL, 60 for Kafka, 120
-    for the worker, 30 for the others. A part that works without becoming ready has ten times as
-    long."""
+    lines, the same answer, almost no processor time. Not set: 120. A part that works without
+    becoming ready has ten times as long."""

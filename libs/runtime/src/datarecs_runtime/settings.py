@@ -125,9 +125,7 @@ def load(settings_class: type[S], **flags: Any) -> S:  # noqa: ANN401  values of
     try:
         settings = settings_class(**flags)
     except ValidationError as cause:
-        faults += [
-            _fault_line(error) for error in cause.errors(include_input=False, include_url=False)
-        ]
+        faults += _fault_lines(settings_class.model_fields, cause)
     except (OSError, tomllib.TOMLDecodeError) as cause:
         faults.append(f"a settings file cannot be read: {cause}")
     else:
@@ -147,11 +145,7 @@ def composed_settings(names: Collection[str]) -> type[ServiceSettings]:
 
 
 def _needs_values(section: type[BaseModel]) -> bool:
-    try:
-        section()
-    except ValidationError:
-        return True
-    return False
+    return _faults_without_values(section) is not None
 
 
 class Setting(NamedTuple):
@@ -269,9 +263,31 @@ def _guess(name: str, known: frozenset[str]) -> str:
     return f"; did you mean {close}?" if close else ""
 
 
-def _fault_line(error: Mapping[str, Any]) -> str:
-    name = PREFIX + "__".join(str(step) for step in error["loc"]).upper()
-    return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+def _fault_lines(fields: Mapping[str, FieldInfo], cause: ValidationError) -> Iterator[str]:
+    """One line per fault; of a section without any value those of its settings."""
+    for error in cause.errors(include_input=False, include_url=False):
+        at = error["loc"]
+        field = fields.get(str(at[0])) if len(at) == 1 and error["type"] == "missing" else None
+        section = _section_of(field) if field else None
+        inner = _faults_without_values(section) if section else None
+        if inner is None:
+            yield _fault_line(at, error["msg"])
+        else:
+            for one in inner.errors(include_input=False, include_url=False):
+                yield _fault_line((*at, *one["loc"]), one["msg"])
+
+
+def _faults_without_values(section: type[BaseModel]) -> ValidationError | None:
+    try:
+        section()
+    except ValidationError as cause:
+        return cause
+    return None
+
+
+def _fault_line(at: tuple[int | str, ...], message: str) -> str:
+    name = PREFIX + "__".join(str(step) for step in at).upper()
+    return f"{name}: {message.removeprefix('Value error, ')}"
 
 
 def _leaves(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[tuple[str, FieldInfo]]:

@@ -44,5 +44,7 @@ Names = Annotated[frozenset[str], BeforeValidator(_split)]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_split)]
 Networks6 = Annotated[tuple[IPv6Network, ...], BeforeValidator(_split)]
+AsList = BeforeValidator(_split)
+"""Marks a list of other values, which is `a,b` or a JSON list in the environment."""
 AsTable = BeforeValidator(_table)
 """Marks a mapping that is a JSON object in the environment."""

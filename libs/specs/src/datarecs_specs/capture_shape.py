@@ -32,6 +32,7 @@ from datarecs_core.captures.selecting import MOST_SNAPSHOTS
 from datarecs_core.errors.faults import Fault, Gap, Path, is_gap, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
+from datarecs_specs.envelope import LABEL_VALUE
 from datarecs_specs.findings import Finding, located
 from datarecs_specs.json_nodes import json_node
 from datarecs_specs.nodes import ListNode, MapNode, Node
@@ -237,8 +238,8 @@ _EXECUTION = Record(
         ),
         Field(
             name="lane",
-            shape=Text(least=0, most=63),
-            doc="workers may be set up for some lanes",
+            shape=LABEL_VALUE,
+            doc="workers that are set up for lanes take only these; others take every lane",
         ),
     ),
 )

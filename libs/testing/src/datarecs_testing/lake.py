@@ -41,7 +41,7 @@ from datarecs_core.resources.connection import (
     IcebergConfig,
 )
 from datarecs_core.resources.connection import SqlCatalog as DeclaredSqlCatalog
-from datarecs_testing.tables import NOON
+from datarecs_runtime.clock import SystemClock
 
 NAMESPACE = "books"
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
@@ -65,7 +65,7 @@ class Lake:
     @property
     def surroundings(self) -> Surroundings:
         policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
-        return Surroundings(roots=(self.folder,), policy=policy, now=lambda: NOON)
+        return Surroundings(roots=(self.folder,), policy=policy, now=SystemClock().now)
 
     def table(
         self,

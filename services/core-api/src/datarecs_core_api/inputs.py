@@ -78,7 +78,10 @@ def _whole(value: object) -> object:
 
 def _instant(value: object) -> datetime:
     if not isinstance(value, str) or not _INSTANT.fullmatch(value):
-        raise ValueError("not a time such as 2026-01-31T12:00:00Z, with its offset")
+        raise ValueError(
+            "not a time such as 2026-01-31T12:00:00.123456Z, with its offset and at most six "
+            "digits after the second"
+        )
     try:
         return datetime.fromisoformat(value)
     except ValueError as cause:

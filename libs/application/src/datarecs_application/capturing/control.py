@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datarecs_application.assignments import Decode
 from datarecs_application.capturing import maintaining, queue
 from datarecs_application.capturing.destinations import CapturedConnection, Destinations
-from datarecs_application.capturing.planning import Applied, Planning, required
+from datarecs_application.capturing.planning import Applied, Planning, Siblings, required
 from datarecs_application.capturing.recording import Plans, Recording
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.indexes import Indexes
@@ -185,6 +185,7 @@ class LocalControl:
         planning = Planning(
             account=self._account(tx),
             destinations=self._destinations(tx, self._connection(tx, item)),
+            siblings=Siblings(work=tx.capture_work),
             now=tx.now,
         )
         match outcome:

@@ -12,15 +12,24 @@ from uuid import UUID
 
 from datarecs_application.capturing.destinations import Destinations
 from datarecs_application.capturing.event_fields import common_fields
+from datarecs_application.capturing.history import History
 from datarecs_application.capturing.reusing import Reuse
 from datarecs_application.capturing.targets import Produced, TableFigures, table_targets
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.planned_files import PlannedFiles
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
+from datarecs_application.ports.capturing import WorkItems
 from datarecs_core.captures.events import CaptureEvent, CaptureSnapshotPlanned
-from datarecs_core.captures.items import NewWork, WorkItem, WorkKind
+from datarecs_core.captures.items import (
+    MAX_CHILDREN,
+    CaptureJobId,
+    NewWork,
+    WorkItem,
+    WorkKind,
+)
 from datarecs_core.captures.outcomes import (
     ConnectorPlanned,
     SnapshotCaptured,
@@ -41,11 +50,10 @@ from datarecs_core.captures.request import (
     SnapshotChoice,
 )
 from datarecs_core.captures.rules import PER_COLUMN
-from datarecs_core.captures.selecting import selected, snapshot_id_of
+from datarecs_core.captures.selecting import snapshot_id_of
 from datarecs_core.captures.source_facts import (
     Completion,
     SourceObjects,
-    SourceSnapshot,
     SourceTable,
 )
 from datarecs_core.catalog import layout
@@ -53,7 +61,6 @@ from datarecs_core.catalog.records import (
     Completeness,
     Producer,
     Snapshot,
-    SnapshotConstraints,
     Table,
     TableColumn,
 )
@@ -63,6 +70,8 @@ from datarecs_core.hashing import sha256_hex
 T = TypeVar("T")
 MOST_MISSING = 10
 """Names in the message about missing objects."""
+LIVE_AT_ONCE = 100
+"""Parts that are read to see whether a table is not done."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +90,7 @@ class Planning:
 
     account: CatalogueAccount
     destinations: Destinations
+    siblings: "Siblings"
     now: datetime
 
     def connector(self, item: WorkItem, outcome: ConnectorPlanned) -> Applied:
@@ -100,7 +110,8 @@ class Planning:
             *(_child(item, WorkKind.PLAN_TABLE, name) for name in objects.tables),
             *(_child(item, WorkKind.PLAN_VIEW, name) for name in objects.views),
         ]
-        return Applied(children=children, message=_objects_text(objects))
+        counters = {"entries_left_out": objects.ignored} if objects.ignored else {}
+        return Applied(children=children, counters=counters, message=_objects_text(objects))
 
     def view(self, item: WorkItem, outcome: ViewPlanned) -> Applied:
         _require_object(item, outcome.view.name)
@@ -121,17 +132,16 @@ class Planning:
             counters = {"tables_scanned": 1, "tables_changed": int(changed)}
         else:
             table, counters = stored.record, {"tables_scanned": 1}
-        is_captured = request.captures and _has_columns(request, table)
-        if is_captured and source.completion is Completion.DIRECT_STATS:
+        if request.captures and not _has_columns(request, table):
+            return self._without_columns(item, table, counters)
+        if request.captures and source.completion is Completion.DIRECT_STATS:
             _refuse_history(request)
             return Applied(children=[_direct(item, table)], counters=counters)
-        chosen = self._chosen(request, table, source)
-        if request.writes_metadata:
-            self._ingest_chosen(table, source, chosen, is_current=not is_captured)
+        chosen = History(account=self.account, now=self.now).follow(request, table, source)
         children = [
             _snapshot_child(item, table, number, one.native_id)
             for number, one in chosen
-            if is_captured and self._is_to_be_captured(request, table.id, number, one.columns)
+            if request.captures and self._is_to_be_captured(request, table.id, number, one.columns)
         ]
         message = f"{_counted(len(chosen), 'snapshot')}, {len(children)} to be captured"
         return Applied(children=children, counters=counters, message=message)
@@ -139,11 +149,12 @@ class Planning:
     def snapshot(self, item: WorkItem, outcome: SnapshotPlanned) -> Applied:
         """Freeze the plan; a child for each group of files, and the finaliser."""
         table, snapshot_id = self._table(item), required(item.task.snapshot_id)
+        where = (table.id, snapshot_id)
         request, files = item.task.request, outcome.files
-        snapshot = Snapshots(self.account).get(table.id, snapshot_id)
+        snapshot = Snapshots(self.account).get(*where)
         columns = captured_columns(request.policy, () if snapshot is None else snapshot.columns)
         reuse = Reuse(account=self.account)
-        known = () if request.is_full_rescan else reuse.known_files(table.id, snapshot_id)
+        known = () if request.is_full_rescan else reuse.known_files(*where)
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -157,17 +168,26 @@ class Planning:
             reused=(),
             groups=(),
         )
-        Generations(self.account).begin_draft(table.id, snapshot_id, plan.generation)
+        Generations(self.account).begin_draft(*where, plan.generation)
+        if self._needs_list(table, snapshot):
+            PlannedFiles(account=self.account).put(*where, plan.files)
         paths = reuse.record(plan, known)
         rest = [file for file in files if file.path not in paths]
         groups = group_files(rest, columns=len(columns))
         return self._planned(item, replace(plan, reused=tuple(sorted(paths)), groups=groups))
 
+    def _needs_list(self, table: Table, snapshot: Snapshot | None) -> bool:
+        """Whether a run that names a time has no other list of files; Iceberg knows its past."""
+        if snapshot is None or table.upstream is None or table.upstream.format == "iceberg":
+            return False
+        return Generations(self.account).active(table.id, snapshot.snapshot_id) is None
+
     def captured_table(self, item: WorkItem, outcome: SnapshotCaptured) -> Applied:
         """The statistics of a source that captured its table itself, and the finaliser."""
         table, facts = self._table(item), outcome.table
         snapshot_id = snapshot_id_of(facts.snapshot.native_id)
-        self._ingest(table, facts.snapshot, is_current=False)
+        history = History(account=self.account, now=self.now)
+        history.ingest(table, facts.snapshot, facts.constraints)
         plan = SnapshotPlan(
             table_id=table.id,
             snapshot_id=snapshot_id,
@@ -209,71 +229,25 @@ class Planning:
             message=f"{_counted(len(known), 'table')}, {skipped} not in the catalogue",
         )
 
-    def _chosen(
-        self, request: CaptureRequest, table: Table, source: SourceTable
-    ) -> list[tuple[int, SourceSnapshot | Snapshot]]:
-        """The selected snapshots that the source has; without metadata those of the catalogue.
+    def _without_columns(
+        self, item: WorkItem, table: Table, counters: Mapping[str, int]
+    ) -> Applied:
+        """A table that is left as it is: its snapshots too, since nothing of them is captured.
 
         Raises:
-            CaptureFailedError: a snapshot that the request names does not exist.
+            CaptureFailedError: it is the last table of the capture, and no other one was captured.
         """
-        at_source = {one.native_id for one in source.snapshots} | set(source.known_snapshots)
-        candidates: dict[int, SourceSnapshot | Snapshot] = {
-            one.snapshot_id: one
-            for one in Snapshots(self.account).newest_first(table.id)
-            if one.native_id in at_source
-        }
-        if request.writes_metadata:
-            candidates |= {snapshot_id_of(one.native_id): one for one in source.snapshots}
-        if request.selection is None:
-            return []
-        chosen, missing = selected(list(candidates.items()), request.selection)
-        if missing:
-            listed = ", ".join(map(str, missing[:MOST_MISSING]))
+        names = ", ".join(item.task.request.policy.columns[:MOST_MISSING])
+        if self.siblings.are_all_skipped(item):
             raise CaptureFailedError(
-                CaptureCode.TABLE_MISSING, f"{_text(source.name)} has no snapshot {listed}"
+                CaptureCode.COLUMN_MISSING,
+                f"no table of the capture has a column {names}; name columns as the catalogue "
+                "shows them, in the same case, or choose the first ones or all",
             )
-        return chosen
-
-    def _ingest_chosen(
-        self,
-        table: Table,
-        source: SourceTable,
-        chosen: Sequence[tuple[int, SourceSnapshot | Snapshot]],
-        *,
-        is_current: bool,
-    ) -> None:
-        """The oldest first, so that each finds its parent."""
-        snapshots = Snapshots(self.account)
-        for number, one in reversed(chosen):
-            if isinstance(one, SourceSnapshot):
-                self._ingest(table, one, is_current=is_current)
-            if is_current:
-                snapshots.make_current(table.id, number)
-        if chosen and source.constraints:
-            record = SnapshotConstraints(
-                table_id=table.id, snapshot_id=chosen[0][0], constraints=source.constraints
-            )
-            Statistics(self.account).put_constraints(record)
-
-    def _ingest(self, table: Table, one: SourceSnapshot, *, is_current: bool) -> None:
-        parent = one.parent_native_id
-        record = Snapshot(
-            table_id=table.id,
-            snapshot_id=snapshot_id_of(one.native_id),
-            native_id=one.native_id,
-            committed_at=one.committed_at,
-            ingested_at=self.now,
-            parent_id=None if parent is None else snapshot_id_of(parent),
-            sequence_number=one.sequence_number,
-            schema_id=one.schema_id,
-            columns=one.columns,
-            partition_spec=one.partition_spec,
-            manifest_list=one.manifest_list,
-            metadata_location=one.metadata_location,
-            summary=one.summary,
+        return Applied(
+            counters={**counters, "tables_skipped": 1},
+            message=f"skipped: table {table.name} has no column {names}",
         )
-        Snapshots(self.account).ingest(record, is_current=is_current)
 
     def _is_to_be_captured(
         self,
@@ -339,6 +313,35 @@ class Planning:
                 CaptureCode.TABLE_MISSING, f"table {table_id} of the catalogue does not exist"
             )
         return stored.record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Siblings:
+    """The other parts of the same parent, inside a transaction."""
+
+    work: WorkItems
+
+    def are_all_skipped(self, item: WorkItem) -> bool:
+        """Whether every other table of the capture has ended and was skipped.
+
+        The parent is locked, so that of two last tables one sees the end of the other.
+        """
+        parent = required(item.parent_id)
+        self.work.for_update(parent)
+        if self._has_live_table(item, parent) or self.work.first_failed_child(parent) is not None:
+            return False
+        totals = self.work.counters_below(item.root_id)
+        return totals.get("tables_scanned", 0) == totals.get("tables_skipped", 0)
+
+    def _has_live_table(self, item: WorkItem, parent: CaptureJobId) -> bool:
+        # A few are enough to see one, as long as there are many.
+        for limit in (LIVE_AT_ONCE, MAX_CHILDREN):
+            live = self.work.live_children(parent, limit=limit)
+            if any(one.kind is item.kind and one.id != item.id for one in live):
+                return True
+            if len(live) < limit:
+                break
+        return False
 
 
 def _child(item: WorkItem, kind: WorkKind, name: ObjectName) -> NewWork:

@@ -27,6 +27,7 @@ from datarecs_application.catalogue.ended import (
     remove_generation,
 )
 from datarecs_application.catalogue.indexes import sidecar_of
+from datarecs_application.catalogue.planned_files import SUFFIX, list_of
 from datarecs_application.catalogue.tables import TableRoots
 from datarecs_application.ports.outside import BlobInfo
 from datarecs_core.catalog import layout
@@ -311,6 +312,8 @@ def _named(pointers: Sequence[Pointer]) -> Iterator[str]:
             yield pointer.blob_key
         if "/index-artifacts/" in pointer.key and (sidecar := sidecar_of(pointer)) is not None:
             yield sidecar
+        if pointer.key.endswith(SUFFIX):
+            yield list_of(pointer)
         if "/pins/" in pointer.key and (manifest := pinned_manifest(pointer)) is not None:
             yield manifest
 

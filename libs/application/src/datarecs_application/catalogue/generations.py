@@ -21,7 +21,7 @@ from datarecs_core.catalog.generations import (
     active_generation,
     lifecycle_of,
 )
-from datarecs_core.catalog.pointers import Applied, Check, CheckPresent, Op, Pointer, Upsert
+from datarecs_core.catalog.pointers import Applied, Check, CheckPresent, Delete, Op, Pointer, Upsert
 from datarecs_core.catalog.publication import Captured
 from datarecs_core.catalog.records import (
     FileStats,
@@ -335,6 +335,7 @@ class Generations:
             self._move(key, new.table_id, published, expected=version),
             *self._superseded(active, before),
             *self._latest(active, [one.target_id for one in manifest.targets]),
+            *self._planned_files(active),
             *staged.fences,
         ]
 
@@ -405,6 +406,12 @@ class Generations:
                 expected = present[key].version if key in present else 0
                 ops.append(Upsert(next=latest, expected=expected))
         return ops
+
+    def _planned_files(self, active: ActiveGeneration) -> list[Op]:
+        """The end of the list of files, which the published files replace."""
+        key = layout.planned_files(self._tenant, active.table_id, active.snapshot_id)
+        pointer = self._account.pointers.get(key)
+        return [] if pointer is None else [Delete(key=key, expected=pointer.version)]
 
     def _file_pointers(self, active: ActiveGeneration) -> Iterator[Pointer]:
         where = (active.table_id, active.snapshot_id, active.generation)

@@ -6,7 +6,7 @@ Spec catalogue-storage 8.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from datarecs_application.catalogue.account import (
@@ -15,6 +15,7 @@ from datarecs_application.catalogue.account import (
     NewRecord,
     Staged,
     require_blob,
+    texts,
 )
 from datarecs_application.catalogue.tables import CurrentRoot, TableRoots
 from datarecs_core.catalog import layout
@@ -36,7 +37,10 @@ from datarecs_core.errors.catalogue import (
     ContentConflictError,
 )
 from datarecs_core.hashing import canonical_json
-from datarecs_core.values import RunId
+from datarecs_core.values import RunId, instant_text
+
+MOST_TURNS = 200
+"""Rollbacks and returns that a snapshot remembers; of more of them the oldest pair is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +89,35 @@ class Snapshots:
 
         return self._account.repeat(key, attempt)
 
+    def record_present(
+        self, table_id: UUID, order: tuple[datetime, int, int], *, at: datetime
+    ) -> None:
+        """Record which snapshot the source has: newer ones of the catalogue were rolled back.
+
+        A snapshot that was rolled back does not become current, and `as_of` leaves it out from
+        this time on, until the source has it again. Safe to repeat.
+
+        Args:
+            table_id: of the table.
+            order: of the snapshot, which the catalogue need not have.
+            at: when a capture listed the source.
+
+        Raises:
+            CatalogueBusyError: other writers were faster in every try.
+        """
+        prefix = layout.snapshots_by_time(self._tenant, table_id)
+
+        def attempt() -> bool | None:
+            ops = list(self._turns(prefix, order, at))
+            parts = [ops[start : start + PAGE] for start in range(0, len(ops), PAGE)]
+            return True if all(map(self._is_applied, parts)) else None
+
+        self._account.repeat(prefix, attempt)
+
     def make_current(self, table_id: UUID, snapshot_id: int) -> bool:
-        """Make a snapshot the newest one for readers; False: the current one is newer or the same.
+        """Make a snapshot the newest one for readers.
+
+        False: the current one is newer or the same, or the source has rolled this one back.
 
         Raises:
             CatalogueNotFoundError: there is no such snapshot.
@@ -100,13 +131,16 @@ class Snapshots:
             if snapshot is None:
                 raise CatalogueNotFoundError(key=key)
             current = self._roots.current(table_id)
+            # Read before the turns are judged: a rollback that is recorded meanwhile is not missed.
+            listed = self._account.pointers.get(self._keys(snapshot)[1])
             ops = self._current_move(snapshot)
             if not ops:
                 return False
             moved = self._roots.move(
                 current, replace(current.root, current_snapshot_id=snapshot_id)
             )
-            batch = None if moved is None else [*ops, *moved, CheckPresent(key=key)]
+            unchanged = _unchanged(key, self._keys(snapshot)[1], listed)
+            batch = None if moved is None else [*ops, *moved, *unchanged]
             return True if batch and self._is_applied(batch) else None
 
         return self._account.repeat(key, attempt)
@@ -127,15 +161,16 @@ class Snapshots:
         return map(self._read, self._account.pages(prefix))
 
     def as_of(self, table_id: UUID, at: datetime) -> Snapshot | None:
-        """The snapshot with the newest commit that is not after a time."""
+        """The newest commit that is not after a time and was not rolled back by then."""
         prefix = layout.snapshots_by_time(self._tenant, table_id)
         first = layout.snapshot_by_time(self._tenant, table_id, at, layout.MAX_NUMBER)
         # Before every snapshot of the same millisecond: their keys are longer.
         token: str | None = token_after(prefix, first.rpartition("-")[0])
         while token is not None:
             page = self._account.pointers.list(prefix, limit=PAGE, token=token)
-            for snapshot in map(self._read, page.pointers):
-                if snapshot.committed_at <= at:
+            for pointer in page.pointers:
+                snapshot = self._read(pointer)
+                if snapshot.committed_at <= at and not _is_rolled_back(pointer, at):
                     return snapshot
             token = page.token
         return None
@@ -290,18 +325,43 @@ class Snapshots:
         )
 
     def _current_move(self, snapshot: Snapshot, blob_key: str | None = None) -> list[Op]:
-        """The operation that makes a snapshot the current one; none if the current is newer."""
+        """The operation that makes a snapshot the current one; none if the current stays."""
         key = layout.current_snapshot(self._tenant, snapshot.table_id)
         present = self._account.pointers.get(key)
-        order = snapshot.entry("").order
-        if present is not None and self._read(present).entry("").order >= order:
+        entry = snapshot.entry("")
+        if self._is_gone(snapshot.table_id, entry):
             return []
+        before = None if present is None else self._read(present).entry("")
+        if before is not None and before.order >= entry.order:
+            is_same = before.order == entry.order
+            if is_same or not self._is_gone(snapshot.table_id, before):
+                return []
         if blob_key is None:
             by_id, _ = self._keys(snapshot)
             stored = self._account.pointers.get(by_id)
             blob_key = None if stored is None else stored.blob_key
         pointer = Pointer(key=key, blob_key=blob_key, resource_id=snapshot.table_id)
         return [Upsert(next=pointer, expected=0 if present is None else present.version)]
+
+    def _is_gone(self, table_id: UUID, entry: ManifestEntry) -> bool:
+        """Whether the source has rolled a snapshot back and does not have it again."""
+        key = layout.snapshot_by_time(self._tenant, table_id, entry.committed_at, entry.snapshot_id)
+        pointer = self._account.pointers.get(key)
+        return pointer is not None and _is_rolled_back(pointer, None)
+
+    def _turns(self, prefix: str, order: tuple[datetime, int, int], at: datetime) -> Iterator[Op]:
+        """The marks that change when the source has the snapshot of an order."""
+        for pointer in self._account.pages(prefix):
+            snapshot = self._read(pointer)
+            # The list is sorted by milliseconds and id.
+            if snapshot.committed_at < order[0] - timedelta(milliseconds=1):
+                return
+            listed = snapshot.entry("").order
+            if listed >= order and (listed > order) is not _is_rolled_back(pointer, None):
+                turns = [*texts(pointer, "turns"), instant_text(at)]
+                payload = canonical_json({"turns": turns[2 if len(turns) > MOST_TURNS else 0 :]})
+                turned = replace(pointer, payload=payload)
+                yield Upsert(next=turned, expected=pointer.version)
 
     def _refuse_pinned(self, table_id: UUID, snapshot_id: int) -> None:
         for pointer in self._account.pages(layout.pins(self._tenant, table_id)):
@@ -343,7 +403,10 @@ class Snapshots:
     def _successor(self, snapshot: Snapshot, left: list[ManifestEntry]) -> ManifestEntry | None:
         """The newest one that was current before: a later one may still be captured."""
         older = [one for one in left if one.order < snapshot.entry("").order]
-        return max(older, key=_order, default=None)
+        newest_first = sorted(older, key=_order, reverse=True)
+        return next(
+            (one for one in newest_first if not self._is_gone(snapshot.table_id, one)), None
+        )
 
     def _succession(self, table_id: UUID, successor: ManifestEntry | None) -> list[Op]:
         key = layout.current_snapshot(self._tenant, table_id)
@@ -376,6 +439,23 @@ def pinned_statistics(table_id: UUID, pin: Pointer) -> ActiveGeneration | None:
         statistics["publication"].encode(),
         statistics["manifest"],
     )
+
+
+def _is_rolled_back(pointer: Pointer, at: datetime | None) -> bool:
+    """Of an entry of the list by time: whether the source did not have the snapshot at a time.
+
+    Args:
+        pointer: with the times at which captures saw it rolled back, and seen again, by turns.
+        at: the time; None: now.
+    """
+    turns = [datetime.fromisoformat(one) for one in texts(pointer, "turns")]
+    return sum(at is None or one <= at for one in turns) % 2 == 1
+
+
+def _unchanged(by_id: str, by_time: str, listed: Pointer | None) -> list[Op]:
+    """The snapshot still exists, and no capture has seen it rolled back since it was read."""
+    version = 0 if listed is None else listed.version
+    return [CheckPresent(key=by_id), Check(key=by_time, expected=version)]
 
 
 def _order(entry: ManifestEntry) -> tuple[datetime, int, int]:

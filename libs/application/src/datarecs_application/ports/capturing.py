@@ -220,7 +220,7 @@ class WorkItems(Protocol):
         """Sums over the item and everything below it.
 
         Besides COUNTERS: `file_groups_completed` and `file_groups_failed`, which counts cancelled
-        ones too.
+        ones too; `tables_failed` and `views_failed`, where one has failed.
         """
 
     def remove_ended(self, *, finished_before: datetime, limit: int) -> int:

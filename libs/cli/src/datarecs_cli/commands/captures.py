@@ -52,7 +52,7 @@ Columns = Annotated[
 ClassOption = Annotated[
     str | None, typer.Option("--class", help="default, interactive, batch or heavy")
 ]
-Lane = Annotated[str | None, typer.Option(help="lane of the workers")]
+Lane = Annotated[str | None, typer.Option(help="name of a lane; workers without lanes take all")]
 
 
 @app.command("start")
@@ -88,6 +88,8 @@ def start(
         if begun["deduped"]:
             invocation.say("an equal capture is on its way already")
         if wait:
+            shown = f"datarecs capture get {begun['job_id']}"
+            invocation.say(f"waiting for capture {begun['job_id']}; show it with: {shown}")
             return _to_its_end(api, str(begun["job_id"]), invocation)
     if invocation.is_json:
         print_json("capture", {"started": begun})
@@ -159,6 +161,7 @@ def _print_now(answer: "Json", invocation: Invocation) -> ExitCode:
         print_json("capture", answer)
     else:
         print(ending_line(job, _words()))
+        _say_what_failed(job, invocation)
     if answer["timed_out"]:
         rest = "another request started it, so it goes on" if answer["deduped"] else "cancelled"
         invocation.say(f"it had not ended in time; {rest}")
@@ -190,17 +193,28 @@ def get(job: JobArgument) -> ExitCode:
 
 
 @app.command("tree")
-def tree(job: JobArgument) -> ExitCode:
+def tree(
+    job: JobArgument,
+    *,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="only what failed, and what is above it")
+    ] = False,
+) -> ExitCode:
     """Show a capture and all its parts, with their states and counters."""
-    from datarecs_cli.capture_screens import COLUMNS, JOBS, TREE_PAGE, tree_lines
+    from datarecs_cli.capture_screens import COLUMNS, JOBS, TREE_PAGE, failed_parts, tree_lines
     from datarecs_cli.client import ALL, connect
     from datarecs_cli.output import print_json, print_list
 
     invocation = current()
     with connect(invocation) as api:
         items = list(api.pages(JOBS, job, "tree", limit=ALL, params={}, page_size=TREE_PAGE))
+    if failed:
+        items = failed_parts(items)
+        if not items:
+            invocation.say("no part of it has failed")
     if invocation.output in (None, Output.TEXT):
-        print("\n".join(tree_lines(items, _words())))
+        for line in tree_lines(items, _words()):
+            print(line)
     elif invocation.is_json:
         print_json("capture_tree", {"items": items})
     else:
@@ -319,5 +333,13 @@ def _print_job(job: "Json", invocation: Invocation) -> None:
             print(job["job_id"])
         case None | Output.TEXT | Output.TABLE:
             print(ending_line(job, _words()))
+            _say_what_failed(job, invocation)
         case other:
             raise UsageFault(f"-o {other} is not a format of this command; write json or yaml")
+
+
+def _say_what_failed(job: "Json", invocation: Invocation) -> None:
+    from datarecs_cli.capture_screens import failed_hint
+
+    if hint := failed_hint(job):
+        invocation.say(hint)

@@ -194,6 +194,7 @@ def flags_of(
     from datarecs_cli.local.column_names import column_names, measure_flag
     from datarecs_cli.local.database_address import read_addresses
     from datarecs_cli.local.question import Flags
+    from datarecs_runtime.clock import SystemClock
 
     places, databases = read_addresses(sources)
     return Flags(
@@ -203,7 +204,7 @@ def flags_of(
         measures=tuple(map(measure_flag, measure or ())),
         left_out=column_names(left_out or ()),
         parameters=named_values(param or []),
-        as_of=None if as_of is None else check_as_of(as_of),
+        as_of=None if as_of is None else check_as_of(as_of, SystemClock().now()),
     )
 
 

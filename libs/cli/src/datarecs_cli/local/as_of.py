@@ -7,11 +7,11 @@ catalogue of a server knows it. Other sources keep no earlier state, and are ref
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from datarecs_application.captured_tables import FILE_KINDS, names_a_time
 from datarecs_cli.invocation import UsageFault
-from datarecs_core.comparison.values.canonical import Tag
-from datarecs_core.comparison.values.forms import read_moment
+from datarecs_core.comparison.values.moments import future_fault, micros_of
 from datarecs_core.errors.faults import Fault
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
@@ -20,14 +20,20 @@ from datarecs_core.jobs.vocabulary import SourceKind
 _EXAMPLE = "2026-01-31T12:00:00Z"
 
 
-def check_as_of(text: str) -> str:
-    """The time as typed. Raises UsageFault for a date alone and for a time without its offset."""
-    moment = read_moment(text)
-    if moment is None or moment.tag is not Tag.INSTANT:
+def check_as_of(text: str, now: datetime) -> str:
+    """The time as typed.
+
+    Raises UsageFault for a date alone, a time without its offset, and one that is still to come.
+    """
+    micros = micros_of(text)
+    if micros is None:
         raise UsageFault(
             f"--as-of {text}: not a time with its offset, such as {_EXAMPLE}; a date alone does "
             "not say when the day ends"
         )
+    fault = future_fault(micros, now)
+    if fault is not None:
+        raise UsageFault(f"--as-of {text} {fault}")
     return text
 
 

@@ -25,6 +25,7 @@ from datarecs_core.captures.naming import joined_name
 from datarecs_core.comparison.planning.scan import CataloguedSnapshot
 from datarecs_core.jobs.definition import Source
 from datarecs_core.values import instant_text
+from datarecs_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from datarecs_cli.client import Api, Json
@@ -76,7 +77,7 @@ class ServerCatalogue:
 def _table(api: "Api", source: Source) -> CataloguedTable:
     for table in _candidates(api, source):
         place = ("catalog", "tables", str(table["id"]), "snapshots")
-        at = instant_text(moment_of(source))
+        at = instant_text(moment_of(source, SystemClock().now()))
         answer = _maybe(api, *place, "current", as_of=at)
         if answer is None:
             break

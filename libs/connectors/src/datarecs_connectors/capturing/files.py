@@ -30,6 +30,7 @@ from datarecs_connectors.capturing.text_capture import TextCapture
 from datarecs_connectors.errors import (
     CorruptSourceError,
     NoFilesError,
+    SchemaChangedError,
     SnapshotLostError,
     SourceUnsupportedError,
 )
@@ -84,7 +85,8 @@ class FileCaptureSource:
         native_id, is_known = state_of(native_id_of(listed.files), known)
         described = _NO_COLUMNS
         if not is_known:
-            with self._translated(listed.entry):
+            paths = [file.path for file in listed.files]
+            with self._named(listed.kind, paths), self._translated(listed.entry):
                 described = self._columns(listed)
         snapshot = SourceSnapshot(
             native_id=native_id,
@@ -104,7 +106,7 @@ class FileCaptureSource:
             constraints=(),
             snapshots=() if is_known else (snapshot,),
             known_snapshots=(native_id,) if is_known else (),
-            properties={"files_ignored": str(listed.ignored)} if listed.ignored else {},
+            properties={},
         )
 
     def view(self, name: ObjectName) -> SourceView:
@@ -135,7 +137,7 @@ class FileCaptureSource:
         del name, native_id  # files are pinned one by one
         with statistics_engine() as engine:
             for file in files:
-                with self._unchanged(file):
+                with self._named(SourceKind(file.format), [file.path]), self._unchanged(file):
                     captured = self._captured(file, request, engine)
                 yield captured
 
@@ -164,9 +166,7 @@ class FileCaptureSource:
     def _captured(
         self, file: SourceFile, request: FileRequest, engine: StatisticsEngine
     ) -> CapturedFile:
-        kind = kind_of(file.path)
-        if kind is None:
-            raise SourceUnsupportedError(self.tree.source, f"{file.path} has no known format")
+        kind = SourceKind(file.format)
         if kind is SourceKind.PARQUET:
             return ParquetCapture(tree=self.tree).capture(
                 file,
@@ -215,6 +215,23 @@ class FileCaptureSource:
                 self.tree.source,
                 f"{place} holds a value or a name that is not of its type; deliver it again",
             ) from None
+
+    @contextmanager
+    def _named(self, kind: SourceKind, paths: Sequence[str]) -> Iterator[None]:
+        """Says of a file that cannot be read why it is read, if its own name does not."""
+        try:
+            yield
+        except (CorruptSourceError, SchemaChangedError, SourceUnsupportedError) as error:
+            reason = str(error).removeprefix(f"source {self.tree.source}: ")
+            strange = next((one for one in paths if kind_of(one) is None and one in reason), None)
+            if strange is None:
+                raise
+            raise SourceUnsupportedError(
+                self.tree.source,
+                f"{strange} has the ending of no format and is read as {kind}, as by a source with "
+                f"the folder as its path: {reason}. Move it out of the folder, or into one "
+                "that begins with _",
+            ) from error
 
     def _lost(self, name: ObjectName) -> SnapshotLostError:
         return SnapshotLostError(

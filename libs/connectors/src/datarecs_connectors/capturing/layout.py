@@ -1,8 +1,9 @@
 """Which files of a folder or bucket are which table.
 
 An entry of the root is a table: `orders.parquet` is the table orders, and so are all files below
-the folder `orders/`. Folders that begin with `.` or `_` are no tables, and writers' marks such as
-`_SUCCESS` are no data, as for comparisons. A separate module because names decide alone: no file is
+the folder `orders/`. The files of a folder are those that a source with this path reads, whatever
+their names: a comparison of the past and one of the present must not differ by a rule. Endings say
+the format, and one format reads them all. A separate module because names decide alone: no file is
 opened.
 """
 
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from datarecs_connectors.errors import NoFilesError, SourceUnsupportedError
+from datarecs_connectors.errors import NoFilesError, SnapshotLostError, SourceUnsupportedError
 from datarecs_connectors.source_trees import ListedFile, SourceTree
 from datarecs_core.jobs.vocabulary import SourceKind
 
@@ -41,8 +42,6 @@ class TableFiles:
     """Below the root: a file, or a folder with `/` at its end."""
     files: tuple[ListedFile, ...]
     """Sorted by path; at least one."""
-    ignored: int
-    """Files of the folder with the ending of no format."""
 
 
 def kind_of(path: str) -> SourceKind | None:
@@ -63,7 +62,7 @@ def root_tables(paths: Iterable[str]) -> tuple[list[str], int]:
 
 
 def _table_name(path: str) -> str | None:
-    """The table that a file belongs to. The ending of a file in the root is in lower case."""
+    """The table that a file says there is; the ending of a file in the root has one case."""
     entry, is_folder, _ = path.partition("/")
     name = entry if is_folder else _split(entry)[0]
     if kind_of(path) is None or not name.strip(".") or not _is_utf8(entry):
@@ -85,17 +84,19 @@ def files_of(tree: SourceTree, name: str) -> TableFiles:
 
     Raises:
         NoFilesError: there is no such table.
-        SourceUnsupportedError: two entries have its name, its folder has two formats, or the name
-            of a file is not UTF-8.
+        SourceUnsupportedError: two entries have its name, its folder has two formats, or its name
+            or that of a file cannot be in a document or a path.
     """
     if not name.strip(".") or "/" in name:
         raise NoFilesError(tree.source, name)
-    entries = {}
-    folders = [] if name.startswith(_HIDDEN) else [name]
-    for entry in (*folders, *_file_names(name)):
-        files = _listing(tree, entry, is_folder=entry == name)
-        if any(kind_of(file.path) for file in files):
-            entries[f"{name}/" if entry == name else entry] = files
+    if not name.isprintable():
+        raise SourceUnsupportedError(
+            tree.source, f"table {name!r}: its name has an invisible character; rename it"
+        )
+    entries = {entry: [file] for entry in _file_names(name) for file in _file(tree, entry)}
+    folder = [] if name.startswith(_HIDDEN) else _folder(tree, name)
+    if any(kind_of(file.path) for file in folder):
+        entries[f"{name}/"] = folder
     if not entries:
         raise NoFilesError(tree.source, name)
     if len(entries) > 1:
@@ -108,27 +109,36 @@ def files_of(tree: SourceTree, name: str) -> TableFiles:
 
 
 def _file_names(name: str) -> list[str]:
+    """What a file of the root with the name of a table is called, in lower and in upper case."""
     packed = [
-        f"{name}{suffix}{packing}"
+        f"{suffix}{packing}"
         for suffix, kind in SUFFIXES.items()
         if kind is not SourceKind.PARQUET
         for packing in PACKED
     ]
-    return [*(f"{name}{suffix}" for suffix in SUFFIXES), *packed]
+    endings = (*SUFFIXES, *packed)
+    return [f"{name}{ending}" for lower in endings for ending in (lower, lower.upper())]
 
 
-def _listing(tree: SourceTree, entry: str, *, is_folder: bool) -> list[ListedFile]:
-    """The files below a folder, or one file."""
-    path = _SPECIAL.sub(r"[\g<0>]", entry)
+def _file(tree: SourceTree, entry: str) -> list[ListedFile]:
+    """A file of the root, if there is one."""
     try:
-        files = tree.listing(path)
+        return [tree.listed(entry)]
+    except SnapshotLostError:
+        return []
+
+
+def _folder(tree: SourceTree, name: str) -> list[ListedFile]:
+    """What a source with the path of a folder of the root reads."""
+    try:
+        files = tree.listing(_SPECIAL.sub(r"[\g<0>]", name))
     except NoFilesError:
         return []
-    return [file for file in files if ("/" in file.path) is is_folder]
+    return [file for file in files if "/" in file.path]
 
 
 def _table(source: str, name: str, entry: str, files: list[ListedFile]) -> TableFiles:
-    data = sorted((file for file in files if kind_of(file.path)), key=lambda file: file.path)
+    data = sorted(files, key=lambda file: file.path)
     unreadable = next((file.path for file in data if not _is_utf8(file.path)), None)
     if unreadable is not None:
         raise SourceUnsupportedError(
@@ -144,9 +154,7 @@ def _table(source: str, name: str, entry: str, files: list[ListedFile]) -> Table
             f"table {name!r} has files of several formats: {examples}; move the files of each "
             "format into a folder of its own",
         )
-    return TableFiles(
-        kind=next(iter(kinds)), entry=entry, files=tuple(data), ignored=len(files) - len(data)
-    )
+    return TableFiles(kind=next(iter(kinds)), entry=entry, files=tuple(data))
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -154,7 +154,8 @@ class PostgresCaptureSource:
                 self._check_standing(session, name, relation)
             columns = columns_of(session, relation)
             chosen = _chosen(columns, policy)
-            unique = unique_columns(relation, constraints_of(session, relation, columns))
+            constraints = constraints_of(session, relation, columns)
+            unique = unique_columns(relation, constraints)
             row = session.execute(figures_statement(name, chosen)).fetchone() or (0,)
             rows = int(str(row[0]))
             stats = tuple(
@@ -168,6 +169,7 @@ class PostgresCaptureSource:
                 rows=rows,
                 size_bytes=_size(session, relation),
                 columns=stats,
+                constraints=constraints,
                 is_complete=all(map(is_whole, chosen, stats)),
             )
 
@@ -209,6 +211,12 @@ class PostgresCaptureSource:
                 self.connector.source,
                 f"there is no {'view' if is_view else 'table'} {_shown(name)}; it may have been "
                 "dropped or renamed since it was listed",
+            )
+        if relation.parent is not None:
+            raise SourceUnsupportedError(
+                self.connector.source,
+                f"{_shown(name)} is a partition, which is captured with its table; capture "
+                f"{relation.parent}",
             )
         if not relation.is_readable:
             raise PermissionDeniedError(

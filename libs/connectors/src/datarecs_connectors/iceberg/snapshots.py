@@ -7,7 +7,6 @@ schema, as in every engine. Ids decide, never names: a renamed column is the sam
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -46,8 +45,7 @@ from datarecs_connectors.iceberg.catalogs import Catalog, TableName
 from datarecs_connectors.iceberg.sink_commits import newest_commit
 from datarecs_connectors.sinking.columns import field_positions, mapped_fields
 from datarecs_core.comparison.planning.scan import SourceColumn, TableSnapshot
-from datarecs_core.comparison.values.canonical import Tag
-from datarecs_core.comparison.values.forms import read_moment
+from datarecs_core.comparison.values.moments import as_of_fault, micros_of
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -164,8 +162,11 @@ def pinned(
     """The pin of the snapshot that the source declares.
 
     Raises:
-        QueryFailedError: no such snapshot, branch or tag, or the table is newer than `as_of`.
+        QueryFailedError: no such snapshot, branch or tag, or the table is newer than `as_of`,
+            which is no time or still to come.
     """
+    taken_at = now()
+    _check_as_of(source, taken_at)
     snapshot, schema_id = _wanted(source, metadata)
     return TableSnapshot(
         catalog=catalog.label,
@@ -173,7 +174,7 @@ def pinned(
         table_uuid=str(metadata.table_uuid),
         snapshot_id=None if snapshot is None else snapshot.snapshot_id,
         schema_id=schema_id,
-        taken_at=now(),
+        taken_at=taken_at,
         sink=None if snapshot is None else newest_commit(metadata, snapshot),
     )
 
@@ -213,7 +214,7 @@ def _wanted(source: Source, metadata: TableMetadata) -> tuple[TableVersion | Non
     if request.as_of is not None:
         return _at(
             source,
-            _as_of(source, request.as_of, metadata),
+            _as_of(request.as_of, metadata),
             metadata,
             f"snapshot at {request.as_of}",
         )
@@ -238,17 +239,15 @@ def _at(
     return snapshot, metadata.current_schema_id if schema_id is None else schema_id
 
 
-def _as_of(source: Source, written: str, metadata: TableMetadata) -> TableVersion | None:
-    """The snapshot that was current at a time, by the table's snapshot log."""
-    moment = read_moment(written)
-    if moment is None or not isinstance(moment.content, Decimal):
-        raise QueryFailedError(
-            source.name, "snapshot.as_of is not a time such as 2026-01-31T12:00:00Z"
-        )
-    if moment.tag is not Tag.INSTANT:
-        raise QueryFailedError(
-            source.name, "snapshot.as_of needs an offset, such as 2026-01-31T12:00:00Z"
-        )
-    milliseconds = int(moment.content) // 1000
+def _check_as_of(source: Source, now: datetime) -> None:
+    written = source.snapshot.as_of
+    fault = None if written is None else as_of_fault(written, now)
+    if fault is not None:
+        raise QueryFailedError(source.name, f"snapshot.as_of {fault}")
+
+
+def _as_of(written: str, metadata: TableMetadata) -> TableVersion | None:
+    """The snapshot that was current at a checked time, by the table's snapshot log."""
+    milliseconds = (micros_of(written) or 0) // 1000
     earlier = [one for one in metadata.snapshot_log if one.timestamp_ms <= milliseconds]
     return metadata.snapshot_by_id(earlier[-1].snapshot_id) if earlier else None

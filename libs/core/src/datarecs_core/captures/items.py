@@ -147,6 +147,7 @@ class WorkItem:
 
 COUNTERS = (
     *("tables_scanned", "tables_changed", "tables_skipped", "views_scanned", "views_changed"),
+    "entries_left_out",
     *("snapshots_planned", "snapshots_finalized", "stats_written", "indexes_written"),
     *("file_groups_total", "files_total", "files_completed", "files_reused", "bytes_read"),
 )

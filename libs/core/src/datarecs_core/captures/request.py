@@ -92,7 +92,7 @@ class ExecutionPolicy:
 
     execution_class: ExecutionClass = ExecutionClass.DEFAULT
     lane: str = ""
-    """Workers may be set up for certain lanes."""
+    """Workers that are set up for lanes take only these; others take every lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

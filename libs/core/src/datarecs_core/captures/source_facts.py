@@ -94,7 +94,8 @@ class SourceFile:
     """As the connector opens it: relative to the connection, or the URI of Iceberg."""
     size_bytes: int
     etag: str
-    """Changes with the content; for files of Iceberg, which never change, their sequence number."""
+    """Changes with the content; for files of Iceberg, which never change, their sequence number,
+    and the name mapping of the table, if it has one."""
     format: str
     content: FileContent = FileContent.DATA
     partition: str | None = None
@@ -142,4 +143,6 @@ class CapturedTable:
     rows: int
     size_bytes: int | None = None
     columns: tuple[ScalarStats, ...]
+    constraints: tuple[Constraint, ...] = ()
+    """Of the same transaction."""
     is_complete: bool

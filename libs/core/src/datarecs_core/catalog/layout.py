@@ -131,6 +131,10 @@ def stats_manifest_blob(
     return f"{folder}{segment(generation)}/{sha}.pb"
 
 
+def planned_files_blob(account: TenantId, table: UUID, snapshot: int, sha: str) -> str:
+    return f"{table_blobs(account, table)}planned-files/{number(snapshot)}/{sha}.json"
+
+
 def index_blob(account: TenantId, table: UUID, target: str, sha: str) -> str:
     """The record of an index."""
     return f"{table_blobs(account, table)}index-artifacts/{segment(target)}/{sha}.pb"
@@ -345,6 +349,11 @@ def file_stats(account: TenantId, table: UUID, snapshot: int, path: str) -> str:
 def active_targets(account: TenantId, table: UUID, snapshot: int) -> str:
     """Which generation readers see; without this pointer the snapshot is not finalised."""
     return f"{snapshot_stats(account, table, snapshot)}targets-active"
+
+
+def planned_files(account: TenantId, table: UUID, snapshot: int) -> str:
+    """The list of files of a snapshot until its statistics are published."""
+    return f"{snapshot_stats(account, table, snapshot)}planned-files"
 
 
 def latest_statistics(account: TenantId, table: UUID, target: str | None = None) -> str:

@@ -9,7 +9,8 @@ from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
 class CaptureCode(ErrorCode):
     COLUMN_MISSING = Entry(
         docs_id="DR5866",
-        meaning="A table that a capture names does not have a column that it names.",
+        meaning="A table that a capture names does not have a column that it names, or no table "
+        "has one of them.",
         causes="A name with a mistake, or a column that was dropped or renamed.",
         remedy="Compare the names with the columns of the table in the catalogue.",
     )

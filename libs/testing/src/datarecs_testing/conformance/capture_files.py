@@ -140,6 +140,27 @@ class CaptureFilesConformance:
             self.table(place, "mixed")
         assert self.table(place, "good").columns[0].name == "n"
 
+    def test_names_without_an_ending_and_endings_in_upper_case_are_read(
+        self, place: CapturePlace, tmp_path: Path
+    ) -> None:
+        for rows, name in enumerate(("a.parquet", "B.PARQUET", "part-0001", "d=1/part-0002"), 1):
+            place.put(f"y/{name}", parquet(n=list(range(rows))))
+        place.put("y/_SUCCESS", b"")
+        place.put("y/_temporary/c.parquet", parquet(n=[1]))
+        place.put("y2/UPPER.CSV", b"n\n1\n")
+        place.put("ROOT.CSV", b"n\n1\n2\n")
+        source = place.open()
+        tables = source.objects(CaptureScope()).tables
+        assert tables == (*map(in_default, ("ROOT", "y", "y2")),)
+        source.close()
+        assert sum(file.rows for file in self.capture(place, "ROOT", tmp_path)) == 2
+        assert sum(file.rows for file in self.capture(place, "y2", tmp_path)) == 1
+        place.remove("y/d=1/part-0002")
+        files = self.capture(place, "y", tmp_path)
+        assert [(file.path, file.rows) for file in files] == [
+            *(("y/B.PARQUET", 2), ("y/a.parquet", 1), ("y/part-0001", 3)),
+        ]
+
     def test_files_have_no_views_and_are_not_captured_as_a_whole(self, place: CapturePlace) -> None:
         place.put("t.csv", b"n\n1\n")
         source = place.open()

@@ -426,6 +426,16 @@ class TreeConformance(CaptureSuite):
         assert queue.totals(other) == {}
         assert queue.item(final).state is S.CANCELLED
 
+    def test_totals_count_the_tables_and_views_that_have_failed(self, queue: CaptureQueue) -> None:
+        root, parts = queue.planned(a_table("a"), a_table("b"), a_table("c"))
+        for part in parts[:2]:
+            queue.fail(queue.take(part), RetryClass.TERMINAL)
+        queue.succeed(queue.take(parts[2]))
+        assert queue.item(root).state is S.FAILED
+        assert queue.totals(root)["tables_failed"] == 2
+        assert queue.totals(parts[0])["tables_failed"] == 1
+        assert "tables_failed" not in queue.totals(parts[2])
+
     @pytest.mark.case("Q52")
     def test_a_tree_is_removed_a_day_after_its_root_ended(self, queue: CaptureQueue) -> None:
         root, (table,) = queue.planned(a_table("a"))

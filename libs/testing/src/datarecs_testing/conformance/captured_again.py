@@ -1,28 +1,40 @@
 """Captures of a folder that was captured before: what they open, record and leave alone."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from datarecs_application.capturing import queue, reusing
 from datarecs_application.capturing.control import LocalControl
+from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.planned_files import PlannedFiles
+from datarecs_application.catalogue.snapshots import Snapshots
+from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.ports.capturing import CaptureControl
 from datarecs_application.ports.outside import BlobStores
 from datarecs_core.captures.items import WorkKind, WorkState
 from datarecs_core.captures.outcomes import (
+    Finalize,
+    SnapshotCaptured,
+    SnapshotPlanned,
     TablePlanned,
 )
 from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
     CaptureScope,
+    ColumnChoice,
     ObjectName,
     Output,
     SnapshotChoice,
     SnapshotSelection,
 )
 from datarecs_core.captures.source_facts import (
+    CapturedTable,
     Completion,
     SourceSnapshot,
     SourceTable,
@@ -30,9 +42,13 @@ from datarecs_core.captures.source_facts import (
 from datarecs_core.catalog.records import Snapshot, TableColumn
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.capture_house import CaptureHouse
+from datarecs_testing.catalogue import constraints
 from datarecs_testing.conformance.stores import Stores
+from datarecs_testing.threads import at_once
 
 ORDERS = ObjectName(namespace=("default",), name="orders")
+ONLY = CaptureScope(tables=(ORDERS,))
+EVERY = SnapshotSelection(kind=SnapshotChoice.ALL)
 METADATA = {"mode": CaptureMode.METADATA_ONLY, "policy": CapturePolicy()}
 INDEXED = CapturePolicy(
     outputs=(
@@ -146,15 +162,27 @@ class CapturedAgain:
         with orders.stores.api.unit.begin(A_TENANT) as tx:
             queue.cancel(tx, root, by="u-2", reason=None)
         orders.follow()
+        table = orders.table("orders")
+        (snapshot,) = orders.snapshots(table)
+        where = (table.id, snapshot.snapshot_id)
+        listed = PlannedFiles(account=orders.account).get(*where)
+        assert listed is not None
+        assert [one.path for one in listed] == [f"orders/part-{n}.parquet" for n in range(3)]
         assert orders.totals(orders.capture().id)["snapshots_finalized"] == 2
+        assert PlannedFiles(account=orders.account).get(*where) is None
+        active = orders.active(table, snapshot)
+        assert active is not None
+        files = Generations(orders.account).files(active)
+        assert {(one.path, one.size_bytes, one.etag) for one in files} == {
+            (one.path, one.size_bytes, one.etag) for one in listed
+        }
 
     def test_a_later_change_of_the_columns_leaves_captured_snapshots_alone(
         self, orders: CaptureHouse
     ) -> None:
-        only = CaptureScope(tables=(ORDERS,))
-        orders.capture(scope=only)
+        orders.capture(scope=ONLY)
         (old,) = orders.snapshots(orders.table("orders"))
-        orders.start(scope=only, selection=SnapshotSelection(kind=SnapshotChoice.ALL))
+        orders.start(scope=ONLY, selection=EVERY)
         orders.work(kinds=(WorkKind.PLAN_CONNECTOR,))
         token = orders.claim(kinds=(WorkKind.PLAN_TABLE,))
         assert token is not None
@@ -163,13 +191,110 @@ class CapturedAgain:
         planned = [one.task.native_id for one in orders.below(token.item_id)]
         assert planned == ["99"]
 
+    def test_a_table_that_was_rolled_back_has_the_snapshot_of_its_source(
+        self, orders: CaptureHouse
+    ) -> None:
+        orders.capture(scope=ONLY)
+        table = orders.table("orders")
+        (old,) = orders.snapshots(table)
+        _plan(orders, _with_history(old), **METADATA)
+        (new, _) = orders.snapshots(table)
+        assert orders.current(table) == new
+        _plan(orders, _rolled_back(old))
+        assert orders.current(table) == old
+        assert _as_of_later(orders) == old
+        _plan(orders, _with_history(old), **METADATA)
+        assert (orders.current(table), _as_of_later(orders)) == (new, new)
+
+    def test_a_capture_that_ends_after_a_rollback_does_not_move_the_current_snapshot(
+        self, orders: CaptureHouse
+    ) -> None:
+        orders.capture(scope=ONLY)
+        table = orders.table("orders")
+        (old,) = orders.snapshots(table)
+        _plan(orders, _with_history(old), selection=EVERY)
+        token = orders.claim(kinds=(WorkKind.PLAN_SNAPSHOT,))
+        assert token is not None
+        assert orders.control.begin(token) is not None
+        orders.control.end(token, SnapshotPlanned(files=()))
+        late = orders.claim(kinds=(WorkKind.FINALIZE_SNAPSHOT_CAPTURE,))
+        assert late is not None
+        assert orders.control.begin(late) is not None
+        _plan(orders, _rolled_back(old))
+        orders.control.end(late, Finalize())
+        (new, _) = orders.snapshots(table)
+        assert orders.active(table, new) is not None
+        assert orders.current(table) == old
+
+    def test_of_two_last_tables_without_the_columns_one_fails_the_capture(
+        self, orders: CaptureHouse
+    ) -> None:
+        named = CapturePolicy(
+            outputs=(Output.COLUMN_STATS,),
+            column_choice=ColumnChoice.EXPLICIT_ONLY,
+            columns=("nosuch",),
+        )
+        root = orders.start(policy=named)
+        orders.work(kinds=(WorkKind.PLAN_CONNECTOR,))
+        ends = []
+        while (token := orders.claim()) is not None:
+            assignment = orders.control.begin(token)
+            assert assignment is not None
+            ends.append(partial(orders.end, assignment, orders.outcome_of(assignment)))
+        at_once(ends)
+        assert orders.failure(root) == "COLUMN_MISSING"
+        states = sorted(one.state.value for one in orders.below(root))
+        assert states == ["FAILED", "SUCCEEDED"]
+
+    def test_a_table_that_its_source_captures_has_its_constraints(
+        self, orders: CaptureHouse
+    ) -> None:
+        orders.capture(scope=ONLY)
+        (old,) = orders.snapshots(orders.table("orders"))
+        source = replace(_with_history(old), completion=Completion.DIRECT_STATS)
+        _plan(orders, source, is_full_rescan=True)
+        token = orders.claim(kinds=(WorkKind.PLAN_SNAPSHOT,))
+        assert token is not None
+        assert orders.control.begin(token) is not None
+        (snapshot,) = source.snapshots
+        table = orders.table("orders")
+        declared = constraints(table, 99, "id").constraints
+        captured = CapturedTable(
+            snapshot=snapshot, rows=3, columns=(), constraints=declared, is_complete=True
+        )
+        orders.control.end(token, SnapshotCaptured(table=captured))
+        assert Statistics(orders.account).constraints(table.id, 99) == constraints(table, 99, "id")
+        assert orders.current(table) == old
+        orders.work()
+        (new, _) = orders.snapshots(table)
+        assert (new.snapshot_id, orders.current(table)) == (99, new)
+
+
+def _plan(orders: CaptureHouse, source: SourceTable, **changes: object) -> None:
+    """A capture up to the plan of the table, whose source reports what is given."""
+    orders.start(scope=ONLY, **changes)
+    orders.work(kinds=(WorkKind.PLAN_CONNECTOR,))
+    token = orders.claim(kinds=(WorkKind.PLAN_TABLE,))
+    assert token is not None
+    assert orders.control.begin(token) is not None
+    orders.control.end(token, TablePlanned(table=source))
+
+
+def _as_of_later(orders: CaptureHouse) -> Snapshot | None:
+    at = orders.account.clock.now() + timedelta(hours=1)
+    return Snapshots(orders.account).as_of(orders.table("orders").id, at)
+
+
+def _rolled_back(old: Snapshot) -> SourceTable:
+    return replace(_with_history(old), snapshots=(), columns=(), known_snapshots=(old.native_id,))
+
 
 def _with_history(old: Snapshot) -> SourceTable:
     """The table with one more column in its newest snapshot."""
     added = TableColumn(field_id=2, name="added", type="int", nullable=True)
     newest = SourceSnapshot(
         native_id="99",
-        committed_at=old.committed_at,
+        committed_at=old.committed_at + timedelta(milliseconds=1),
         sequence_number=9,
         columns=(*old.columns, added),
         summary={},

@@ -119,6 +119,7 @@ class CapturedFolderConformance(CapturedAgain):
         objects = SourceObjects(tables=(ORDERS,), views=(), ignored=5)
         orders.control.end(token, ConnectorPlanned(objects=objects))
         assert orders.item(root).message == "1 table, 0 views, 5 entries left out"
+        assert orders.totals(root)["entries_left_out"] == 5
 
     @pytest.mark.case("Q56")
     def test_a_view_with_the_name_of_a_table_fails_the_capture(self, orders: CaptureHouse) -> None:
@@ -172,7 +173,29 @@ class CapturedFolderConformance(CapturedAgain):
         assert root.state is WorkState.SUCCEEDED
         assert orders.totals(root.id)["snapshots_finalized"] == 2
         names = orders.table("names")
-        assert orders.active(names, orders.snapshots(names)[0]) is None
+        assert orders.totals(root.id)["tables_skipped"] == 1
+        assert orders.snapshots(names) == []
+        (skipped,) = [one for one in orders.below(root.id) if one.counters.get("tables_skipped")]
+        assert skipped.message == "skipped: table names has no column id"
+
+    @pytest.mark.parametrize("is_full_rescan", [False, True])
+    def test_a_capture_whose_columns_no_table_has_fails_and_moves_no_snapshot(
+        self, orders: CaptureHouse, *, is_full_rescan: bool
+    ) -> None:
+        orders.capture()
+        orders.write("orders/part-9.parquet", id=[99])
+        table = orders.table("orders")
+        before = orders.current(table)
+        named = CapturePolicy(
+            outputs=(Output.COLUMN_STATS,),
+            column_choice=ColumnChoice.EXPLICIT_ONLY,
+            columns=("nosuch", "ID"),
+        )
+        root = orders.capture(policy=named, is_full_rescan=is_full_rescan)
+        assert orders.failure(root.id) == "COLUMN_MISSING"
+        assert "no table of the capture has a column nosuch, ID; name columns" in root.message
+        assert (orders.current(table), orders.snapshots(table)) == (before, [before])
+        assert orders.capture().state is WorkState.SUCCEEDED
 
     def test_a_namespace_without_anything_fails_the_capture_with_its_name(
         self, orders: CaptureHouse

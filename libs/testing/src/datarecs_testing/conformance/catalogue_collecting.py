@@ -8,9 +8,13 @@ import pytest
 
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.collecting import Collected, Collector
+from datarecs_application.catalogue.generations import Generations
+from datarecs_application.catalogue.planned_files import PlannedFiles
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
 from datarecs_application.catalogue.tables import Tables
+from datarecs_application.catalogue.verifying import Verification
+from datarecs_core.captures.source_facts import SourceFile
 from datarecs_core.catalog import layout
 from datarecs_core.catalog.pointers import Applied, Op, Outcome, Upsert
 from datarecs_core.catalog.records import Table
@@ -26,6 +30,7 @@ from datarecs_testing.catalogue import (
     file_stats,
     target_stats,
 )
+from datarecs_testing.conformance.catalogue_generations import publication
 
 LATER = timedelta(hours=2)
 """Longer than the least age of blobs."""
@@ -71,6 +76,29 @@ class CollectingConformance:
         snapshots.pin(aging.table.id, run, 1, until=catalogue.now() + LATER)
         assert len(snapshots.pinned(aging.table.id, run).snapshots) == 2
         assert _collect(catalogue).deleted == 0
+
+    def test_a_list_of_planned_files_stays_until_the_files_are_published(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        table = catalogue.table()
+        account = catalogue.account()
+        Snapshots(account).ingest(a_snapshot(table, 1), is_current=False)
+        planned = PlannedFiles(account=account)
+        planned.put(
+            table.id, 1, [SourceFile(path="t/a.csv", size_bytes=4, etag="e1", format="csv")]
+        )
+        catalogue.pass_time(LATER)
+        assert _collect(catalogue).failed_owners == ()
+        (listed,) = planned.get(table.id, 1) or ()
+        assert (listed.path, listed.size_bytes, listed.etag) == ("t/a.csv", 4, "e1")
+        pointers = list(account.pages(layout.table_pointers(A_TENANT, table.id)))
+        assert Verification(account=account).faults(pointers) == []
+        Statistics(account).put_files([file_stats(table, 1, "t/a.csv")])
+        Generations(account).publish(publication(table))
+        catalogue.pass_time(LATER)
+        _collect(catalogue)
+        assert planned.get(table.id, 1) is None
+        assert [key for key in _blobs(account) if "/planned-files/" in key] == []
 
     @pytest.mark.case("S20")
     def test_a_blob_that_no_pointer_ever_named_goes_after_its_least_age(

@@ -130,6 +130,51 @@ class SnapshotsConformance:
         with pytest.raises(CatalogueNotFoundError):
             snapshots.make_current(table.id, 3)
 
+    @pytest.mark.case("S33")
+    def test_a_snapshot_that_was_rolled_back_is_not_current_until_the_source_has_it_again(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        table = catalogue.table()
+        snapshots = Snapshots(catalogue.account())
+        first, second, third, later = (
+            a_snapshot(table, number, hours=number) for number in (1, 2, 3, 8)
+        )
+        for one in (first, second, third):
+            snapshots.ingest(one, is_current=True)
+        for hours, present in ((4, first), (5, first), (6, second), (7, first)):
+            at = DAWN + timedelta(hours=hours)
+            snapshots.record_present(table.id, present.entry("").order, at=at)
+        assert snapshots.make_current(table.id, 1)
+        assert not snapshots.make_current(table.id, 3)
+        assert snapshots.current(table.id) == first
+        snapshots.ingest(later, is_current=True)
+        assert snapshots.current(table.id) == later
+        snapshots.record_present(table.id, later.entry("").order, at=DAWN + timedelta(hours=9))
+        expected = {1: first, 2: second, 3: third, 4: first, 5: first, 6: second, 7: first}
+        for hours in range(1, 10):
+            at = DAWN + timedelta(hours=hours)
+            assert snapshots.as_of(table.id, at) == expected.get(hours, later)
+        assert snapshots.remove(table.id, 8)
+        assert snapshots.current(table.id) == first
+
+    def test_a_rollback_that_is_recorded_meanwhile_is_not_missed(
+        self, catalogue: CatalogueStores
+    ) -> None:
+        table = catalogue.table()
+        account = catalogue.account()
+        snapshots = Snapshots(account)
+        first, second = a_snapshot(table, 1, hours=1), a_snapshot(table, 2, hours=2)
+        snapshots.ingest(first, is_current=True)
+        snapshots.ingest(second, is_current=False)
+
+        def roll_back(ops: Sequence[Op]) -> None:
+            del ops
+            snapshots.record_present(table.id, first.entry("").order, at=catalogue.now())
+
+        slow = FaultyPointers(real=account.pointers, before=roll_back)
+        assert not Snapshots(replace(account, pointers=slow)).make_current(table.id, 2)
+        assert snapshots.current(table.id) == first
+
     @pytest.mark.case("S34")
     def test_a_snapshot_is_ingested_once_and_its_id_belongs_to_one_native_id(
         self, catalogue: CatalogueStores

@@ -12,6 +12,7 @@ from datarecs_application.captured_tables import SnapshotNotCapturedError
 from datarecs_application.catalogue.account import CatalogueAccount
 from datarecs_application.catalogue.entities import Entities
 from datarecs_application.catalogue.generations import Generations, Publication
+from datarecs_application.catalogue.planned_files import PlannedFiles
 from datarecs_application.catalogue.pointer_store import PointerStore
 from datarecs_application.catalogue.snapshots import Snapshots
 from datarecs_application.catalogue.statistics import Statistics
@@ -22,7 +23,7 @@ from datarecs_application.ports.outside import BlobStores
 from datarecs_application.ports.state import UnitOfWork
 from datarecs_connectors.capturing.counted_tree import CountedTree
 from datarecs_connectors.capturing.files import FileCaptureSource
-from datarecs_connectors.errors import QueryFailedError, SnapshotLostError
+from datarecs_connectors.errors import PathRefusedError, QueryFailedError, SnapshotLostError
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_connectors.source_trees import SourceTree
@@ -166,6 +167,21 @@ class CapturedFolder:
         )
         return number
 
+    def plan(self) -> int:
+        """A capture that was cancelled when its files were listed; the id of the snapshot."""
+        number, account = (
+            self.capture(with_files=False),
+            self.account(self.stores.capture.unit),
+        )
+        snapshot = Snapshots(account).get(self.table.id, number)
+        assert snapshot is not None
+        source = FileCaptureSource(
+            tree=CountedTree(tree=self.tree()), uri=self.uri, now=self.newest_time
+        )
+        files = source.files(NAME, snapshot.native_id)
+        PlannedFiles(account=account).put(self.table.id, number, files)
+        return number
+
     def reads(
         self, as_of: datetime | None = None, *, path: str = "orders/", run: Run | None = None
     ) -> CatalogueReads:
@@ -253,6 +269,51 @@ class CataloguedRunsConformance:
         with pytest.raises(QueryFailedError, match=r"has no file at 'orders/c\.csv'"):
             captured.pin(captured.reads(TUESDAY, path="orders/c.csv"))
 
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *("orders", "orders/", "./orders", "./orders/.//", "orders//", "orders/./"),
+            *("orders/*", "orders/./*.csv", "orders/part-*", "orders/[.]hidden.csv"),
+            *("orders/[[]x].csv", "orders/[[]x].*", "orders/50%41.csv", "orders/B.CSV"),
+            *("orders/sub", "./orders/sub/", "orders/s*", "orders/s*/x.csv", "orders/a b.csv"),
+        ],
+    )
+    def test_each_form_of_a_path_reads_the_same_files_with_and_without_a_time(
+        self, captured: CapturedFolder, path: str
+    ) -> None:
+        names = ("B.CSV", "part-0001", ".hidden.csv", "_part.csv", "_SUCCESS", "_tmp/x.csv")
+        for name in (*names, "[x].csv", "50%41.csv", "a b.csv", "ü.csv", "sub/x.csv", "sub/y"):
+            captured.write(name, "1", WEDNESDAY)
+        captured.capture()
+        current = captured.pin(captured.reads(path=path))
+        then = captured.pin(captured.reads(captured.clock.now(), path=path))
+        assert paths(then) == paths(current) != []
+        assert then.catalogued == current.catalogued
+
+    @pytest.mark.parametrize(
+        "path",
+        ["orders/_tmp/x.csv", "orders/_SUCCESS", "s3://lake/orders/", "orders.csv", "[o]rders/"],
+    )
+    def test_a_path_beside_the_table_reads_nothing_of_a_time(
+        self, captured: CapturedFolder, path: str
+    ) -> None:
+        for name in ("_tmp/x.csv", "_SUCCESS"):
+            captured.write(name, "1", WEDNESDAY)
+        captured.capture()
+        with pytest.raises((SourceNotPinnedError, QueryFailedError, PathRefusedError)):
+            captured.pin(captured.reads(captured.clock.now(), path=path))
+
+    def test_a_time_that_is_still_to_come_is_refused(self, captured: CapturedFolder) -> None:
+        captured.capture()
+        now = captured.clock.now()
+        assert captured.pin(captured.reads(now + timedelta(seconds=50))).catalogued is not None
+        for years in (1, 10):
+            with pytest.raises(SourceNotPinnedError) as refused:
+                captured.reads(now + timedelta(days=365 * years)).read()
+            assert "is still to come" in str(refused.value.__cause__)
+        captured.clock.advance(timedelta(days=366))
+        assert captured.pin(captured.reads(now + timedelta(days=365))).catalogued is not None
+
     def test_a_file_that_is_gone_or_changed_is_named(self, captured: CapturedFolder) -> None:
         file = captured.write("b.csv", "9", MONDAY)
         with pytest.raises(SnapshotLostError, match=r"orders/b\.csv of snapshot .* has changed"):
@@ -287,6 +348,27 @@ class CataloguedRunsConformance:
         with pytest.raises(SourceNotPinnedError) as refused:
             captured.reads(WEDNESDAY + timedelta(days=1)).read()
         assert "its files were not captured" in str(refused.value.__cause__)
+
+    def test_a_source_reads_the_files_that_a_capture_planned_before_it_was_cancelled(
+        self, captured: CapturedFolder
+    ) -> None:
+        number = captured.plan()
+        pin = captured.pin(captured.reads(WEDNESDAY + timedelta(days=1)))
+        assert paths(pin) == ["orders/a.csv", "orders/b.csv", "orders/c.csv"]
+        assert pin.catalogued is not None
+        assert pin.catalogued.snapshot_id == number
+        reads = captured.reads(WEDNESDAY + timedelta(days=1))
+        reads.read()
+        document = to_document(Pins(by_source={"one": pin}))
+        assert isinstance(document, dict)
+        reads.protect(document)
+        with pytest.raises(CataloguePreconditionError, match="has pinned it"):
+            Snapshots(captured.account(captured.stores.capture.unit)).remove(
+                captured.table.id, number
+            )
+        captured.write("a.csv", "5", TUESDAY)
+        with pytest.raises(SnapshotLostError, match=r"orders/a\.csv of snapshot .* has changed"):
+            captured.pin(captured.reads(WEDNESDAY + timedelta(days=1)))
 
     def test_a_folder_without_a_capture_changes_nothing(self, captured: CapturedFolder) -> None:
         reads = captured.reads(path="payments/")

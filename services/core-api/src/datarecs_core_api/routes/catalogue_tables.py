@@ -30,6 +30,7 @@ from datarecs_core.catalog.records import (
     TableRoot,
     TargetStats,
 )
+from datarecs_core.comparison.values.moments import future_fault
 from datarecs_core_api.auth import Reader, needs
 from datarecs_core_api.catalogue_outputs import (
     CaptureStatusOut,
@@ -69,7 +70,7 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.inputs import Instant
 from datarecs_core_api.outputs import Page
 from datarecs_core_api.pagination import next_link
-from datarecs_core_api.problems import not_found
+from datarecs_core_api.problems import input_fault, invalid, not_found
 
 router = APIRouter(
     prefix="/api/v1/catalog/tables/{table_id}", tags=["catalogue"], route_class=GuardedRoute
@@ -103,8 +104,14 @@ def current_snapshot(
     as_of: Annotated[Instant | None, Query()] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """The newest snapshot for readers, or with `as_of` the newest commit that is not after it."""
+    """The newest snapshot for readers, or with `as_of` the newest commit that is not after it.
+
+    A time that is still to come is refused: what the table holds then is not known.
+    """
     account = account_of(use, caller)
+    fault = None if as_of is None else future_fault(as_of, account.clock.now())
+    if fault is not None:
+        raise invalid("a parameter is not allowed", input_fault("/as_of", f"as_of {fault}"))
     table = stored(account, Table, table_id).record
     pointer = _pointer_of_current(account, table.id, as_of)
     if pointer is None:

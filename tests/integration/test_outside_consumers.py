@@ -87,7 +87,7 @@ def secret(broker: KafkaBroker) -> Iterator[str]:
     assert "lake" not in datarecs(broker, *listing).stdout
 
 
-def settings(broker: KafkaBroker, user: str, password: str) -> dict[str, object]:
+def settings(broker: KafkaBroker, user: str, password: str) -> dict[str, str | int | float | bool]:
     return {
         "bootstrap.servers": broker.bootstrap,
         "security.protocol": "SASL_PLAINTEXT",

@@ -19,6 +19,7 @@ from datarecs_kafka.sink_log import KafkaSinkLog
 from datarecs_kafka.sink_logins import (
     PREFIX,
     create_login,
+    create_producer,
     create_topic,
     member_count,
     send_values,
@@ -55,7 +56,9 @@ def test_the_rights_are_those_that_the_page_lists() -> None:
 
 
 @pytest.mark.integration
-def test_a_login_of_a_sink_writes_no_record_of_its_topic(kafka_broker: KafkaBroker) -> None:
+def test_a_login_of_a_producer_writes_records_and_that_of_a_sink_does_not(
+    kafka_broker: KafkaBroker,
+) -> None:
     suffix = secrets.token_hex(4)
     topic, name = f"payments-{suffix}", f"landing-{suffix}"
     for _ in range(2):
@@ -67,6 +70,12 @@ def test_a_login_of_a_sink_writes_no_record_of_its_topic(kafka_broker: KafkaBrok
     )
     with pytest.raises(LogUnavailableError):
         send_values(login, topic, [b"{}"])
+    for _ in range(2):
+        create_producer(kafka_broker.access, f"till-{suffix}", [topic], password="other-password")
+    till = BrokerAccess(
+        bootstrap=kafka_broker.bootstrap, username=f"till-{suffix}", password="other-password"
+    )
+    send_values(till, topic, [b"{}"])
     assert member_count(kafka_broker.access, f"{PREFIX}{suffix}") == 0
 
 

@@ -41,6 +41,7 @@ from datarecs_testing.conformance.sink_leases import (
     SinkLeasesConformance,
     StoredSinkMemoryConformance,
 )
+from datarecs_testing.conformance.sink_resets import SinkResetsConformance
 from datarecs_testing.conformance.sink_tasks import SinkTasksConformance
 from datarecs_testing.conformance.stores import Stores, carry_out
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
@@ -81,6 +82,10 @@ class TestSinkLeases(SinkLeasesConformance):
 
 
 class TestSinkMemory(StoredSinkMemoryConformance):
+    pass
+
+
+class TestSinkResets(SinkResetsConformance):
     pass
 
 

@@ -21,6 +21,7 @@ from datarecs_testing.conformance.sink_leases import (
     wanted,
 )
 from datarecs_testing.conformance.sink_memory import cycle, snapshot
+from datarecs_testing.conformance.sink_resets import SinkResetsConformance
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
 
@@ -50,6 +51,10 @@ class TestSinkMemory(StoredSinkMemoryConformance):
         rows = database.query("SELECT commit_id FROM datarecs.sink_commit")
         assert rows == [(UUID(int=2),)]
         assert database.query("SELECT count(*) FROM datarecs.sink_table_commit") == [(0,)]
+
+
+class TestSinkResets(SinkResetsConformance):
+    pass
 
 
 class TestRows:

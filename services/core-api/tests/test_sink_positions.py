@@ -1,6 +1,6 @@
 """Resets of a SinkTable, and decisions about its tables, over REST."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid5
@@ -147,6 +147,49 @@ def test_a_reset_goes_on_at_what_the_one_table_holds(
     assert accepted_positions(house, uid) == {FIRST: end}
 
 
+ACCEPT_TABLE = ("accept-table", {"table": "sales.payments", "records": "leave_out"})
+RESET = ("reset", {"positions": {"payments": {"0": 4}}})
+
+
+@pytest.mark.parametrize(
+    "verbs", [(RESET,), (RESET, RESET), (ACCEPT_TABLE,), (ACCEPT_TABLE, RESET)]
+)
+def test_a_position_above_the_end_is_refused_after_other_verbs(
+    house: MemoryApiHouse, ana: TestClient, verbs: Sequence[tuple[str, Mapping[str, Any]]]
+) -> None:
+    uid = declare_sink(house, ana)
+    hold_snapshots(house, uid, a_snapshot(1))
+    before = read_status(house, uid)
+    report = TaskReport(positions={FIRST: 7}, ends={FIRST: 9})
+    tasks = (replace(before.tasks[0], report=report), before.tasks[1])
+    store_status(house, uid, replace(before, tasks=tasks))
+    for verb, body in verbs:
+        assert ana.post(f"{PLACE}/actions/{verb}", json=body).status_code == 202
+    body = {"positions": {"payments": {"0": 5000}}}
+    answer = ana.post(f"{PLACE}/actions/reset", json=body)
+    assert answer.status_code == 422
+    assert "payments/0 ends at 9: name a position up to it" in answer.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("position", [0, 1200])
+def test_a_reset_without_positions_undoes_one_that_has_read_nothing(
+    house: MemoryApiHouse, ana: TestClient, position: int
+) -> None:
+    uid = declare_sink(house, ana)
+    hold_snapshots(house, uid, a_snapshot(2))
+    before = read_status(house, uid)
+    tasks = (replace(before.tasks[0], report=TaskReport(ends={SECOND: 9})), before.tasks[1])
+    store_status(house, uid, replace(before, tasks=tasks))
+    body = {"positions": {"payments": {"0": position}}}
+    assert ana.post(f"{PLACE}/actions/reset", json=body).status_code == 202
+    assert accepted_positions(house, uid) == {FIRST: position}
+    other = {"positions": {"payments": {"1": 7}}}
+    assert ana.post(f"{PLACE}/actions/reset", json=other).status_code == 202
+    assert accepted_positions(house, uid) == {FIRST: position, SECOND: 7}
+    assert ana.post(f"{PLACE}/actions/reset", json={}).status_code == 202
+    assert accepted_positions(house, uid)[FIRST] == 5
+
+
 def test_a_reset_is_refused_while_tables_hold_different_records(
     house: MemoryApiHouse, ana: TestClient
 ) -> None:
@@ -161,6 +204,8 @@ def test_a_reset_is_refused_while_tables_hold_different_records(
     assert read_status(house, uid).state.epoch == 0
     body = {"positions": {"payments": {"0": 4}}}
     assert ana.post(f"{PLACE}/actions/reset", json=body).status_code == 202
+    assert accepted_positions(house, uid) == {FIRST: 4}
+    assert ana.post(f"{PLACE}/actions/reset", json={}).status_code == 202
     assert accepted_positions(house, uid) == {FIRST: 4}
 
 

@@ -83,7 +83,10 @@ def reset_lines(
         for number, offset in offsets.items():
             before = committed.get((topic, number))
             yield f"{topic}/{number}: {_moved(before, offset)}"
-    yield "partitions that are not named go on at what the tables hold"
+    if positions:
+        yield "partitions that are not named stay where they are"
+    else:
+        yield "every partition goes on at what the tables hold"
 
 
 def _moved(before: object, offset: int) -> str:

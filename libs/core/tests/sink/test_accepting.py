@@ -14,6 +14,7 @@ from datarecs_core.sink.accepting import (
     WaitingFiles,
     by_table,
     closed,
+    held_positions,
     place_of,
     requested,
     reset_checkpoint,
@@ -310,16 +311,43 @@ def test_a_reset_is_refused_while_records_are_committed_again() -> None:
 
 
 def test_a_second_reset_before_a_coordinator_goes_on_at_the_first() -> None:
-    first = reset_checkpoint(CHECKPOINT, {P0: 2}, now=NOON)
+    first = reset_checkpoint(CHECKPOINT, {P0: 2}, {}, now=NOON)
     assert first.reset_at == NOON
     assert (first.lineage, first.control_offset, first.replaced) == (None, 0, ())
     assert first.partitions[P0] == PartitionState(accepted=2, largest=NOON)
     assert reset_positions(first, [a_commit(ORDERS, 30, p0=15)], ()) == {P0: 2, P1: 7}
 
 
+def test_a_reset_without_positions_goes_on_at_what_the_tables_hold_after_another_one() -> None:
+    held = held_positions(CHECKPOINT, (), ())
+    first = reset_checkpoint(CHECKPOINT, {P0: 1200}, held, now=NOON)
+    assert first.partitions[P0] == PartitionState(accepted=1200, largest=NOON, held=10)
+    second = reset_checkpoint(first, {P1: 3}, held_positions(first, (), ()), now=NOON)
+    assert reset_positions(second, (), ()) == {P0: 1200, P1: 3}
+    assert held_positions(second, (), ()) == {P0: 10, P1: 7}
+
+
+def test_a_table_that_states_the_position_of_a_reset_holds_no_more_than_before() -> None:
+    begun = replace(
+        reset_checkpoint(CHECKPOINT, {P0: 1200}, {P0: 10}, now=NOON),
+        lineage=CHECKPOINT.lineage,
+        control_offset=CHECKPOINT.control_offset,
+        tables=(ORDERS,),
+    )
+    commits = [a_commit(ORDERS, 30, p0=1200)]
+    assert held_positions(begun, commits, ()) == {P0: 10, P1: 7}
+    assert held_positions(begun, [a_commit(ORDERS, 30, p0=1300)], ()) == {P0: 1300, P1: 7}
+
+
+def test_a_reset_to_what_the_tables_hold_remembers_nothing_else() -> None:
+    moved = reset_checkpoint(CHECKPOINT, {P0: 1200}, {P0: 10}, now=NOON)
+    back = reset_checkpoint(moved, {P0: 10}, {P0: 10, P1: 7}, now=NOON)
+    assert back.partitions == CHECKPOINT.partitions
+
+
 def test_a_reset_forgets_decisions() -> None:
     decided = requested(
         replace(CHECKPOINT, replaced=(ReplacedTable(uuid=OLD),)), PLACE, LEAVE_OUT, ()
     )
-    after = reset_checkpoint(decided, {}, now=NOON)
+    after = reset_checkpoint(decided, {}, {}, now=NOON)
     assert (after.decision, after.replaced, after.known_tables()) == (None, (), {})

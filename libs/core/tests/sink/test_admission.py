@@ -80,6 +80,16 @@ def test_a_vote_begins_where_the_last_one_ended(start: int, refusal: Refusal | N
     assert votes[1].refusal is refusal
 
 
+@pytest.mark.parametrize(("end", "held"), [(5, 2), (6, None)])
+def test_what_the_tables_hold_of_a_reset_partition_is_known_until_a_record_is_read(
+    end: int, held: int | None
+) -> None:
+    state = ControlFold.at(Checkpoint(partitions={P0: PartitionState(accepted=5, held=2)}))
+    state.apply(vote(0, {P0: (5, end)}))
+    after = state.partitions[P0]
+    assert (after.accepted, after.held) == (end, held)
+
+
 def test_one_range_that_does_not_fit_refuses_the_whole_vote() -> None:
     state, votes = fold(
         vote(0, {P0: (0, 10), P1: (0, 10)}),

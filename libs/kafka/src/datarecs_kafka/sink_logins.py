@@ -1,4 +1,4 @@
-"""A topic on the local broker, and a login with exactly the rights that a sink of it needs.
+"""A topic on the local broker, and logins with exactly the rights of a sink and of a producer.
 
 Separate from `topics`, where the catalogue defines rights: a sink reads topics of a tenant, and its
 login is one of the tenant.
@@ -96,7 +96,29 @@ def create_login(
     Raises:
         LogUnavailableError: the broker cannot be reached, or it refused a change.
     """
-    wanted = [_acl_of(name, right) for right in sink_rights(topics, prefix=prefix)]
+    _create(access, name, sink_rights(topics, prefix=prefix), password)
+
+
+def create_producer(
+    access: BrokerAccess, name: str, topics: Iterable[str], *, password: str
+) -> None:
+    """Create a login that sends records to these topics; other rights of it are removed.
+
+    Safe to repeat.
+
+    Raises:
+        LogUnavailableError: the broker cannot be reached, or it refused a change.
+    """
+    rights = [
+        SinkRight(ResourceType.TOPIC, topic, operation)
+        for topic in topics
+        for operation in (ACLOperation.WRITE, ACLOperation.DESCRIBE)
+    ]
+    _create(access, name, rights, password)
+
+
+def _create(access: BrokerAccess, name: str, rights: Iterable[SinkRight], password: str) -> None:
+    wanted = [_acl_of(name, right) for right in rights]
     with administration(access) as admin:
         if _rules(admin, name):
             admin.delete_acls([_filter_of(name)])

@@ -197,7 +197,7 @@ class MemorySinkMemory:
                 dead_letters=row.status.dead_letters + counted,
                 fenced_at=tx.now if is_fenced else row.status.fenced_at,
                 tasks=tuple(
-                    replace(one, report=report, reported_at=tx.now)
+                    replace(one, report=report.with_ends_of(one.report), reported_at=tx.now)
                     if one.number == self.lease.number and not before.ends
                     else one
                     for one in row.status.tasks

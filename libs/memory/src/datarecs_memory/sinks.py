@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from datarecs_core.sink.accepting import reset_checkpoint
-from datarecs_core.sink.checkpoint import Checkpoint, TableCommit
+from datarecs_core.sink.checkpoint import Checkpoint, TableCommit, ends_alone
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.declared import CommitRecord, SinkStatus, SinkWish, TaskStatus
 from datarecs_core.values import ResourceUid
@@ -123,11 +123,16 @@ class MemorySinkTasks:
         self._begin_again(sink_uid, status, checkpoint)
         return True
 
-    def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
+    def reset(
+        self,
+        sink_uid: ResourceUid,
+        positions: Mapping[SourcePartition, int],
+        held: Mapping[SourcePartition, int],
+    ) -> bool:
         status = self.status(sink_uid)
         if status.wished is None:
             return False
-        moved = reset_checkpoint(status.state.checkpoint, positions, now=self._scope.now)
+        moved = reset_checkpoint(status.state.checkpoint, positions, held, now=self._scope.now)
         self._begin_again(sink_uid, status, moved)
         row = self._rows[sink_uid]
         self._rows[sink_uid] = replace(row, reset_snapshots=len(row.snapshots))
@@ -148,9 +153,11 @@ class MemorySinkTasks:
         numbers: Collection[int],
         changed: Callable[[TaskLease], TaskLease],
     ) -> None:
-        """Tasks without report: a process that still runs ends, and another begins."""
+        """Nothing but the ends stays: a process that still runs ends, and another begins."""
         tasks = tuple(
-            TaskStatus(number=one.number, is_held=False) if one.number in numbers else one
+            TaskStatus(number=one.number, is_held=False, report=ends_alone(one.report))
+            if one.number in numbers
+            else one
             for one in status.tasks
         )
         self.set_status(sink_uid, replace(status, tasks=tasks))

@@ -27,7 +27,7 @@ from datarecs_core.sink.checkpoint import (
 from datarecs_core.sink.documents import positions_document, sink_document
 from datarecs_core.sink.events import SinkCommitCompleted, SinkTableCommitted
 from datarecs_postgres.session import Session
-from datarecs_postgres.sinks import state_of
+from datarecs_postgres.sinks import report_of, state_of
 from datarecs_postgres.tables.sinks import (
     SINK_COMMIT,
     SINK_STATE,
@@ -157,9 +157,14 @@ class PostgresSinkMemory:
         with self._writing() as tx:
             row = tx.session.execute(
                 select(
-                    _TASK.session, _TASK.session_letters, _TASK.session_fenced, _TASK.executor
+                    _TASK.session,
+                    _TASK.session_letters,
+                    _TASK.session_fenced,
+                    _TASK.executor,
+                    _TASK.report,
                 ).where(*self._held(tx.session))
             ).one()
+            seen = report.with_ends_of(report_of(row.report))
             is_same = row.session == self.session
             counted = max(report.dead_letters - (row.session_letters if is_same else 0), 0)
             is_fenced = report.fenced > (row.session_fenced if is_same else 0)
@@ -177,7 +182,7 @@ class PostgresSinkMemory:
                     session_letters=report.dead_letters,
                     session_fenced=report.fenced,
                     # After a retry the process that ends is not how the task is doing.
-                    **({} if row.executor is None else _how(report)),
+                    **({} if row.executor is None else _how(seen)),
                 )
             )
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, and_, delete, func, null, select, tuple_, update
+from sqlalchemy import Row, and_, case, delete, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_once
 
 from datarecs_core.sink.accepting import reset_checkpoint
@@ -35,6 +35,14 @@ _STATE, _TASK = SINK_STATE.c, SINK_TASK.c
 _COMMIT, _TABLE = SINK_COMMIT.c, SINK_TABLE_COMMIT.c
 _WITHOUT_REPORT: Mapping[str, Any] = {"is_halted": False, "report": null(), "reported_at": None}
 """Counters of the session stay: a process may report once more before it ends."""
+_ENDS_ALONE: Mapping[str, Any] = {
+    **_WITHOUT_REPORT,
+    "report": case(
+        (_TASK.report.has_key("ends"), func.jsonb_build_object("ends", _TASK.report["ends"])),
+        else_=null(),
+    ),
+}
+"""The same as `ends_alone`."""
 
 
 class PostgresSinks:
@@ -121,18 +129,23 @@ class PostgresSinks:
             .where(*self._tasks(sink_uid), _TASK.is_halted)
             # Its process may still vote what it has read: it stops as after another declaration,
             # and a lease without an executor says so.
-            .values(executor=None, **_WITHOUT_REPORT)
+            .values(executor=None, **_ENDS_ALONE)
         )
         self._session.wake(Woken.SINKS)
         return True
 
-    def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
+    def reset(
+        self,
+        sink_uid: ResourceUid,
+        positions: Mapping[SourcePartition, int],
+        held: Mapping[SourcePartition, int],
+    ) -> bool:
         row = self._state_row(sink_uid, lock=True)
         if row is None:
             return False
         # After the lock: what a task has stored before it is older.
         now = aware(self._session.execute(select(func.clock_timestamp())).scalar_one())
-        moved = reset_checkpoint(state_of(row).checkpoint, positions, now=now)
+        moved = reset_checkpoint(state_of(row).checkpoint, positions, held, now=now)
         self._begin_again(sink_uid, moved)
         return True
 
@@ -178,7 +191,7 @@ class PostgresSinks:
         self._session.execute(
             update(SINK_TASK)
             .where(*self._tasks(sink_uid))
-            .values(epoch=_TASK.epoch + 1, executor=None, lease_until=None, **_WITHOUT_REPORT)
+            .values(epoch=_TASK.epoch + 1, executor=None, lease_until=None, **_ENDS_ALONE)
         )
         self._session.wake(Woken.SINKS)
 

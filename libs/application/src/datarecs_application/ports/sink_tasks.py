@@ -60,11 +60,17 @@ class SinkTasks(Protocol):
         another checkpoint. Call it after `newest_commits`. False: the sink was never wanted.
         """
 
-    def reset(self, sink_uid: ResourceUid, positions: Mapping[SourcePartition, int]) -> bool:
+    def reset(
+        self,
+        sink_uid: ResourceUid,
+        positions: Mapping[SourcePartition, int],
+        held: Mapping[SourcePartition, int],
+    ) -> bool:
         """Forget the control topic, set accepted positions, and begin every task again.
 
         The lineage of the checkpoint becomes None and its control offset 0: the next coordinator
         takes the control topic as it is, from its end. Positions of partitions that are not named
-        stay. The epoch is raised, and every lease of a task ends, so that nothing which was read
-        before is committed afterwards. False: the sink was never wanted.
+        stay; `held` is what the tables hold, for a later reset. The epoch is raised, and every
+        lease of a task ends, so that nothing which was read before is committed afterwards. False:
+        the sink was never wanted.
         """

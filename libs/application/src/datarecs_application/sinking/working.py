@@ -26,7 +26,8 @@ from datarecs_application.ports.sinking import (
 from datarecs_application.sinking.intake import Intake, TableIntake
 from datarecs_core.errors.messaging import LogUnavailableError
 from datarecs_core.errors.sink import SinkCode, SinkError
-from datarecs_core.sink.checkpoint import SinkState
+from datarecs_core.sink.admission import ControlFold
+from datarecs_core.sink.checkpoint import Checkpoint, SinkState
 from datarecs_core.sink.control import SourcePartition, StartCommit
 from datarecs_core.sink.definition import SinkTable, StartAt
 from datarecs_core.sink.ranges import ReadRanges, first_offset
@@ -210,10 +211,10 @@ class SinkWorker:
         position = self._ranges.end(partition)
         if offset <= position:
             return True
-        begin, _ = self._member.bounds(partition)
+        begin, end = self._member.bounds(partition)
         if begin <= position:
             return True
-        self._stop_reading(_removed(partition, position, begin))
+        self._stop_reading(_outside(partition, position, begin, end))
         return False
 
     def _advance(
@@ -251,22 +252,43 @@ class SinkWorker:
         stay = self._ranges.starts() if is_next else {}
         self.intake.discard()
         self._stamp = None
-        starts = {
-            partition: stay[partition] if partition in stay else self._begin(partition)
-            for partition in sorted(stamp.assignment)
-        }
+        starts = {part: offset for part, offset in stay.items() if part in stamp.assignment}
+        starts |= self._begin(sorted(stamp.assignment - starts.keys()))
         self._seek(starts)
         self._read &= stamp.assignment
         self._stamp = stamp
 
-    def _begin(self, partition: SourcePartition) -> int:
-        state = self.state.checkpoint.partitions.get(partition)
-        accepted = None if state is None else state.accepted
-        offset = first_offset(group=self._member.committed(partition), accepted=accepted)
-        if offset is None:
-            return self._first_start(partition)
-        self._check_source(partition, offset)
-        return offset
+    def _begin(self, partitions: Sequence[SourcePartition]) -> Mapping[SourcePartition, int]:
+        starts = {}
+        for partition, offset in self._voted(partitions).items():
+            if offset is None:
+                starts[partition] = self._first_start(partition)
+            else:
+                self._check_source(partition, offset)
+                starts[partition] = offset
+        return starts
+
+    def _voted(self, partitions: Sequence[SourcePartition]) -> Mapping[SourcePartition, int | None]:
+        """Where the last vote ended; None without any.
+
+        After a reset the offsets of the group may be those from before it. Then the control topic
+        decides, and without one of this lineage nothing was voted yet.
+        """
+        checkpoint = self.state.checkpoint
+        accepted: Mapping[SourcePartition, int] = {
+            one: state.accepted for one, state in checkpoint.partitions.items()
+        }
+        group = {one: self._member.committed(one) for one in partitions}
+        if checkpoint.reset_at is None:
+            return {
+                one: first_offset(group=offset, accepted=accepted.get(one))
+                for one, offset in group.items()
+            }
+        if checkpoint.lineage is not None and any(
+            accepted.get(one) != offset for one, offset in group.items()
+        ):
+            accepted = _accepted_now(self.log, checkpoint)
+        return {one: accepted.get(one, offset) for one, offset in group.items()}
 
     def _first_start(self, partition: SourcePartition) -> int:
         match self.sink.start:
@@ -283,14 +305,7 @@ class SinkWorker:
             return
         if self.halt is None:
             self._misplaced = partition
-        if offset < begin:
-            self._stop_reading(_removed(partition, offset, begin))
-        else:
-            message = (
-                f"{partition.topic} {partition.number} ends at {end}, before the accepted position "
-                f"{offset}; the topic was created again, or lost records"
-            )
-            self._stop_reading(SinkError(SinkCode.SOURCE_GAP, message))
+        self._stop_reading(_outside(partition, offset, begin, end))
         self._limits[partition] = offset
 
     def _seek(self, starts: Mapping[SourcePartition, int]) -> None:
@@ -337,7 +352,7 @@ class SinkWorker:
         self.intake.discard()
         starts = {**self._ranges.starts(), **moved}
         if self._misplaced in moved:
-            # After a reset the offset of the group is one that nobody accepted.
+            # The offset of the group was one that nobody accepted.
             self.halt, self._limits, self._misplaced = None, {}, None
         for partition, offset in starts.items():
             self._check_source(partition, offset)
@@ -388,17 +403,33 @@ class SinkWorker:
             producer.close()
 
 
+def _accepted_now(log: SinkLog, checkpoint: Checkpoint) -> Mapping[SourcePartition, int]:
+    """As the control topic decides that is there now."""
+    reader = log.reader(checkpoint.control_offset)
+    try:
+        fold, end = ControlFold.at(checkpoint), reader.end()
+        while reader.position() < end:
+            for envelope in reader.poll(_POLL):
+                fold.apply(envelope)
+    finally:
+        reader.close()
+    return fold.accepted()
+
+
 def _largest(records: Sequence[LogRecord]) -> int:
     """Of the timestamps that are times; -1 without any."""
     times = (record.timestamp_ms for record in records if record.timestamp_ms <= _LAST_MS)
     return max((-1, *times))
 
 
-def _removed(partition: SourcePartition, position: int, begin: int) -> SinkError:
-    message = (
-        f"{partition.topic} {partition.number}: records {position} to {begin - 1} were removed "
-        "from the topic before they were written"
-    )
+def _outside(partition: SourcePartition, position: int, begin: int, end: int) -> SinkError:
+    """Of a position that the topic does not have."""
+    place = f"{partition.topic} {partition.number}"
+    if position < begin:
+        fault = f"{place}: records {position} to {begin - 1} were removed from the topic"
+    else:
+        fault = f"{place} ends at {end}, before the accepted position {position}"
+    message = f"{fault}; positions that it has are {begin} to {end}"
     return SinkError(SinkCode.SOURCE_GAP, message)
 
 

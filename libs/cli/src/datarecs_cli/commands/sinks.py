@@ -159,8 +159,9 @@ def reset(
 ) -> ExitCode:
     """Let a sink forget its control topic, and go on at positions.
 
-    Partitions that are not named go on at what the tables hold. An earlier position writes records
-    again, a later one leaves records out: both are shown before anything is done.
+    Partitions that are not named stay where they are; without positions every one goes on at what
+    the tables hold. An earlier position writes records again, a later one leaves records out: both
+    are shown before anything is done.
     """
     from datarecs_cli.client import ALL, connect
     from datarecs_cli.sink_screens import positions_of, reset_lines

@@ -64,9 +64,12 @@ class SinkCode(ErrorCode):
     )
     SOURCE_GAP = Entry(
         docs_id="DR7012",
-        meaning="Records that were not written yet were removed from a source topic.",
-        causes="The sink stood still for longer than the retention of the topic.",
-        remedy="Use the verb reset with the positions to go on from; the records between are lost.",
+        meaning="A source topic does not have the position at which the sink goes on.",
+        causes="The sink stood still for longer than the retention of the topic, so that records "
+        "were removed before they were written; a reset named a position above the end; or the "
+        "topic lost records.",
+        remedy="Use the verb reset with a position that the topic has; records that were removed "
+        "are lost.",
     )
     TABLE_ROLLED_BACK = Entry(
         docs_id="DR7013",

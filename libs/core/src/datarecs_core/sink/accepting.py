@@ -88,9 +88,7 @@ def rewound(checkpoint: Checkpoint, offset: int, ends: Mapping[SourcePartition, 
         return checkpoint
     before = checkpoint.partitions
     partitions = {
-        partition: PartitionState(
-            accepted=end, largest=before[partition].largest if partition in before else None
-        )
+        partition: _back_at(before.get(partition, PartitionState(accepted=end)), end)
         for partition, end in ends.items()
     }
     return replace(
@@ -99,6 +97,10 @@ def rewound(checkpoint: Checkpoint, offset: int, ends: Mapping[SourcePartition, 
         partitions=partitions,
         rewound_from=max(checkpoint.control_offset, checkpoint.rewound_from),
     )
+
+
+def _back_at(state: PartitionState, end: int) -> PartitionState:
+    return state if state.accepted == end else state.moved(end)
 
 
 def with_table(
@@ -200,7 +202,9 @@ class WaitingFiles:
 def reset_positions(
     checkpoint: Checkpoint, commits: Collection[TableCommit], declared: Iterable[TablePlace]
 ) -> Mapping[SourcePartition, int]:
-    """Where a reset goes on in partitions that it does not name: at what the tables hold.
+    """Where a reset with positions goes on in other partitions: at what the tables hold.
+
+    A position of an earlier reset stays, so that each of two resets in a row has an effect.
 
     Args:
         checkpoint: as stored.
@@ -237,17 +241,41 @@ def reset_positions(
     return {**accepted, **newest.source_ends}
 
 
+def held_positions(
+    checkpoint: Checkpoint, commits: Collection[TableCommit], declared: Iterable[TablePlace]
+) -> Mapping[SourcePartition, int]:
+    """What the tables hold, also where an earlier reset has set a position and read nothing.
+
+    Where tables held different records at that reset, its position counts. Arguments and errors
+    are those of `reset_positions`.
+    """
+    positions = dict(reset_positions(checkpoint, commits, declared))
+    for partition, state in checkpoint.partitions.items():
+        if state.held is not None and positions[partition] == state.accepted:
+            positions[partition] = state.held
+    return positions
+
+
 def _place(commit: TableCommit) -> TablePlace:
     return place_of(commit.table)
 
 
 def reset_checkpoint(
-    checkpoint: Checkpoint, positions: Mapping[SourcePartition, int], *, now: datetime
+    checkpoint: Checkpoint,
+    positions: Mapping[SourcePartition, int],
+    held: Mapping[SourcePartition, int],
+    *,
+    now: datetime,
 ) -> Checkpoint:
-    """Without a control topic and without decisions, and with other accepted positions."""
+    """Without a control topic and without decisions, and with other accepted positions.
+
+    `held` are those from `held_positions`; a later reset without positions goes on there.
+    """
     nothing = PartitionState(accepted=0)
     moved = {
-        partition: replace(checkpoint.partitions.get(partition, nothing), accepted=offset)
+        partition: checkpoint.partitions.get(partition, nothing).moved(
+            offset, held=held.get(partition)
+        )
         for partition, offset in positions.items()
     }
     return replace(

@@ -162,10 +162,12 @@ class ControlFold:
     def _admit(self, ranges: tuple[SourceRange, ...], positions: tuple[Position, ...]) -> None:
         times = {position.partition: position.timestamp for position in positions}
         for span in ranges:
-            before = self.partitions.get(span.partition)
-            largest = before.largest if before else None
+            before = self.partitions.get(span.partition, PartitionState(accepted=span.start))
+            is_read = span.end > span.start
             self.partitions[span.partition] = PartitionState(
-                accepted=span.end, largest=_latest(largest, times.get(span.partition))
+                accepted=span.end,
+                largest=_latest(before.largest, times.get(span.partition)),
+                held=None if is_read else before.held,
             )
             self.refused.discard(span.partition)
 

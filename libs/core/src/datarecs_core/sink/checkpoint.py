@@ -6,7 +6,7 @@ source positions were accepted there; everything after it follows from the topic
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
@@ -34,6 +34,13 @@ class PartitionState:
     """Next offset after the last admitted vote."""
     largest: datetime | None = None
     """Timestamp, of all records ever admitted of this partition."""
+    held: int | None = None
+    """What the tables hold, where a reset has set another position and no record was admitted
+    since; None: `accepted`."""
+
+    def moved(self, offset: int, *, held: int | None = None) -> "PartitionState":
+        """At another accepted position."""
+        return replace(self, accepted=offset, held=None if held == offset else held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +170,18 @@ class TaskReport:
     error: str = ""
     is_halted: bool = False
     """It needs a person: `retry`, or another declaration."""
+
+    def with_ends_of(self, before: "TaskReport | None") -> "TaskReport":
+        """A task that reads nothing yet sees no ends: those that were seen last stay.
+
+        Those of a topic that was created again say nothing about the new one.
+        """
+        is_other = self.error_code == SinkCode.LINEAGE_MISMATCH.name
+        if self.ends or before is None or is_other:
+            return self
+        return replace(self, ends=before.ends)
+
+
+def ends_alone(report: TaskReport | None) -> TaskReport | None:
+    """What stays of a report when its task begins again; None without ends."""
+    return TaskReport(ends=report.ends) if report is not None and report.ends else None

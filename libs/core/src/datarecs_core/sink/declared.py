@@ -31,7 +31,10 @@ class TaskStatus:
     is_held: bool
     """Whether a process has its lease now, by database time."""
     report: TaskReport | None = None
-    """The last one of the task's last session; None before the first report, and after `retry`."""
+    """The last one of the task's last session; None before the first report.
+
+    After `retry`, a reset or a decision about a table it has nothing but the ends.
+    """
     reported_at: datetime | None = None
     is_resting: bool = False
     """It has ended because the sink pauses: what it read is committed."""

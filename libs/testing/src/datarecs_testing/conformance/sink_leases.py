@@ -345,7 +345,7 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
             assert tx.sinks.request_commit(lease.sink_uid)
             assert not tx.sinks.request_commit(ResourceUid(UUID(int=99)))
             assert not tx.sinks.retry(ResourceUid(UUID(int=99)))
-            assert not tx.sinks.reset(ResourceUid(UUID(int=99)), {})
+            assert not tx.sinks.reset(ResourceUid(UUID(int=99)), {}, {})
         assert memory.state().commit_requests == 1
 
     def test_the_newest_snapshots_are_those_since_the_last_reset(
@@ -362,7 +362,7 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
                 ("orders", 2),
                 ("other", 4),
             }
-            assert tx.sinks.reset(uid, {})
+            assert tx.sinks.reset(uid, {}, {})
         with stores.api.unit.begin(A_TENANT) as tx:
             assert tx.sinks.newest_commits(uid) == []
         (again,) = leases.claim("w", limit=1)
@@ -396,7 +396,7 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
         memory.begin_epoch()
         other = SourcePartition("orders", 1)
         with stores.api.unit.begin(A_TENANT) as tx:
-            assert tx.sinks.reset(lease.sink_uid, {ORDERS: 3, other: 8})
+            assert tx.sinks.reset(lease.sink_uid, {ORDERS: 3, other: 8}, {ORDERS: 5})
         with pytest.raises(LeaseLostError):
             memory.committed(cycle(2, offset=9))
         with pytest.raises(LeaseLostError):
@@ -408,7 +408,7 @@ class StoredSinkMemoryConformance(SinkMemoryConformance):
         assert state.checkpoint == Checkpoint(
             control_offset=0,
             partitions={
-                ORDERS: PartitionState(accepted=3, largest=NOON),
+                ORDERS: PartitionState(accepted=3, largest=NOON, held=5),
                 other: PartitionState(accepted=8),
             },
             valid_through=NOON,

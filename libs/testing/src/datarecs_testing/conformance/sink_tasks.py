@@ -59,7 +59,7 @@ class SinkTasksConformance:
         with stores.api.unit.begin(A_TENANT) as tx:
             assert not tx.sinks.request_commit(UNKNOWN)
             assert not tx.sinks.retry(UNKNOWN)
-            assert not tx.sinks.reset(UNKNOWN, {ORDERS: 1})
+            assert not tx.sinks.reset(UNKNOWN, {ORDERS: 1}, {})
             assert tx.sinks.commits(UNKNOWN, limit=10) == []
         with stores.resources.unit.begin(A_TENANT) as tx:
             tx.sinks.remove(UNKNOWN)
@@ -76,7 +76,7 @@ class SinkTasksConformance:
         want(stores, uid, wish(1))
         for positions in ({ORDERS: 5}, {OTHER: 7}):
             with stores.api.unit.begin(A_TENANT) as tx:
-                assert tx.sinks.reset(uid, positions)
+                assert tx.sinks.reset(uid, positions, {})
         state = status(stores, uid).state
         assert state.epoch == 2
         assert state.checkpoint.reset_at is not None

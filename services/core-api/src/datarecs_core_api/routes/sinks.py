@@ -20,11 +20,15 @@ from datarecs_core.errors.faults import pointer
 from datarecs_core.errors.sink import SinkCode, SinkError
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.resources.sink_conditions import PartitionView, partition_views
-from datarecs_core.sink.accepting import place_of, requested, reset_positions
-from datarecs_core.sink.checkpoint import TableCommit, TablePlace
+from datarecs_core.sink.accepting import (
+    held_positions,
+    place_of,
+    requested,
+    reset_positions,
+)
+from datarecs_core.sink.checkpoint import Checkpoint, TableCommit, TablePlace
 from datarecs_core.sink.control import SourcePartition
 from datarecs_core.sink.decisions import WaitingRecords
-from datarecs_core.sink.declared import SinkStatus
 from datarecs_core.sink.definition import MOST_TOPICS
 from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
@@ -161,7 +165,7 @@ class ResetSinkIn(In):
     positions: Annotated[dict[Topic, Positions], Field(max_length=MOST_TOPICS)] = Field(
         default_factory=dict
     )
-    """Next offset to read, by topic and partition; others go on at what the tables hold."""
+    """Next offset to read, by topic and partition; others stay where they are."""
 
 
 class AcceptTableIn(In):
@@ -372,7 +376,12 @@ def reset(
         commits = tx.sinks.newest_commits(sink.uid)
         stored = tx.sinks.status(sink.uid)
         _check_positions(partition_views(stored), positions)
-        return tx.sinks.reset(sink.uid, _all_positions(sink, stored, commits, positions))
+        checkpoint, declared = stored.state.checkpoint, _declared(sink)
+        return tx.sinks.reset(
+            sink.uid,
+            _all_positions(checkpoint, commits, declared, positions),
+            _held(checkpoint, commits, declared),
+        )
 
     return _carry_out(
         *(request, use, caller, (name, namespace)),
@@ -384,17 +393,27 @@ def reset(
 
 
 def _all_positions(
-    sink: Resource,
-    stored: SinkStatus,
+    checkpoint: Checkpoint,
     commits: Sequence[TableCommit],
+    declared: Sequence[TablePlace],
     positions: Mapping[SourcePartition, int],
 ) -> Mapping[SourcePartition, int]:
     """With those of partitions that are not named. Raises ProblemError (409)."""
-    checkpoint = stored.state.checkpoint
-    if positions.keys() >= checkpoint.partitions.keys():
+    if positions and positions.keys() >= checkpoint.partitions.keys():
         return positions
+    others = reset_positions if positions else held_positions
     with _refusals():
-        return {**reset_positions(checkpoint, commits, _declared(sink)), **positions}
+        return {**others(checkpoint, commits, declared), **positions}
+
+
+def _held(
+    checkpoint: Checkpoint, commits: Sequence[TableCommit], declared: Sequence[TablePlace]
+) -> Mapping[SourcePartition, int]:
+    """What the tables hold; nothing where they hold different records."""
+    try:
+        return held_positions(checkpoint, commits, declared)
+    except SinkError:
+        return {}
 
 
 @contextmanager
@@ -436,7 +455,8 @@ def _check_positions(
         elif view.end is not None and offset > view.end:
             message = (
                 f"{_place_of(partition)} ends at {view.end}: name a position up to it; the end"
-                " leaves out every record that is there now"
+                " leaves out every record that is there now. A sink that is paused has last seen"
+                " the end before its pause"
             )
         else:
             continue

@@ -155,6 +155,9 @@ def words(kind: SourceKind, content: bytes) -> bytes:
         "../outside.csv",
         "../../etc/passwd",
         "a/../../outside.csv",
+        "**/../outside.csv",
+        "**/../../**/outside.csv",
+        "/**/outside.csv",
         "%2e%2e/outside.csv",
         "a%2F..%2foutside.csv",
         "/etc/passwd",
@@ -198,8 +201,12 @@ def test_a_folder_of_a_connection_outside_the_roots_is_refused(house: House, fol
         (".", "link.csv"),
         (".", "link/a.csv"),
         (".", "deep/link/a.csv"),
+        (".", "**/link/a.csv"),
+        (".", "**/link/**/a.csv"),
+        (".", "**/link.csv"),
         ("link", "a.csv"),
         ("link", "*.csv"),
+        ("link", "**/*.csv"),
         ("deep/link", "a.csv"),
     ],
 )
@@ -225,7 +232,8 @@ def test_a_pattern_passes_over_links_and_folders_of_the_platform(house: House) -
     (house.root / "exports/b.csv").symlink_to(outside / "secret.csv")
     (house.root / "linked").symlink_to(outside)
     house.excluded = (house.root / "state",)
-    for path in ("*/*.csv", "*", "**", "exports"):
+    (house.root / "exports/up").symlink_to(house.folder)
+    for path in ("*/*.csv", "*", "**", "**/*.csv", "exports/**", "exports"):
         assert house.read(SourceKind.CSV, path) == [(1, "one")]
 
 
@@ -255,7 +263,7 @@ def test_a_folder_is_read_whole_but_for_what_writers_leave_beside_data(
 ) -> None:
     write(house.root / "d/a.csv", kind)
     write(house.root / "d" / name, kind)
-    for path in ("d", "d/*", "*"):
+    for path in ("d", "d/*", "*", "**", "d/**"):
         assert len(house.read(kind, path)) == 1 + is_read
     assert house.read(kind, f"d/{name}") == [(1, "one")]
 
@@ -274,6 +282,8 @@ def test_a_folder_is_read_whole_but_for_what_writers_leave_beside_data(
         ("project/state/blobs", ".", "kek"),
         (".", "project/state", "blobs/kek"),
         (".", ".", "project/*/blobs/kek"),
+        (".", ".", "**/kek"),
+        ("project", ".", "**/.datarecs/**/kek"),
         (".", ".", "project/bound/blobs/kek"),
         (".", ".", "project/hard-link"),
     ],
@@ -309,7 +319,7 @@ def test_a_hard_link_to_a_file_inside_a_folder_of_the_platform_is_refused(
     (house.root / "d/link").hardlink_to(house.root / place)
     (house.root / "data/.datarecs/blobs").mkdir(parents=True, exist_ok=True)
     house.excluded = (house.root / "state", house.root / "data/.datarecs/blobs")
-    for folder, path in ((".", "d/link"), (".", "d"), ("d", "*")):
+    for folder, path in ((".", "d/link"), (".", "d"), ("d", "*"), (".", "**/link")):
         assert house.error(kind, path, folder).code.name == "PATH_REFUSED"
 
 

@@ -166,13 +166,14 @@ def test_every_fault_of_a_declaration_is_reported_with_its_place() -> None:
     ]
     refused = Client(refuses(422, ApiCode.INVALID_SPEC, errors=errors)).refusal(READ)
     lines = as_text(refused).splitlines()
-    assert lines[0] == "DR4021 no (GET /api/v1/runs answered 422)"
+    assert lines[0] == "DR4021 no"
     assert lines[1:3] == ["  | DR1004 /spec/url: bad; mend it", "  | DR1010 missing"]
 
 
 def test_a_server_fault_names_its_trace() -> None:
     refused = Client(refuses(500, ApiCode.INTERNAL_ERROR, trace_id="abc")).refusal(WITHOUT_KEY)
     assert "trace id abc" in str(refused)
+    assert "no (POST /api/v1/runs answered 500)" in str(refused)
 
 
 def test_a_code_of_a_newer_server_is_shown_as_it_is() -> None:

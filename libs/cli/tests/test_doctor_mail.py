@@ -139,7 +139,9 @@ def test_without_settings_and_without_a_mail_the_missing_settings_are_named(
     capsys: Shown,
 ) -> None:
     assert run(["doctor", "--mail"]) != 0
-    assert "DATARECS_MAIL" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "needs DATARECS_MAIL__HOST and DATARECS_MAIL__FROM" in said
+    assert "`datarecs up` has its own" in said
 
 
 def test_a_maildir_needs_no_relay(monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> None:

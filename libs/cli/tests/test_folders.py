@@ -50,7 +50,21 @@ def test_a_folder_of_two_kinds_lists_them(
     other = f".{name.split('.')[1]}"
     assert "the folder has files of several kinds: 2 .csv" in shown
     assert f"1 {other}" in shown
-    assert "/*.csv'" in shown
+    assert "/**/*.csv'" in shown
+
+
+@pytest.mark.parametrize("place", ["**/*.csv", "{folder}/**/*.csv", "../data/**/*.csv"])
+def test_a_pattern_of_any_folders_reads_files_at_every_depth(
+    place: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("sub/deep").mkdir(parents=True)
+    Path("sub/deep/two.csv").write_text("id,amount\n2,1.10\n")
+    assert compared(place.format(folder=folder)) == 1, capsys.readouterr().err
+    assert "2 rows" in capsys.readouterr().err
+    with Path("../other.csv").open("a") as file:
+        file.write("2,1.10\n")
+    assert compared(place.format(folder=folder)) == 0
 
 
 @pytest.mark.usefixtures("folder")

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.mail_reasons import mail_reason
 from datarecs_cli.main import run
-from datarecs_testing.scripted_api import RUN_ID, ScriptedApi, says, written_credentials
+from datarecs_core.errors.api import ApiCode
+from datarecs_core.notifications.evaluation import SkipReason
+from datarecs_testing.scripted_api import RUN_ID, ScriptedApi, refuses, says, written_credentials
 
 RULE = "/notification-rules/finance"
 PREVIEW = {
@@ -49,7 +52,8 @@ def test_a_preview_names_who_is_mailed_and_prints_the_text(
     printed = capsys.readouterr()
     assert printed.out == "Subject: [datarecs] UNMATCHED trades\n\nfound differences\n"
     assert "ana@example.com  mail at once" in printed.err
-    assert "bo@x.example  no mail: UNVERIFIED" in printed.err
+    assert "bo@x.example  no mail: UNVERIFIED: the domain of the address is not" in printed.err
+    assert "DATARECS_MAIL__RECIPIENT_DOMAINS" in printed.err
     assert json.loads(server.requests[0].content) == {"run_id": RUN_ID}
     run(["notify", "preview", "finance", "--run", RUN_ID, "--format", "html"])
     assert capsys.readouterr().out == "<h1>UNMATCHED</h1>\n"
@@ -116,3 +120,20 @@ def test_the_log_lists_mails_and_a_failed_one_is_sent_again(
     server.on("POST", "/emails/m1/resend", says({**MAIL, "delivery_id": "m2"}))
     assert run(["notify", "resend", "m1"]) == 0
     assert "mail m2 is queued for ana@example.com" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("reason", SkipReason)
+def test_every_reason_for_no_mail_has_words(reason: SkipReason) -> None:
+    assert mail_reason(reason).startswith(f"{reason}: ")
+
+
+def test_a_reason_of_a_newer_server_is_shown_as_it_is() -> None:
+    assert mail_reason("ON_HOLIDAY") == "ON_HOLIDAY"
+
+
+def test_a_mail_that_does_not_exist_names_the_command_that_lists_mails(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("POST", "/emails/m9/resend", refuses(404, ApiCode.NOT_FOUND))
+    assert run(["notify", "resend", "m9"]) == 2
+    assert "fix   List the mails with `datarecs notify log`." in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -53,6 +54,28 @@ def test_a_clean_file_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
         ["good.yaml:6:50", "DR1023", "note:"],
         ["good.yaml:7:46", "DR1023", "note:"],
     ]
+
+
+def test_a_misspelt_event_type_is_a_fault(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "hook.yaml").write_text(
+        "apiVersion: datarecs.io/v1\nkind: WebhookEndpoint\nmetadata: {name: hook}\n"
+        "spec:\n  url: https://example.com/hook\n"
+        "  filter: {types: [reconciliation.run.finalized]}\n"
+    )
+    assert run(["validate", "hook.yaml"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("hook.yaml:6:20 DR1009 spec.filter.types[0]: no event has such a type")
+    assert "did you mean 'reconciliation.run.finalised'?" in out
+
+
+def test_a_fault_of_syntax_shows_its_fix_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "cron.yaml").write_text("spec:\n  cron: */5 * * * *\n")
+    assert run(["validate", "cron.yaml"]) == 2
+    out = capsys.readouterr().out
+    assert "fix   put the value in quotes" in out
+    assert out.count("put the value in quotes") == 1
 
 
 def test_a_connection_that_is_declared_beside_the_job_is_no_note(
@@ -180,6 +203,24 @@ def test_stdin_and_folders_are_read(
     (folder / "jobs" / "deep").mkdir(parents=True)
     (folder / "jobs" / "deep" / "a.yml").write_text(JOB)
     (folder / "jobs" / "note.txt").write_text("not ours")
+    assert run(["validate", "jobs"]) == 0
+    assert capsys.readouterr().err == "1 file, 0 errors, 2 notes\n"
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = folder / "jobs/a.yaml", folder / "jobs/b.yaml"
+    first.parent.mkdir()
+    for file in (first, last):
+        file.write_text(JOB)
+    open_file = Path.open
+
+    def removing(path: Path, mode: str) -> IO[Any]:
+        (last if path == Path("jobs/a.yaml") else first).unlink(missing_ok=True)
+        return open_file(path, mode)
+
+    monkeypatch.setattr(Path, "open", removing)
     assert run(["validate", "jobs"]) == 0
     assert capsys.readouterr().err == "1 file, 0 errors, 2 notes\n"
 

@@ -345,6 +345,17 @@ PATHS = (
     "none",
     "none*",
     "day/a.csv",
+    "**",
+    "**/*.csv",
+    "**/2.csv",
+    "**/_tmp/*",
+    "**/_SUCCESS",
+    "day/**",
+    "day/**/*.csv",
+    "*/**/deep/*",
+    "**/deep/**/?.csv",
+    "day/1.csv/**",
+    "a**.csv",
 )
 
 

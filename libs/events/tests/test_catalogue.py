@@ -26,7 +26,7 @@ from datarecs_events.catalogue import (
     definitions_of,
     subscriptions_of,
 )
-from datarecs_events.event_types import PREFIX
+from datarecs_events.event_types import FILTERED_TYPES, PREFIX
 from datarecs_events.examples import example_of, examples_of
 from datarecs_events.field_docs import field_docs
 from datarecs_events.shapes import Record, shape_of
@@ -221,3 +221,8 @@ def test_no_module_but_one_spells_out_a_type() -> None:
         if path != home and testing not in path.parents and (texts := literals(path))
     }
     assert modules_with_types == {}
+
+
+def test_a_filter_chooses_from_every_type_that_webhooks_get() -> None:
+    topics = {one.topic for one in subscriptions_of(Service.WEBHOOK_SERVICE)}
+    assert {one.type for one in CATALOGUE if one.topic in topics} == FILTERED_TYPES

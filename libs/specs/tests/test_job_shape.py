@@ -363,6 +363,36 @@ def test_an_empty_accept_is_not_no_accept() -> None:
     assert stage("{name: s, type: row}").accept is None
 
 
+@pytest.mark.parametrize(
+    ("rest", "filtered", "code", "hint"),
+    [
+        ("parameters: {d: {type: datum}}", "day = :d", "DR1012", "did you mean 'date'?"),
+        ("parameters: {d: {type: list<dates>}}", "d = :d", "DR1012", "mean 'list<date>'?"),
+        ("parameters: {days: {type: date}}", "day = :day", "DR1033", "did you mean 'days'?"),
+    ],
+)
+def test_a_parameter_with_a_fault_has_one_message(
+    rest: str, filtered: str, code: str, hint: str
+) -> None:
+    source = f'{{name: one, kind: csv, connection: files, path: a.csv, filter: "{filtered}"}}'
+    (decoded,) = decode_yaml(text(source=source, rest=rest).encode())
+    (fault,) = decoded.faults
+    assert (fault.code.docs_id, hint in fault.hint) == (code, True)
+
+
+def test_an_undeclared_parameter_is_named() -> None:
+    source = '{name: one, kind: csv, connection: files, path: a.csv, filter: "c IN (:currency)"}'
+    (decoded,) = decode_yaml(text(source=source).encode())
+    (fault,) = decoded.faults
+    assert fault.message == "it uses the parameter `:currency`, which the job does not declare"
+
+
+def test_a_key_without_a_blank_after_its_colon_is_explained() -> None:
+    (decoded,) = decode_yaml(text(source=A_SOURCE.replace("kind: csv", "kind:csv")).encode())
+    faults = {fault.message: fault.hint for fault in decoded.faults}
+    assert faults["unknown field 'kind:csv'"] == "write a blank after the colon, as in `kind: …`"
+
+
 def test_mapped_values_are_always_texts() -> None:
     read = stage(
         "{name: s, type: row, measures: [{name: m, map: {one: {P: PAID, 1: true, no: 0.10}}}]}"

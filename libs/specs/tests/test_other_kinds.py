@@ -1,5 +1,6 @@
 """Connections, endpoints and rules: no secret in clear, no URL inside, nothing of later on."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -51,14 +52,14 @@ URL = "https://erp.example.com/hook"
 TO = [{"address": "finops@example.com"}]
 
 
-def decoded(kind: str, spec: object) -> Decoded:
+def decoded(kind: str, spec: object, around: Surroundings = SERVER) -> Decoded:
     body = {
         "apiVersion": "datarecs.io/v1",
         "kind": kind,
         "metadata": {"name": "x"},
         "spec": spec,
     }
-    return decode_json(body, surroundings=SERVER)
+    return decode_json(body, surroundings=around)
 
 
 def faults_of(kind: str, spec: object) -> list[str]:
@@ -527,6 +528,42 @@ def test_an_expression_over_attributes_is_read_or_refused_at_its_place(
         return
     code, _, pointer = expected.partition(" ")
     assert faults_of("WebhookEndpoint", spec) == [f"{code} /filter/dialects/0{pointer}"]
+
+
+TYPES = ("io.datarecs.reconciliation.run.finalised", "io.datarecs.capture.job.started")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"types": ["**", "capture.**", TYPES[0]]}, None),
+        ({"types": ["reconciliation.run.finalized"]}, "/types/0 did you mean 'reconciliation.run."),
+        ({"types": ["**", "run.*"]}, "/types/1 did you mean 'reconciliation.run.*'?"),
+        ({"types": ["sink.**"]}, "/types/0 docs/events.md lists all types"),
+        ({"exclude_types": ["captures.**"]}, "/exclude_types/0 did you mean 'capture.**'?"),
+        ({"dialects": [{"exact": {"type": TYPES[1]}}, {"suffix": {"type": ".started"}}]}, None),
+        (
+            {"dialects": [{"exact": {"type": "io.datarecs.capture.job.startet"}}]},
+            "/dialects/0/exact/type did you mean 'io.datarecs.capture.job.started'?",
+        ),
+        (
+            {"dialects": [{"not": {"prefix": {"type": "io.datarecs.sink."}}}]},
+            "/dialects/0/not/prefix/type docs/events.md lists all types",
+        ),
+    ],
+)
+def test_a_filter_that_no_event_can_pass_is_refused_where_the_types_are_known(
+    chosen: object, expected: str | None
+) -> None:
+    spec = {"url": URL, "filter": chosen}
+    assert faults_of("WebhookEndpoint", spec) == []
+    faults = decoded("WebhookEndpoint", spec, replace(SERVER, event_types=TYPES)).faults
+    if expected is None:
+        assert faults == ()
+        return
+    (fault,) = faults
+    assert fault.code.docs_id == "DR1009"
+    assert f"{fault.pointer} {fault.hint}".startswith(f"/spec/filter{expected}")
 
 
 @pytest.mark.parametrize("name", ["Host", "content-type", "Authorization", "webhook-id", "ce-id"])

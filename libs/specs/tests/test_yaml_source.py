@@ -1,5 +1,6 @@
 """YAML to nodes: hostile documents end at their limit, honest ones preserve their text."""
 
+import re
 from time import perf_counter
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_hundred_aliases_are_fine() -> None:
         ("a:\n\t- b", ("DR1001", Mark(2, 1))),
         ("a: b: c", ("DR1001", Mark(1, 5))),
         ("a: *nobody", ("DR1001", Mark(1, 4))),
-        ("a: [1, 2", ("DR1001", Mark(1, 9))),
+        ("a: [1, 2", ("DR1001", Mark(1, 4))),
         ("x: \x00", ("DR1001", Mark(1, 4))),
     ],
 )
@@ -121,6 +122,56 @@ def test_what_a_declaration_may_not_hold_is_reported_with_its_place(
     text: str, fault: tuple[str, Mark]
 ) -> None:
     assert faults_of(text) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "message", "hint"),
+    [
+        (
+            "a:\n  b: 1\n c: 2",
+            Mark(3, 2),
+            "indented differently",
+            "keys of a mapping in one column",
+        ),
+        ("- a: 1\n  b: 2\n   c: 3", Mark(3, 5), "a key below a value", "in one column"),
+        ("x:\n  - a: 1\n   b: 2", Mark(3, 4), "indented differently", "in one column"),
+        ("a: 1\nb: {c: 1\n", Mark(2, 4), "the `{` is not closed", "the missing `}`"),
+        ("a: [1,\n  2\n", Mark(1, 4), "the `[` is not closed", "the missing `]`"),
+        ("a: {b: 1,\nc: 2\nd: 3", Mark(3, 2), "`,` or `}` is missing", "with `{` in line 1"),
+        ("a: [1\nb: 2", Mark(2, 2), "`,` or `]` is missing", "with `[` in line 1"),
+        ("a: }", Mark(1, 4), "a `}` without a `{`", "put the value in quotes"),
+        ("? a\n: b\n]", Mark(3, 1), "a `]` without a `[`", "remove it"),
+        ("- a\nb: 1", Mark(2, 1), "items of the list that begins in line 1", "with `- `"),
+        ("a: 1\n- b", Mark(2, 1), "keys of the mapping that begins in line 1", "below the key"),
+        ("a: 'x' y", Mark(1, 8), "after the end of a value", "put the value in quotes"),
+        ("a: b: c", Mark(1, 5), "a second `: ` in one line", "put the value in quotes"),
+        ("- a:1\n  b: 2", Mark(2, 4), "a key below a value", "a blank after the colon"),
+        ("a: 1\nkind:csv\nb: 2", Mark(2, 1), "without `key: value`", "a blank after the colon"),
+        ("a: 1\nkind\nb: 2", Mark(2, 1), "without `key: value`", "write `key: value`"),
+        ("a: 'x\nb: 1\n", Mark(1, 4), "the quote is not closed", "the missing quote"),
+        ("a: @x", Mark(1, 4), "no value begins with", "put the value in quotes"),
+        ("a:\n\t- b", Mark(2, 1), "a tab", "indent with spaces"),
+        ("cron: */5 * * * *", Mark(1, 7), "begins with `*`", "put the value in quotes"),
+        ("a: *", Mark(1, 5), "begins with `*`", "put the value in quotes"),
+        ('a: "\\d"', Mark(1, 6), "unknown escape", "single quotes"),
+        ("a: - b", Mark(1, 4), "an item of a list behind a key", "in the next line"),
+        ("a: |x\n  y", Mark(1, 5), "expected chomping", ""),
+    ],
+)
+def test_a_fault_of_syntax_names_its_line_and_what_to_write(
+    text: str, mark: Mark, message: str, hint: str
+) -> None:
+    faults = [fault for one in read_yaml(text.encode()) for fault in one.faults]
+    (fault,) = faults
+    assert (fault.mark, message in fault.message, hint in fault.hint) == (mark, True, True)
+
+
+@given(text=st.text(alphabet="ab:-{}[]'\"*&|>?#@,\\ \t\n\x85", max_size=30))
+def test_a_fault_of_syntax_is_within_the_text(text: str) -> None:
+    lines = len(re.split("\n|\x85", text))
+    for document in read_yaml(text.encode()):
+        for fault in document.faults:
+            assert 1 <= fault.mark.line <= lines
 
 
 @pytest.mark.case("X31")
@@ -161,7 +212,7 @@ def test_a_star_without_quotes_is_explained() -> None:
     (document,) = read_yaml(b"spec:\n  cron: * * * * *\n")
     (fault,) = document.faults
     assert (fault.code.docs_id, fault.mark) == ("DR1001", Mark(2, 10))
-    assert fault.hint == "write a value that begins with * in quotes"
+    assert fault.hint == "put the value in quotes"
 
 
 def test_documents_before_a_syntax_fault_are_read() -> None:

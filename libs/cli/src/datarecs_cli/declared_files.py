@@ -4,6 +4,7 @@ One module, so that all of them refuse the same documents with the same messages
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, Output, UsageFault
 from datarecs_core.resources.connection import Connection
+from datarecs_events.event_types import FILTERED_TYPES
 from datarecs_specs.documents import Decoded, decode_yaml
 from datarecs_specs.findings import MAX_SHOWN, Finding, as_lines, headline
 from datarecs_specs.kinds import KINDS
@@ -66,8 +68,8 @@ def check_files(
     Raises:
         UsageFault: a path does not exist or cannot be read, or a folder has no such file.
     """
-    around = Surroundings(on_server=on_server)
-    files = [_load(name, around) for path in paths for name in _files(path)]
+    around = Surroundings(on_server=on_server, event_types=FILTERED_TYPES)
+    files = [file for path in paths for file in _loaded(path, around)]
     documents = [one for file in files for one in file.documents]
     if any(file.faults for file in files):
         lookup = None  # nothing will be opened
@@ -100,16 +102,27 @@ def _order(document: Decoded) -> int:
     return KINDS[document.declared.kind].order if document.declared else 0
 
 
-def _files(path: str) -> Iterator[str]:
+def _loaded(path: str, surroundings: Surroundings) -> Iterator[DeclaredFile]:
+    """The file, or those of a folder that still exist when they are read."""
     if path == STDIN or not Path(path).is_dir():
-        yield path
+        yield _load(path, surroundings)
         return
-    paths = sorted(
-        str(one) for one in Path(path).rglob("*") if one.suffix in _SUFFIXES and one.is_file()
-    )
-    if not paths:
+    is_empty = True
+    for name in _names_below(path):
+        try:
+            yield _load(name, surroundings)
+        except UsageFault as fault:
+            if not isinstance(fault.__cause__, FileNotFoundError):
+                raise
+        else:
+            is_empty = False
+    if is_empty:
         raise UsageFault(f"{path}: the folder has no .yaml, .yml or .json file")
-    yield from paths
+
+
+def _names_below(path: str) -> list[str]:
+    places = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sorted(str(one) for one in places if one.suffix in _SUFFIXES and one.is_file())
 
 
 def _load(name: str, surroundings: Surroundings) -> DeclaredFile:

@@ -18,6 +18,13 @@ _RETRYABLE = frozenset({401, 403, 409, 412, 428, 429})
 _SERVER_FAULT = 500
 _LISTED = frozenset(entry.path for entry in KINDS.values())
 """What `datarecs get` lists."""
+_LISTS = {
+    "catalog": "List what the catalogue has with `datarecs catalog ls`.",
+    "emails": "List the mails with `datarecs notify log`.",
+    "webhook-deliveries": "List the deliveries with `datarecs webhook deliveries`.",
+    "webhook-resends": "List the deliveries with `datarecs webhook deliveries`.",
+}
+"""What other commands list, by the first part of the path."""
 
 
 class ServerUnreachableError(DatarecsError):
@@ -66,7 +73,9 @@ class RefusedError(DatarecsError):
         if self.code is ApiCode.NOT_FOUND:
             self.fix = _fix_of_missing(where)
         detail = problem.get("detail") or problem.get("title") or "refused without a reason"
-        lines = [f"{detail} ({where} answered {status})"]
+        # The code says it for a request that was understood; the path would be noise.
+        is_clear = known is not None and status < _SERVER_FAULT
+        lines = [str(detail) if is_clear else f"{detail} ({where} answered {status})"]
         if known is None:
             lines.append(f"the code {problem.get('code')!s} is unknown to this client")
         lines += _fault_lines(problem.get("errors"))
@@ -79,8 +88,8 @@ def _fix_of_missing(where: str) -> str:
     """Names the command that lists what the request looked for; "" if there is none."""
     method, _, path = where.partition(" ")
     first = path.removeprefix("/api/v1/").partition("?")[0].split("/")[0]
-    if first == "catalog":
-        return "List what the catalogue has with `datarecs catalog ls`."
+    if first in _LISTS:
+        return _LISTS[first]
     if (method, first) == ("POST", "capture-jobs"):
         first = "connections"
     if first in _LISTED:

@@ -131,7 +131,7 @@ class NoFilesError(SourceError):
     code = RunDetail.NO_FILES
 
     def __init__(self, source: str, path: str, *, place: str = "") -> None:
-        """`place` is the store and its server, for objects."""
+        """`place` is the folder, or the store and its server."""
         where = f" in {place}" if place else ""
         super().__init__(source, f"no file matches {path!r}{where}; check the path and its folder")
         self.path = path

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from threading import Event, get_native_id
 from typing import BinaryIO, ClassVar
@@ -25,10 +26,11 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_search import FileSearch
+from datarecs_connectors.path_patterns import FolderPattern, parts_of
 from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_connectors.source_trees import ListedFile
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_core.resources.connection import path_fault
+from datarecs_core.resources.connection import path_fault, pattern_fault
 
 MAX_FILES = 1_000_000
 HASHED_UP_TO = 1024**3
@@ -113,26 +115,28 @@ class FileTree:
         Raises NoFilesError, SourceLimitError, PathRefusedError, PermissionDeniedError,
         SourceUnsupportedError.
         """
-        fault = path_fault(path, absolute=self.any_path)
+        fault = path_fault(path, absolute=self.any_path) or pattern_fault(path)
         if fault is not None:
             raise PathRefusedError(self.source, f"{fault}; the path is {path!r}")
-        if self.any_path and path.startswith("/"):
-            names = [f"/{name}" for name in self._from_top(path).find_names(path)]
-        else:
-            names = list(self.find_names(path))
-        if not names:
-            raise NoFilesError(self.source, path)
-        if len(names) > MAX_FILES:
+        top = "/" if self.any_path and path.startswith("/") else ""
+        names = self._from_top(path).find_names(path) if top else self.find_names(path)
+        files = sorted(f"{top}{name}" for name in islice(names, MAX_FILES + 1))
+        if not files:
+            is_below = self.any_path and not top
+            raise NoFilesError(self.source, path, place=f"folder {self.root}" if is_below else "")
+        if len(files) > MAX_FILES:
             raise SourceLimitError(self.source, f"more than {MAX_FILES} files match {path!r}")
-        return sorted(names)
+        return files
 
     def find_names(self, path: str) -> Iterator[str]:
         """As `find`, in any order; none where nothing matches."""
-        parts = tuple(part for part in path.split("/") if part not in {"", "."})
+        parts = parts_of(path)
+        if not parts:
+            return
         confinement = self.confinement
         try:
             with confinement.open_folder() as folder:
-                yield from FileSearch(confinement).matches(folder, parts, ())
+                yield from FileSearch(confinement).matches(folder, FolderPattern.of(parts))
         except FileNotFoundError:
             return
 
@@ -193,15 +197,20 @@ class FileTree:
         return PinnedTree(tree=self, pin=pin, identities=identities, hashing=_Hashing(self, files))
 
     def check_root(self) -> str:
-        """Check that the folder can be listed; returns a text for people."""
-        if self.any_path:
-            return "the folder can be read"
+        """Check that the folder can be listed; returns a text for people.
+
+        Raises ConnectionFailedError, PathRefusedError, PermissionDeniedError, SourceLimitError.
+        """
         try:
             with self.confinement.open_folder() as folder:
-                count = len(list(FileSearch(self.confinement).matches(folder, ("*",), ())))
+                if self.any_path:
+                    return "the folder can be read"
+                files = FileSearch(self.confinement).matches(folder, FolderPattern.of(()))
+                count = sum(1 for _ in files)
         except FileNotFoundError as cause:
+            name = f"the folder {self.root}" if self.any_path else "its folder"
             raise ConnectionFailedError(
-                self.source, "its folder does not exist; correct `root`, or create the folder"
+                self.source, f"{name} does not exist; correct `root`, or create the folder"
             ) from cause
         return f"{count} {'file' if count == 1 else 'files'}"
 

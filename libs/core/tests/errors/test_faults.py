@@ -48,6 +48,10 @@ def test_the_hint_is_empty_when_nothing_is_near() -> None:
     )
 
 
+def test_the_hint_shows_the_word_of_an_enumeration() -> None:
+    assert did_you_mean("valeu", Place) == "did you mean 'value'?"
+
+
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_distance_is_symmetric_and_zero_only_for_equals(one: str, other: str) -> None:
     far = distance(one, other)

@@ -73,6 +73,16 @@ def test_a_source_may_be_an_address_of_objects() -> None:
     assert source_path_fault("ftp://host/x") == "write a path, not a URL"
 
 
+@pytest.mark.parametrize("start", ["", "s3://lake/"])
+def test_any_folders_stand_between_slashes_alone(start: str) -> None:
+    for path in ("**", "**/*.csv", "a/**/b/**", "a/**"):
+        assert source_path_fault(f"{start}{path}") is None
+    for path in ("a**b", "a/**.csv", "***", "a/b**/c"):
+        fault = source_path_fault(f"{start}{path}")
+        assert fault is not None
+        assert "between slashes" in fault
+
+
 def test_a_job_whose_connections_fit_has_no_fault() -> None:
     in_a_store = replace(EXPORTS, connection="lake")
     assert connection_faults(JOB, KNOWN) == ()

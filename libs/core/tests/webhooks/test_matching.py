@@ -8,7 +8,7 @@ from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.model import RunResult
 from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.endpoint import DataFilter, Filter, WebhookEndpoint
-from datarecs_core.webhooks.globs import glob_fault, glob_matches, short_type
+from datarecs_core.webhooks.globs import glob_fault, glob_matches, nearest_glob, short_type
 from datarecs_core.webhooks.matching import (
     ERROR_CODE,
     RESULT,
@@ -102,6 +102,25 @@ def test_globs(glob: str, event_type: str, *, expected: bool) -> None:
 @pytest.mark.parametrize("glob", ["", "a..b", "a.b*", "a.B", "a b", "***", "a.", "[a]"])
 def test_anything_but_segments_and_stars_is_refused(glob: str) -> None:
     assert glob_fault(glob)
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("a.run.finalized", "a.run.finalised"),
+        ("io.datarecs.a.run.finalized", "a.run.finalised"),
+        ("run.finalised", "a.run.finalised"),
+        ("run.*", "a.run.*"),
+        ("a.rum.**", "a.run.**"),
+        ("**.finalizeed", "**.finalized"),
+        ("c.**", None),
+        ("a.run.finalised.**", None),
+    ],
+)
+def test_a_glob_that_matches_no_type_is_corrected(glob: str, expected: str | None) -> None:
+    types = ("io.datarecs.a.run.finalised", "io.datarecs.b.finalized")
+    assert not any(glob_matches(glob, one) for one in types)
+    assert nearest_glob(glob, types) == expected
 
 
 def test_a_hostile_glob_is_judged_in_linear_time() -> None:

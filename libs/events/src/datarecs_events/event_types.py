@@ -95,3 +95,7 @@ class DataRecsEventType(StrEnum):
     NOTIFICATION_EMAIL_SENT = "io.datarecs.notification.email.sent"
     NOTIFICATION_EMAIL_FAILED = "io.datarecs.notification.email.failed"
     NOTIFICATION_EMAIL_SKIPPED = "io.datarecs.notification.email.skipped"
+
+
+FILTERED_TYPES = frozenset(DataRecsEventType) - {DataRecsEventType.WEBHOOK_TEST}
+"""Types that filters of endpoints choose from. A test is sent to its endpoint whatever they are."""

@@ -3,16 +3,16 @@
 Separate from the endpoint, because an expression contains expressions and needs another shape.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.faults import Fault, Gap, Path, Place, did_you_mean, visible
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.runs.model import RunResult
-from datarecs_core.webhooks.dialects import ATTRIBUTES, MAX_NODES, Dialect, Expression
+from datarecs_core.webhooks.dialects import ATTRIBUTES, MAX_NODES, Dialect, Expression, holds
 from datarecs_core.webhooks.endpoint import MAX_GLOBS, MAX_JOBS, DataFilter, Filter
-from datarecs_core.webhooks.globs import FAMILY_PREFIX, glob_fault
+from datarecs_core.webhooks.globs import FAMILY_PREFIX, glob_fault, glob_matches, nearest_glob
 from datarecs_specs.envelope import LABEL_KEY, LABEL_VALUE, MAX_LABELS
 from datarecs_specs.nodes import Entry, MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
@@ -28,7 +28,30 @@ _DOCS = {
     Dialect.ANY: "at least one expression holds",
     Dialect.NOT: "the expression does not hold",
 }
-_GLOB = Checked(
+
+
+class _Glob(Checked):
+    """A glob over types that matches an event, as far as the types are known."""
+
+    __slots__ = ()
+
+    def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
+        glob = Checked.read(self, node, at, reading)
+        types = reading.surroundings.event_types
+        if isinstance(glob, Gap) or not types or any(glob_matches(glob, one) for one in types):
+            return glob
+        guess = nearest_glob(glob, types)
+        return reading.fault(
+            Fault(
+                code=SpecCode.WITHOUT_EFFECT,
+                path=at,
+                message="no event has such a type",
+                hint=f"did you mean {guess!r}?" if guess else "docs/events.md lists all types",
+            )
+        )
+
+
+_GLOB = _Glob(
     text=Text(most=255),
     code=SpecCode.BAD_TEXT,
     fault_of=lambda text, _: glob_fault(text),
@@ -128,7 +151,8 @@ def _comparison(dialect: Dialect, node: Node, path: Path, reading: Reading) -> E
         message = "no attribute to compare; name an attribute and its value"
         return reading.fault(Fault(code=SpecCode.BAD_LENGTH, path=path, message=message))
     texts = {str(name): str(text) for name, text in attributes.items()}
-    if fault := _type_fault(dialect, texts, path):
+    types = reading.surroundings.event_types
+    if fault := _type_fault(dialect, texts, path) or _unknown_type(dialect, texts, path, types):
         return reading.fault(fault)
     return Expression(dialect=dialect, attributes=texts)
 
@@ -146,6 +170,25 @@ def _type_fault(dialect: Dialect, texts: Mapping[str, str], path: Path) -> Fault
         path=(*path, "type"),
         message=f"no event passes, because every type begins with {FAMILY_PREFIX}",
         hint="write the type in full; only globs may omit the first two parts",
+    )
+
+
+def _unknown_type(
+    dialect: Dialect, texts: Mapping[str, str], path: Path, types: Collection[str]
+) -> Fault | None:
+    """A fault, if the text is not that of a known type, or not its begin or end."""
+    text = texts.get("type")
+    if text is None or not types:
+        return None
+    of_type = Expression(dialect=dialect, attributes={"type": text})
+    if any(holds(of_type, {"type": one}) for one in types):
+        return None
+    hint = did_you_mean(text, types) if dialect is Dialect.EXACT else ""
+    return Fault(
+        code=SpecCode.WITHOUT_EFFECT,
+        path=(*path, "type"),
+        message="no event passes, because none has such a type",
+        hint=hint or "docs/events.md lists all types",
     )
 
 

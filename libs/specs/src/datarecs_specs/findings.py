@@ -6,7 +6,7 @@ of a code host and as `errors[]` of a REST response.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datarecs_core.errors.faults import Path, Place, dotted, pointer
 from datarecs_core.errors.spec import SpecCode
@@ -75,6 +75,7 @@ def from_text(fault: TextFault, document: int) -> Finding:
         column=fault.mark.column,
         message=fault.message,
         hint=fault.hint,
+        fix=fault.hint,
     )
 
 
@@ -172,7 +173,8 @@ def headline(finding: Finding, file: str) -> str:
 
 
 def _with_caret(finding: Finding, file: str, lines: Sequence[str]) -> list[str]:
-    shown = [headline(finding, file)]
+    is_repeated = finding.hint == finding.fix
+    shown = [headline(replace(finding, hint="") if is_repeated else finding, file)]
     if finding.note:
         return shown
     if finding.line is not None and finding.line <= len(lines):

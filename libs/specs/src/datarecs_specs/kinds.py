@@ -74,10 +74,14 @@ def _no_more(spec: object, reading: Reading) -> None:
     """The shape is complete."""
 
 
+_PARAMETERS = ("spec", "parameters")
+
+
 def _job_meaning(spec: object, reading: Reading) -> None:
     if isinstance(spec, ReconciliationJob):
         reading.faults.extend(job_faults(spec))
-        reading.faults.extend(sql_faults(spec))
+        parameters = {str(at[-1]) for at in reading.spots if at[:-1] == _PARAMETERS}
+        reading.faults.extend(sql_faults(spec, parameters))
         reading.faults.extend(faults_without_effect(spec))
 
 

@@ -4,7 +4,7 @@ Shapes write into it while they read, so that a rule with paths only can be show
 column afterwards, also through aliases of fields and shorthand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class Surroundings:
     on_server: bool = False
     """Whether a server will run the declaration. Elsewhere a need of servers only is a
     note with the same message, since `datarecs compare` reads any path without a connection."""
+    event_types: Collection[str] = ()
+    """Types that a filter can choose; none: any well-formed glob passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

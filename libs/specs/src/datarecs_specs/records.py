@@ -64,9 +64,9 @@ class ListOf:
 
 
 def _length_fault(count: int, least: int, most: int, at: Path) -> Fault:
-    return Fault(
-        code=SpecCode.BAD_LENGTH, path=at, message=f"{count} entries; {least} to {most} are allowed"
-    )
+    entries = "entry" if count == 1 else "entries"
+    message = f"{count} {entries}; {least} to {most} are allowed"
+    return Fault(code=SpecCode.BAD_LENGTH, path=at, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,9 +287,15 @@ class Record:
             code=SpecCode.UNKNOWN_FIELD,
             path=(*at, key),
             message=f"unknown field '{visible(key)}'",
-            hint=did_you_mean(key, self.keys),
+            hint=self._missing_blank(key) or did_you_mean(key, self.keys),
             place=Place.KEY,
         )
+
+    def _missing_blank(self, key: str) -> str:
+        """The hint for `kind:csv`, a key without a value for a reader of YAML."""
+        name, colon, _ = key.partition(":")
+        is_known = colon and name in self.keys
+        return f"write a blank after the colon, as in `{name}: …`" if is_known else ""
 
     def _built(self, values: Mapping[str, object], at: Path, reading: Reading) -> object:
         usable = True

@@ -7,14 +7,14 @@ server. Parameters are found here too, since only a parser separates `:name` fro
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import ExpressionError, Parameter, nodes_of
 from datarecs_core.comparison.planning.logical import syntax_fault
-from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable
+from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable, visible
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import SourceKind
@@ -44,28 +44,34 @@ _SIDE_EFFECTS = frozenset(
 )
 
 
-def sql_faults(job: ReconciliationJob) -> Iterator[Fault]:
-    """All faults of the filters, queries and expressions in the job's valid parts."""
+def sql_faults(job: ReconciliationJob, broken: Collection[str] = ()) -> Iterator[Fault]:
+    """All faults of the filters, queries and expressions in the job's valid parts.
+
+    Args:
+        job: as far as it could be read.
+        broken: parameters that the job declares with a fault, which has its own message.
+    """
+    declared = {*job.parameters, *broken}
     dialects = {source.name: _dialect(source) for _, source in usable(job.sources)}
     for index, source in usable(job.sources):
-        yield from _source_faults(job, source, ("spec", "sources", index))
+        yield from _source_faults(source, declared, ("spec", "sources", index))
     for index, stage in usable(job.stages):
         at: Path = ("spec", "stages", index)
         if stage.where:
-            yield from _expression(stage.where, (*at, "where"), job.parameters)
+            yield from _expression(stage.where, (*at, "where"), declared)
         for name, query in stage.queries.items():
             path = (*at, "queries", name)
-            yield from _query(query, dialects.get(name, _DUCKDB), path, job.parameters)
+            yield from _query(query, dialects.get(name, _DUCKDB), path, declared)
 
 
-def _source_faults(job: ReconciliationJob, source: Source, at: Path) -> Iterator[Fault]:
+def _source_faults(source: Source, declared: Collection[str], at: Path) -> Iterator[Fault]:
     if source.filter:
-        yield from _expression(source.filter, (*at, "filter"), job.parameters)
+        yield from _expression(source.filter, (*at, "filter"), declared)
     if source.query:
-        yield from _query(source.query, _dialect(source), (*at, "query"), job.parameters)
+        yield from _query(source.query, _dialect(source), (*at, "query"), declared)
     for name, column in source.columns.items():
         if column.expr:
-            yield from _expression(column.expr, (*at, "columns", name, "expr"), job.parameters)
+            yield from _expression(column.expr, (*at, "columns", name, "expr"), declared)
 
 
 def _dialect(source: Source) -> str:
@@ -79,7 +85,7 @@ def _dialect(source: Source) -> str:
             return _DUCKDB
 
 
-def _expression(text: str, at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+def _expression(text: str, at: Path, declared: Collection[str]) -> Iterator[Fault]:
     try:
         tree = parse_expression(text)
     except ExpressionError as cause:
@@ -89,7 +95,7 @@ def _expression(text: str, at: Path, declared: Mapping[str, object]) -> Iterator
     yield from _undeclared(names, at, declared)
 
 
-def _query(text: str, dialect: str, at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+def _query(text: str, dialect: str, at: Path, declared: Collection[str]) -> Iterator[Fault]:
     from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     tree = _parsed(text, dialect)
@@ -191,7 +197,7 @@ def _functions(tree: "Expr") -> Iterator[str]:
         yield (node.name if isinstance(node, sql.Anonymous) else node.sql_name()).lower()
 
 
-def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+def _names(tree: "Expr", at: Path, declared: Collection[str]) -> Iterator[Fault]:
     """Parameters that the job does not declare, and functions with side effects (a warning)."""
     from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
@@ -207,12 +213,16 @@ def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[F
         )
 
 
-def _undeclared(names: Sequence[str], at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+def _undeclared(names: Sequence[str], at: Path, declared: Collection[str]) -> Iterator[Fault]:
     for name in dict.fromkeys(names):
         if name not in declared:
             yield Fault(
                 code=SpecCode.UNDECLARED_PARAMETER,
                 path=at,
-                message="it uses a parameter that the job does not declare",
+                message=f"it uses {_shown(name)}, which the job does not declare",
                 hint=did_you_mean(name, declared) or "write `:name` and declare it in `parameters`",
             )
+
+
+def _shown(name: str) -> str:
+    return f"the parameter `:{visible(name)}`" if name else "a parameter without a name"

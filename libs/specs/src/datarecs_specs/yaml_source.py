@@ -38,6 +38,7 @@ from datarecs_specs.nodes import (
     TextFault,
     form_of,
 )
+from datarecs_specs.yaml_faults import IN_QUOTES, syntax_fault
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 50
@@ -138,24 +139,9 @@ def _events(text: str) -> Iterator[Event]:
     try:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as error:
-        place = error.problem_mark or error.context_mark
-        mark = Mark(place.line + 1, place.column + 1) if place else START
-        _refuse(SpecCode.YAML_SYNTAX, mark, _problem(error.problem), _hint(error.context))
+        raise _RefusedError(syntax_fault(text, error)) from error
     except (YAMLStreamError, YAMLError) as error:
         _refuse(SpecCode.YAML_SYNTAX, _stream_mark(text, error), "a character YAML does not allow")
-
-
-def _problem(problem: str | None) -> str:
-    """Ruamel's sentence without line breaks; what it quotes is one character or a token's name."""
-    if problem is not None and r"'\t'" in problem:
-        return "a tab; indent with spaces"
-    return visible(" ".join((problem or "not YAML").split())[:64])
-
-
-def _hint(context: str | None) -> str:
-    if context is not None and context.endswith("an alias"):
-        return "write a value that begins with * in quotes"
-    return ""
 
 
 def _stream_mark(text: str, error: Exception) -> Mark:
@@ -231,7 +217,8 @@ class _Tree:
             inside = any(one.anchor == event.anchor for one in self._open)
             if inside:
                 _refuse(SpecCode.UNSAFE_YAML, mark, "an alias inside its own anchor")
-            _refuse(SpecCode.YAML_SYNTAX, mark, "an alias without an anchor above it")
+            message = "a value that begins with `*` is an alias, and no anchor above has its name"
+            _refuse(SpecCode.YAML_SYNTAX, mark, message, IN_QUOTES)
         node, size = self._anchors[event.anchor]
         self._count(size, mark)
         self._put(node, size)

@@ -25,6 +25,7 @@ from datarecs_core_api.body import (
 )
 from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.problems import invalid
+from datarecs_events.event_types import FILTERED_TYPES
 from datarecs_specs.documents import Decoded, Expected, decode_json, decode_yaml
 from datarecs_specs.kinds import KindEntry
 from datarecs_specs.reading import Surroundings
@@ -122,4 +123,5 @@ def _surroundings(use: Ports, caller: Principal) -> Surroundings:
         ),
         references=use.reference_rules(caller.tenant_id),
         on_server=True,
+        event_types=FILTERED_TYPES,
     )

@@ -118,6 +118,10 @@ def _mail_rows(file: str | None) -> "list[Json]":
         settings = load(MailSettings)
     except SettingsError:
         if received is None:
+            current().say(
+                "the mail settings of this shell are checked; `datarecs up` has its own, and "
+                "without a relay writes mails to .datarecs/mail/new"
+            )
             raise
         settings = None
     return list(check_rows(mail_steps(settings, received)))

@@ -80,12 +80,14 @@ def preview(
 
 
 def _report_recipients(made: "Json", invocation: Invocation) -> None:
+    from datarecs_cli.mail_reasons import mail_reason
+
     for rule in _objects(made["held"]):
-        invocation.say(f"no mail is sent: {rule['reason']}")
+        invocation.say(f"no mail is sent: {mail_reason(rule['reason'])}")
     for recipient in _objects(made["recipients"]):
         skipped = recipient["skipped"]
         due = recipient["due_at"]
-        ending = f"no mail: {skipped}" if skipped else f"mail {due or 'at once'}"
+        ending = f"no mail: {mail_reason(skipped)}" if skipped else f"mail {due or 'at once'}"
         invocation.say(f"{recipient['address']}  {ending}")
 
 

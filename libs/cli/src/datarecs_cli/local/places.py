@@ -154,7 +154,7 @@ def _of_files(path: str, files: Sequence[Path]) -> str:
         listed = ", ".join(f"{counts[ending]:,} {ending}" for ending in sorted(counts))
         raise UsageFault(
             f"{path}: the folder has files of several kinds: {listed}; choose one with a pattern, "
-            f"such as '{path.rstrip('/')}/*{endings[0]}'"
+            f"such as '{path.rstrip('/')}/**/*{endings[0]}'"
         )
     return endings[0]
 

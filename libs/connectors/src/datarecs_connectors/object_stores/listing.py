@@ -1,14 +1,12 @@
 """Which objects a path names: one object, a folder of them, or those that match a pattern.
 
-The rules are those of folders on a disk (`file_search`), so a job reads the same files wherever
+The rules are those of folders on a disk (`path_patterns`), so a job reads the same files wherever
 they are. A name with `/` is in a folder, although stores have none.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
-from datarecs_connectors.file_search import is_mark, is_wild
+from datarecs_connectors.path_patterns import FolderPattern, is_wild, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +17,14 @@ class Pattern:
     """Parts before the first pattern: the prefix that is listed."""
     rest: tuple[str, ...]
     """Parts from the first pattern on; empty for a path without a pattern."""
+    below: FolderPattern
+    """What names below the prefix match."""
 
     @classmethod
     def of(cls, path: str) -> "Pattern":
-        parts = tuple(part for part in path.split("/") if part)
+        parts = parts_of(path)
         first = next((at for at, part in enumerate(parts) if is_wild(part)), len(parts))
-        return cls(parts[:first], parts[first:])
+        return cls(parts[:first], parts[first:], FolderPattern.of(parts[first:]))
 
     @property
     def prefix(self) -> str:
@@ -32,18 +32,8 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Whether an object below the prefix is read; a matching folder is read completely."""
-        return _matches(name.split("/")[len(self.folder) :], self.rest)
-
-
-def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
-    if not parts or len(parts) < len(wanted):
-        return False
-    *folders, last = parts
-    for at, part in enumerate(parts):
-        pattern = wanted[at] if at < len(wanted) else "*"
-        if not (fnmatchcase(part, pattern) if is_wild(pattern) else part == pattern):
-            return False
-        if is_wild(pattern) and at < len(folders) and part[0] in "._":
-            return False
-    is_named = len(parts) == len(wanted) and not is_wild(wanted[-1])
-    return is_named or not is_mark(last)
+        parts = name.split("/")[len(self.folder) :]
+        pattern: FolderPattern | None = self.below
+        for part in parts[:-1]:
+            pattern = pattern and pattern.below(part)
+        return bool(parts) and pattern is not None and pattern.takes(parts[-1])

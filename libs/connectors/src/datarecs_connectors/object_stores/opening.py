@@ -15,7 +15,6 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from datarecs_connectors.errors import ConnectionFailedError, PathRefusedError
-from datarecs_connectors.file_search import is_wild
 from datarecs_connectors.object_stores.bucket import Bucket, StoreAddress
 from datarecs_connectors.object_stores.proxy import (
     OF_PLATFORM,
@@ -26,6 +25,7 @@ from datarecs_connectors.object_stores.proxy import (
     Server,
     checked_address,
 )
+from datarecs_connectors.path_patterns import is_wild
 from datarecs_core.egress.addresses import Policy, Profile
 from datarecs_core.egress.urls import check_source_port
 from datarecs_core.errors.security import UrlRefusedError

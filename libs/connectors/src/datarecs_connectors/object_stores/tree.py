@@ -16,7 +16,7 @@ from datarecs_connectors.object_stores.listing import Pattern
 from datarecs_connectors.object_stores.objects import ObjectFile
 from datarecs_connectors.source_trees import ListedFile
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_core.resources.connection import path_fault
+from datarecs_core.resources.connection import path_fault, pattern_fault
 from datarecs_core.resources.object_urls import ObjectUrl, is_object_url
 
 MAX_OBJECTS = 1_000_000
@@ -102,6 +102,9 @@ class ObjectTree:
         return {item.name: item for item in items if item is not None}
 
     def _objects(self, path: str) -> list[StoredObject]:
+        fault = pattern_fault(path)
+        if fault is not None:
+            raise PathRefusedError(self.source, f"{fault}; the path is {path!r}")
         pattern = Pattern.of(self.below(path))
         if not pattern.rest and pattern.folder:
             item = self.bucket.head(pattern.prefix)

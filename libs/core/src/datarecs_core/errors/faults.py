@@ -119,7 +119,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The hint for a misspelt word, empty when no word is close."""
     guess = nearest(word, known)
-    return f"did you mean {guess!r}?" if guess else ""
+    return f"did you mean {str(guess)!r}?" if guess else ""
 
 
 def distance(one: str, other: str) -> int:

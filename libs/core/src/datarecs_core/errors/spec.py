@@ -140,7 +140,8 @@ class SpecCode(ErrorCode):
         causes="The host was changed, the reference belongs to another system, or it is not "
         "bound to this purpose and host yet.",
         remedy="Use the reference that belongs to this host, or ask the operator to bind it: "
-        "DATARECS_SECRETS__USES, or `[secrets.uses]` of datarecs.toml.",
+        "DATARECS_SECRETS__USES, or `[secrets.uses]` of datarecs.toml, which is read at the start: "
+        "restart `datarecs up` after a change.",
     )
     UNENCRYPTED_TRANSPORT = Entry(
         docs_id="DR1080",

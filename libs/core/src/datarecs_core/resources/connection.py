@@ -294,6 +294,9 @@ _REFUSED_PATHS = (
     (re.compile(r"(.*[/\\])?\.\.([/\\].*)?"), "`..` is not allowed"),
 )
 
+ANY_FOLDERS = "**"
+"""The part of a path that matches any number of folders, zero included."""
+
 
 def path_fault(path: str, *, absolute: bool = False) -> str | None:
     """What is wrong with the path of a file source or root by its text alone, or None.
@@ -313,10 +316,20 @@ def path_fault(path: str, *, absolute: bool = False) -> str | None:
 
 
 def source_path_fault(path: str, *, absolute: bool = False) -> str | None:
-    """As `path_fault`, for a source: an address of objects is allowed."""
+    """As `path_fault`, for a source: patterns and an address of objects are allowed."""
     if is_object_url(path):
-        return object_url_fault(path)
-    return path_fault(path, absolute=absolute)
+        return object_url_fault(path) or pattern_fault(path)
+    return path_fault(path, absolute=absolute) or pattern_fault(path)
+
+
+def pattern_fault(path: str) -> str | None:
+    """What is wrong with the patterns of a path or address, or None."""
+    if any(ANY_FOLDERS in part and part != ANY_FOLDERS for part in path.split("/")):
+        return (
+            f"`{ANY_FOLDERS}` matches folders only between slashes, as in "
+            f"exports/{ANY_FOLDERS}/*.csv; inside a name write `*`"
+        )
+    return None
 
 
 def connection_faults(

@@ -4,7 +4,9 @@ The language: `*` is one dot segment, `**` one or more, nothing else is special.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from datarecs_core.errors.faults import nearest
 
 _FAMILY = ["io", "datarecs"]
 """The first two segments of every event type, which a glob may omit."""
@@ -23,6 +25,25 @@ def glob_fault(glob: str) -> str | None:
 def glob_matches(glob: str, event_type: str) -> bool:
     """Whether the whole type matches; both may leave out `io.datarecs.`; case counts."""
     return _matches(short_type(glob).split("."), short_type(event_type).split("."))
+
+
+def nearest_glob(glob: str, types: Iterable[str]) -> str | None:
+    """A glob that matches a type and is close to this one, which matches none.
+
+    Without its first segment, with a misspelt type, or with misspelt segments; else None.
+    """
+    known = sorted(map(short_type, types))
+    families = sorted({one.partition(".")[0] for one in known})
+    words = {segment for one in known for segment in one.split(".")}
+    segments = short_type(glob).split(".")
+    near = [one if one in words or "*" in one else nearest(one, words) or one for one in segments]
+    guesses = (
+        *(f"{family}.{glob}" for family in families),
+        nearest(short_type(glob), known),
+        ".".join(near),
+    )
+    matching = (one for one in guesses if one and any(glob_matches(one, name) for name in known))
+    return next(matching, None)
 
 
 def short_type(text: str) -> str:

@@ -64,10 +64,10 @@ ACCEPTANCE = CHECKS.get_one("positive_data_acceptance")
 
 GRAMMAR = {
     *("/grace_period", "/secret", "/address", "/reason", "/query/label_selector"),
-    *("/query/name", "/query/prefix"),
+    *("/query/name", "/query/prefix", "/as_of"),
 }
 """Texts that no schema describes: durations, base64, addresses, printable characters, selectors,
-names and prefixes of the catalogue.
+names and prefixes of the catalogue, times that are not still to come.
 """
 
 

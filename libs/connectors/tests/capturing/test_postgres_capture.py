@@ -221,6 +221,24 @@ def test_a_partitioned_table_is_captured_as_a_whole(database: CapturedDatabase) 
     assert table.properties == {"kind": "partitioned table"}
 
 
+def test_a_partition_that_is_named_is_refused_with_its_table(database: CapturedDatabase) -> None:
+    database.run("""
+        CREATE TABLE t (id int, day date) PARTITION BY RANGE (day);
+        CREATE TABLE "T 1" PARTITION OF t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')
+          PARTITION BY LIST (id);
+        CREATE TABLE t_1_2 PARTITION OF "T 1" FOR VALUES IN (2);
+    """)
+    assert database.source.objects(EVERYTHING).tables == (named("t"),)
+    part = CaptureScope(tables=(named("t_1_2"),))
+    assert database.source.objects(part).tables == (named("t_1_2"),)
+    for refused in (
+        lambda: database.source.table(named("t_1_2"), known=()),
+        lambda: database.source.capture_table(named("t_1_2"), ALL),
+    ):
+        with pytest.raises(SourceUnsupportedError, match=r"t_1_2.* is a partition.*public\.t$"):
+            refused()
+
+
 def test_odd_names_are_captured(database: CapturedDatabase) -> None:
     with psycopg.connect(database.admin, autocommit=True) as session:
         session.execute(

@@ -116,6 +116,16 @@ def test_a_column_that_a_file_lacks_has_its_rows_alone() -> None:
     assert merged_columns(files)[1] == ScalarStats(name="m", type="int", rows=6)
 
 
+def test_a_column_without_a_common_figure_has_the_type_of_the_snapshot() -> None:
+    merge = ColumnMerge({"n": "text", "m": "decimal(9,2)"})
+    merge.add(a_file(of_values([1]), of_values([2], "m"), rows=1))
+    merge.add(a_file(replace(of_values([1]), type="text"), rows=1))
+    assert merge.merged() == (
+        ScalarStats(name="n", type="text", rows=2),
+        ScalarStats(name="m", type="decimal(9,2)", rows=2),
+    )
+
+
 def test_a_figure_that_a_file_lacks_is_absent() -> None:
     part = of_values([1, 2])
     unknown = ScalarStats(name="n", type="int", rows=3)

@@ -1,4 +1,4 @@
-"""The plan of a snapshot: groups of files, known files, and what the finaliser compares."""
+"""The plan of a snapshot: groups of files, and what the finaliser compares."""
 
 from uuid import UUID
 
@@ -12,12 +12,11 @@ from datarecs_core.captures.plan import (
     captured_by,
     coverage_faults,
     group_files,
-    reusable,
 )
 from datarecs_core.captures.request import CapturePolicy, ObjectName, Output
 from datarecs_core.captures.source_facts import Completion, SourceFile
 from datarecs_core.documents import from_document, to_document
-from datarecs_testing.captured_files import file_stats_of, source_file
+from datarecs_testing.captured_files import source_file
 
 TABLE = UUID("019b0000-0000-7000-8000-000000000021")
 
@@ -70,29 +69,6 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     written = plan(files, (("a", "b"),))
     assert from_document(SnapshotPlan, to_document(written)) == written
     assert written.group(0) == files
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"size_bytes": 9}, {"etag": "other"}, {"deletes": ("d",)}],
-    ids=lambda change: next(iter(change)),
-)
-def test_a_file_with_another_identity_is_captured_again(change: dict[str, object]) -> None:
-    known = {"a": file_stats_of(source_file("a"), "id")}
-    assert reusable([source_file("a")], known, ["id"]) == (known["a"],)
-    assert reusable([source_file("a", **change)], known, ["id"]) == ()
-
-
-@pytest.mark.parametrize("columns", [("id", "amount"), ("amount",)])
-def test_statistics_without_a_column_are_not_reused(columns: tuple[str, ...]) -> None:
-    known = {"a": file_stats_of(source_file("a"), "id")}
-    assert reusable([source_file("a")], known, columns) == ()
-
-
-def test_reused_statistics_have_the_wanted_columns_alone() -> None:
-    known = {"a": file_stats_of(source_file("a"), "id", "amount")}
-    (reused,) = reusable([source_file("a")], known, ["amount"])
-    assert [column.name for column in reused.columns] == ["amount"]
 
 
 @pytest.mark.case("Q37")

@@ -176,7 +176,8 @@ class Recording:
 
     def _aggregate(self, plan: SnapshotPlan, snapshot: Snapshot, files: Iterable[FileStats]) -> int:
         """Write the figures of the table and its columns; their number."""
-        recorded = _Recorded()
+        types = {column.name: column.type for column in snapshot.columns}
+        recorded = _Recorded(columns=ColumnMerge(types))
         for one in files:
             recorded.add(one)
         faults = coverage_faults({file.path for file in plan.files}, recorded.paths)
@@ -246,7 +247,7 @@ def files_at_once(plan: SnapshotPlan) -> int:
     return max(1, min(PAGE, GROUP_CELLS // max(1, len(plan.columns))))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Recorded:
     """What the finaliser reads of files, one by one: no file stays in memory."""
 
@@ -254,7 +255,7 @@ class _Recorded:
     completeness: Completeness = Completeness.COMPLETE
     rows: int = 0
     size_bytes: int = 0
-    columns: ColumnMerge = field(default_factory=ColumnMerge)
+    columns: ColumnMerge
 
     def add(self, file: FileStats) -> None:
         self.paths.append(file.path)

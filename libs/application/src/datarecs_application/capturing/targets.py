@@ -83,6 +83,8 @@ def table_targets(
 
 def _completeness(column: ScalarStats, of_all: Completeness) -> Completeness:
     """Of one column: where some figure of the snapshot is missing, it may be another column's."""
+    if column.nulls is None and of_all is Completeness.COMPLETE:
+        return Completeness.PARTIAL  # its files have no common figure
     figures = (column.nulls, column.min, column.max, column.ndv, column.average_width)
     is_whole = None not in figures or column.nulls == column.rows
     return Completeness.COMPLETE if is_whole else of_all

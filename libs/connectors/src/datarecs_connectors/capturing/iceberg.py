@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from pyiceberg.table import TableProperties
 from pyiceberg.types import NestedField
 
 from datarecs_application.ports.capturing import FileRequest
-from datarecs_connectors.capturing.columns import FIELD_ID, counts_columns
+from datarecs_connectors.capturing.columns import FIELD_ID, counts_columns, too_many_columns
 from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import StatisticsEngine, statistics_engine
 from datarecs_connectors.errors import (
     CorruptSourceError,
     QueryFailedError,
     SnapshotLostError,
+    SourceLimitError,
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
@@ -50,6 +52,7 @@ from datarecs_core.captures.source_facts import (
     SourceView,
 )
 from datarecs_core.catalog.records import ScalarStats, TableColumn
+from datarecs_core.hashing import sha256_hex
 from datarecs_core.jobs.types import CanonicalType
 
 _FORMAT = "parquet"
@@ -83,6 +86,12 @@ class IcebergCaptureSource:
 
     def table(self, name: ObjectName, *, known: Sequence[str]) -> SourceTable:
         """The table with the snapshots of its main branch that are not known."""
+        try:
+            return self._table(name, known)
+        except SourceLimitError as limit:
+            raise too_many_columns(str(_table_name(name)), limit) from limit
+
+    def _table(self, name: ObjectName, known: Sequence[str]) -> SourceTable:
         current = self.catalog.current(_table_name(name))
         metadata = current.metadata
         return SourceTable(
@@ -107,7 +116,8 @@ class IcebergCaptureSource:
         """Data files with the delete files that may apply to each; only manifests are read."""
         table = self._at(name, native_id)
         plan = planned(table, TableFiles(self.catalog.places))
-        return [_source_file(table, each) for each in plan]
+        mapping = _mapping_of(table)
+        return [_source_file(table, each, mapping) for each in plan]
 
     def capture_files(
         self, name: ObjectName, native_id: str, files: Sequence[SourceFile], request: FileRequest
@@ -116,14 +126,14 @@ class IcebergCaptureSource:
         table = self._at(name, native_id)
         reader = TableReader(table=table, files=TableFiles(self.catalog.places))
         plan = {each.file.file_path: each for each in planned(table, reader.files)}
-        columns = _Columns.of(table, request)
+        columns, mapping = _Columns.of(table, request), _mapping_of(table)
         with (
             statistics_engine() as engine,
             closing(reader.dead_rows(request.directory)) as dead,
         ):
             for file in files:
                 each = plan.get(file.path)
-                if each is None or _source_file(table, each).identity != file.identity:
+                if each is None or _source_file(table, each, mapping).identity != file.identity:
                     raise self._changed(file, f"is not in snapshot {native_id} as it was planned")
                 yield self._captured(_Task(reader, dead, engine, each), columns, file)
 
@@ -268,11 +278,17 @@ class _Columns:
         return canonical_type(self._field(column).field_type)
 
 
-def _source_file(table: FrozenTable, each: PlannedFile) -> SourceFile:
+def _mapping_of(table: FrozenTable) -> str:
+    """Changes with the columns that a file without field ids has; empty without a name mapping."""
+    text = table.metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING)
+    return "" if text is None else f"-{sha256_hex(text.encode())[:16]}"
+
+
+def _source_file(table: FrozenTable, each: PlannedFile, mapping: str) -> SourceFile:
     return SourceFile(
         path=each.file.file_path,
         size_bytes=each.file.file_size_in_bytes,
-        etag=str(each.sequence_number),
+        etag=f"{each.sequence_number}{mapping}",
         format=_FORMAT,
         partition=partition_of(table, each.file),
         sequence_number=each.sequence_number,

@@ -4,7 +4,7 @@ The newest footers describe a table, so a table with one new file is described w
 every other file is checked against these columns when it is captured.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,11 +16,17 @@ from datarecs_connectors.capturing.columns import (
     FIELD_ID,
     PATH_ORDINAL,
     counts_columns,
+    too_many_columns,
     type_of,
 )
 from datarecs_connectors.capturing.sidecars import SidecarWriter
 from datarecs_connectors.capturing.statistics import FileFigures, RowBatch, StatisticsEngine
-from datarecs_connectors.errors import SchemaChangedError, SourceLimitError, column_difference
+from datarecs_connectors.errors import (
+    SchemaChangedError,
+    SourceLimitError,
+    SourceUnsupportedError,
+    column_difference,
+)
 from datarecs_connectors.parquet import MAX_COLUMNS, folder_column, hive_columns, hive_values
 from datarecs_connectors.parquet_files import (
     ParquetPlace,
@@ -71,7 +77,8 @@ class ParquetCapture:
     def describe(self, newest_first: Sequence[PinnedFile]) -> ParquetColumns:
         """Columns of the newest files, then of the folders of all.
 
-        Raises what opening a file raises, and SchemaChangedError.
+        Raises what opening a file raises, SchemaChangedError, SourceLimitError, and
+        SourceUnsupportedError for a column of the files that a folder has too.
         """
         schemas = list[FileSchema]()
         ids: tuple[int, ...] = ()
@@ -83,9 +90,12 @@ class ParquetCapture:
             fields = one_schema(self.tree.source, schemas, merged=False)
             if not any(pat.is_null(field.type) for field in fields):
                 break
-        folders = hive_columns(file.path for file in newest_first)
+        paths = [file.path for file in newest_first]
+        folders = hive_columns(paths)
         if len(fields) + len(folders) > MAX_COLUMNS:
-            raise SourceLimitError(self.tree.source, f"more than {MAX_COLUMNS} columns")
+            limit = SourceLimitError(self.tree.source, f"more than {MAX_COLUMNS} columns")
+            raise too_many_columns(paths[0].partition("/")[0], limit)
+        self._check_folders({field.name for field in fields}, paths)
         typed = [(field.name, _type_text(field, schemas), field.nullable) for field in fields]
         typed += [(column.name, str(column.type), column.nullable) for column in folders]
         has_ids = bool(ids) and not folders
@@ -140,6 +150,16 @@ class ParquetCapture:
 
     def _place(self, path: str) -> ParquetPlace:
         return ParquetPlace(source=self.tree.source, path=path)
+
+    def _check_folders(self, names: Collection[str], paths: Sequence[str]) -> None:
+        for path in paths:
+            twice = [name for name in hive_values(path) if name in names]
+            if twice:
+                raise SourceUnsupportedError(
+                    self.tree.source,
+                    f"{path}: {twice[0]!r} is a column of the files and of a folder in this path; "
+                    "rename the folder, or write the files without the column",
+                )
 
     def _check(self, schema: FileSchema, columns: Sequence[TableColumn]) -> None:
         """Check that a file has the columns of the table, in any order."""
@@ -230,6 +250,8 @@ def _texts(names: Sequence[str], kinds: Kinds) -> frozenset[str]:
 def _column(
     batch: pa.RecordBatch, name: str, kind: CanonicalType, folders: Mapping[str, str | None]
 ) -> TypedColumn:
+    if name in folders and kind == types.NULL:
+        return TypedColumn(pa.nulls(batch.num_rows), None)
     if name in folders:
         return folder_column(folders[name], kind, batch.num_rows)
     return stored_column(batch.column(name), kind)

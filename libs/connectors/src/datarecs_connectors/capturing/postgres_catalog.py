@@ -31,8 +31,9 @@ KINDS: Mapping[str, str] = {
 _RELATIONS: LiteralString = """
 SELECT n.nspname::text, c.relname::text, c.relkind::text,
   has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+    AND NOT c.relispartition
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'f', 'm', 'v') AND NOT c.relispartition
+WHERE c.relkind IN ('r', 'p', 'f', 'm', 'v')
   AND n.nspname <> 'information_schema' AND NOT starts_with(n.nspname::text, 'pg_')
 """
 _RELATION: LiteralString = """
@@ -43,6 +44,9 @@ SELECT c.oid, c.relkind::text, obj_description(c.oid, 'pg_class'),
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
     WHERE p.partrelid = c.oid ORDER BY k.place),
   c.relhassubclass AND c.relkind <> 'p',
+  (SELECT format('%%I.%%I', s.nspname, r.relname) FROM pg_class r
+    JOIN pg_namespace s ON s.oid = r.relnamespace
+    WHERE c.relispartition AND r.oid = pg_partition_root(c.oid)),
   has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname::text = %s AND c.relname::text = %s AND c.relkind IN ('r', 'p', 'f', 'm', 'v')
@@ -119,6 +123,8 @@ class Relation:
     """Columns; an expression is in the spec alone."""
     has_heirs: bool
     """Other tables inherit from it: a read includes them, and no constraint covers them."""
+    parent: str | None
+    """The partitioned table of a partition."""
     is_readable: bool
 
 
@@ -136,16 +142,16 @@ class ServerColumn:
 def objects_of(session: Session, scope: CaptureScope) -> SourceObjects:
     """The relations in the scope that the login may read; partitions belong to their parent.
 
-    A table or view that the scope names is listed also without the right to read it, so that its
-    capture reports the missing right.
+    A table or view that the scope names is listed also without the right to read it, and so is a
+    partition, so that its capture reports what is wrong.
     """
     named = {*scope.tables, *((scope.view,) if scope.view else ())}
     is_broad = not named
     tables: list[ObjectName] = []
     views: list[ObjectName] = []
-    for schema, relation, kind, is_readable in session.execute(_RELATIONS).fetchall():
+    for schema, relation, kind, is_listed in session.execute(_RELATIONS).fetchall():
         name = ObjectName(namespace=(str(schema),), name=str(relation))
-        if not (_is_in(scope, name) and is_readable if is_broad else name in named):
+        if not (_is_in(scope, name) and is_listed if is_broad else name in named):
             continue
         (views if kind == VIEW else tables).append(name)
     return SourceObjects(tables=_sorted(tables), views=_sorted(views))
@@ -164,7 +170,7 @@ def relation_named(session: Session, name: ObjectName) -> Relation | None:
     row = session.execute(_RELATION, (".".join(name.namespace), name.name)).fetchone()
     if row is None:
         return None
-    oid, kind, comment, spec, keys, has_heirs, is_readable = row
+    oid, kind, comment, spec, keys, has_heirs, parent, is_readable = row
     return Relation(
         oid=int(str(oid)),
         kind=str(kind),
@@ -172,6 +178,7 @@ def relation_named(session: Session, name: ObjectName) -> Relation | None:
         partition_spec=_text(spec),
         partition_keys=_texts(keys),
         has_heirs=bool(has_heirs),
+        parent=_text(parent),
         is_readable=bool(is_readable),
     )
 

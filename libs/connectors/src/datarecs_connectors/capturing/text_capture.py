@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from datarecs_connectors.capturing.columns import counts_columns, type_of
+from datarecs_connectors.capturing.columns import counts_columns, too_many_columns, type_of
 from datarecs_connectors.capturing.statistics import (
     FileFigures,
     RowBatch,
@@ -17,7 +17,7 @@ from datarecs_connectors.capturing.statistics import (
 from datarecs_connectors.csv import CsvConnector
 from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.csv_text import CsvText
-from datarecs_connectors.errors import SchemaChangedError, header_difference
+from datarecs_connectors.errors import SchemaChangedError, SourceLimitError, header_difference
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 from datarecs_connectors.parquet_schemas import repeated_names
@@ -55,7 +55,12 @@ class TextCapture:
         """Raises what reading all files raises."""
         path = files.files[0].path
         source = Source(name=self.tree.source, kind=self.kind, path=path)
-        schema = self._reader(path).describe(source, files)
+        try:
+            schema = self._reader(path).describe(source, files)
+        except SourceLimitError as limit:
+            if " columns" not in str(limit):
+                raise
+            raise too_many_columns(path.partition("/")[0], limit) from limit
         return tuple(
             TableColumn(
                 field_id=at + 1, name=column.name, type=str(column.type), nullable=column.nullable

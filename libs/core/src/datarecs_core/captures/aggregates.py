@@ -4,7 +4,7 @@ Pure, so that the control plane merges what workers far away captured. A figure 
 is absent, never partly right. Spec queue-capture 13, 16.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any
@@ -26,10 +26,14 @@ class ColumnMerge:
     """Merges the statistics of files one by one: its memory grows with the columns alone.
 
     A sketch has up to 16 KiB, so those of ten thousand files with 32 columns do not fit together.
+
+    Args:
+        types: of the columns of the snapshot, by name: what a column without a common figure has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, types: Mapping[str, str] | None = None) -> None:
         self._files = self._rows = 0
+        self._types = types or {}
         self._columns: dict[str, _Parts] = {}
 
     def add(self, file: FileStats) -> None:
@@ -49,9 +53,13 @@ class ColumnMerge:
         return tuple(
             parts.merged()
             if parts.files == self._files and len(parts.kinds) <= 1
-            else _rows_only(parts.first, self._rows)
+            else self._without_figures(parts.first)
             for parts in self._columns.values()
         )
+
+    def _without_figures(self, first: ScalarStats) -> ScalarStats:
+        kind = self._types.get(first.name, first.type)
+        return ScalarStats(name=first.name, type=kind, rows=self._rows)
 
 
 @dataclass(slots=True, kw_only=True)

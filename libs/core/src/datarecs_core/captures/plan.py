@@ -4,15 +4,15 @@ Frozen before any file is opened: the finaliser compares what was recorded with 
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from uuid import UUID
 
 from datarecs_core.captures.request import CapturePolicy, ColumnChoice, ObjectName
 from datarecs_core.captures.source_facts import Completion, SourceFile
 from datarecs_core.catalog.publication import Captured
-from datarecs_core.catalog.records import FileStats, TableColumn
+from datarecs_core.catalog.records import TableColumn
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import canonical_json, sha256_hex
 
@@ -81,30 +81,6 @@ def chosen_columns(
             return tuple(column for column in columns if column.name in policy.columns)
         case ColumnChoice.ALL:
             return tuple(columns)
-
-
-def reusable(
-    files: Sequence[SourceFile], known: Mapping[str, FileStats], columns: Collection[str]
-) -> tuple[FileStats, ...]:
-    """Statistics that hold for files of a new snapshot: same file, same deletes, all columns.
-
-    Args:
-        files: of the new snapshot.
-        known: statistics of an earlier one, by path.
-        columns: names whose figures are to be captured; others are left out of the result.
-    """
-    wanted = set(columns)
-    return tuple(
-        replace(stats, columns=tuple(one for one in stats.columns if one.name in wanted))
-        for file in files
-        if (stats := known.get(file.path)) is not None
-        and _identity(stats) == file.identity
-        and wanted <= {column.name for column in stats.columns}
-    )
-
-
-def _identity(stats: FileStats) -> tuple[str, int, str, tuple[str, ...]]:
-    return (stats.path, stats.size_bytes, stats.etag, stats.deletes)
 
 
 def group_files(files: Sequence[SourceFile], *, columns: int) -> tuple[tuple[str, ...], ...]:

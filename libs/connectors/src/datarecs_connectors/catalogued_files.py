@@ -11,13 +11,12 @@ from datarecs_connectors.capturing.layout import files_of
 from datarecs_connectors.capturing.lists import native_id_of
 from datarecs_connectors.errors import (
     NoFilesError,
-    PathRefusedError,
     QueryFailedError,
     SnapshotLostError,
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_tree import FileTree
-from datarecs_connectors.object_stores.listing import Pattern
+from datarecs_connectors.object_stores.listing import Pattern, below_root
 from datarecs_connectors.source_trees import HeldFiles, TreeOver
 from datarecs_core.captures.catalogued import CataloguedFile, CataloguedTable
 from datarecs_core.comparison.planning.scan import CataloguedSnapshot, FileList
@@ -109,15 +108,7 @@ class CataloguedTree(TreeOver):
         """The path below the root. Raises PathRefusedError for an address of another place."""
         if self.root is None or not is_object_url(path):
             return path
-        try:
-            below = ObjectUrl.parse(path).below(self.root)
-        except ValueError as refused:
-            raise PathRefusedError(self.source, str(refused)) from None
-        if below is None:
-            raise PathRefusedError(
-                self.source, f"it is not below the connection's url, {self.root}"
-            )
-        return below
+        return below_root(self.source, self.root, path)
 
     def _equal(self, held: HeldFiles) -> CataloguedSnapshot | None:
         """The snapshot of the current files, if exactly these are pinned."""

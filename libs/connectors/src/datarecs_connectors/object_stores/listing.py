@@ -6,7 +6,9 @@ they are. A name with `/` is in a folder, although stores have none.
 
 from dataclasses import dataclass
 
+from datarecs_connectors.errors import PathRefusedError
 from datarecs_connectors.path_patterns import FolderPattern, is_wild, parts_of
+from datarecs_core.resources.object_urls import ObjectUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,14 @@ class Pattern:
         for part in parts[:-1]:
             pattern = pattern and pattern.below(part)
         return bool(parts) and pattern is not None and pattern.takes(parts[-1])
+
+
+def below_root(source: str, root: ObjectUrl, address: str) -> str:
+    """The path of an object's address. Raises PathRefusedError for one of another place."""
+    try:
+        below = ObjectUrl.parse(address).below(root)
+    except ValueError as refused:
+        raise PathRefusedError(source, str(refused)) from None
+    if below is None:
+        raise PathRefusedError(source, f"it is not below the connection's url, {root}")
+    return below

@@ -12,7 +12,7 @@ from typing import BinaryIO, ClassVar, cast
 
 from datarecs_connectors.errors import NoFilesError, PathRefusedError, SourceLimitError
 from datarecs_connectors.object_stores.bucket import Bucket, StoredObject
-from datarecs_connectors.object_stores.listing import Pattern
+from datarecs_connectors.object_stores.listing import Pattern, below_root
 from datarecs_connectors.object_stores.objects import ObjectFile
 from datarecs_connectors.source_trees import ListedFile
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
@@ -148,15 +148,7 @@ class ObjectTree:
             if fault is not None:
                 raise PathRefusedError(self.source, f"{fault}; the path is {path!r}")
             return path
-        try:
-            below = ObjectUrl.parse(path).below(self.root)
-        except ValueError as refused:
-            raise PathRefusedError(self.source, str(refused)) from None
-        if below is None:
-            raise PathRefusedError(
-                self.source, f"it is not below the connection's url, {self.root}"
-            )
-        return below
+        return below_root(self.source, self.root, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

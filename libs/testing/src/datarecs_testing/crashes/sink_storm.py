@@ -17,6 +17,7 @@ import psutil  # type: ignore[import-untyped]  # publishes no types
 from kafka.errors import KafkaError
 from sqlalchemy.exc import SQLAlchemyError
 
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.values import ResourceUid
 from datarecs_testing.service_process import ServiceProcess, running_service
 from datarecs_testing.sink_process import MODULE, SinkHouse
@@ -126,7 +127,7 @@ class SinkStorm:
                 if next_kill is None:
                     next_kill = now + self._chance.uniform(*AFTER_PROGRESS_S)
             if now - progress > PATIENCE_S:
-                raise TimeoutError(f"no snapshot for {PATIENCE_S:.0f} s; {dict(self.kills)}")
+                raise TimeoutError(self._standstill())
             if next_kill is not None and now >= next_kill:
                 self._kill(now)
                 is_double = self._chance.random() < DOUBLE_FAULTS
@@ -135,6 +136,17 @@ class SinkStorm:
                 self.report_progress(f"{self.kills.total()} kills, {self._snapshots} snapshots")
                 next_report = now + 30
             Event().wait(0.2)
+
+    def _standstill(self) -> str:
+        """What could be the cause."""
+        ended = [name for name, one in self.servers.items() if not one.is_running()]
+        tasks: object = "unknown"
+        with suppress(SQLAlchemyError, DatarecsError):
+            tasks = self.house.status(self.uid).tasks
+        return (
+            f"no snapshot for {PATIENCE_S:.0f} s; kills: {dict(self.kills)}; servers that have"
+            f" ended: {ended}; records sent: {self._sent:,}; tasks: {tasks}"
+        )
 
     def _settle(self) -> None:
         ends = monotonic() + self.plan.settle_s

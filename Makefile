@@ -45,7 +45,7 @@ help: ## list the targets
 	@touch $@
 
 .venv/.locked: .venv/.uv requirements.lock
-	@echo "installing the locked dependencies (the first time this downloads about 700 MB)"
+	@echo "installing the locked dependencies (the first time: about 700 MB to download, 2 GB on disk, a few minutes)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	@touch $@
 

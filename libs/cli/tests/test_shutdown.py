@@ -8,6 +8,7 @@ from datarecs_cli.stack.failures import NotAPlatformError
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.placement import spare_directory
 from datarecs_cli.stack.process import Command, Identity, Running, start
+from datarecs_cli.stack.runner import prepare_folders
 from datarecs_cli.stack.shutdown import end_leftovers, stop_platform, wipe
 from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
 
@@ -105,6 +106,14 @@ def test_the_commands_refuse_a_folder_of_other_files(
         assert "--data-dir" in capsys.readouterr().err
     assert run(["down", "--data-dir", "."]) == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "logs"]
+
+
+def test_a_mounted_volume_is_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    layout = Layout(tmp_path)
+    prepare_folders(layout)
+    assert layout.is_used
+    assert wipe(layout) == ["lost+found"]
 
 
 def test_a_reset_says_which_files_stay(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:

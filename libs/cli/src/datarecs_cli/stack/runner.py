@@ -48,6 +48,9 @@ from datarecs_cli.stack.shutdown import end_leftovers
 from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
 from datarecs_cli.stack.supervisor import Supervisor
 
+OF_A_FILE_SYSTEM = "lost+found"
+"""In the root of a mounted volume."""
+
 
 def prepare_folders(layout: Layout) -> None:
     """Create the data directory.
@@ -67,7 +70,7 @@ def _refuse_foreign(layout: Layout) -> None:
     """Otherwise `down --reset` could not separate the platform's data from other files."""
     if layout.is_used or not layout.root.is_dir():
         return
-    names = sorted(one.name for one in layout.root.iterdir())
+    names = sorted(one.name for one in layout.root.iterdir() if one.name != OF_A_FILE_SYSTEM)
     if names:
         raise NotAPlatformError(
             what=f"{layout.root} has other files and no platform: {shortened(names)}"

@@ -394,6 +394,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
         (["ledger.parquet"], "compare needs two or more sources"),
         (["nope.yaml"], "nope.yaml: No such file or directory"),
         (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared"),
+        (["exports/**", "exports.csv"], "the pattern does not end in the ending of its files"),
         (["empty", "exports.csv"], "the folder has no file ending in .parquet"),
         (["job.recon.yaml", "--key", "account"], "declare them in the job file"),
         (

@@ -80,6 +80,11 @@ def kind_of(path: str) -> SourceKind:
     if suffix in KINDS:
         return KINDS[suffix]
     known = ", ".join(KINDS)
+    if not suffix and _WILD.search(path):
+        raise UsageFault(
+            f"{path}: the pattern does not end in the ending of its files; add one of {known}, or "
+            "name the folder, which reads all its files"
+        )
     raise UsageFault(
         f"{path}: files {f'ending in {suffix}' if suffix else 'without an ending'} cannot be"
         f" compared; rename, unpack or convert it to one of {known} (text also as .gz or .zst), or"

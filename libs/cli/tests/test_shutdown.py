@@ -108,6 +108,29 @@ def test_the_commands_refuse_a_folder_of_other_files(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "logs"]
 
 
+def test_a_link_with_the_name_of_our_folder_makes_no_foreign_folder_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "work" / "logs" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    (tmp_path / ".datarecs").symlink_to("work")
+    for arguments in (["up"], ["demo"], ["down", "--reset", "--yes"]):
+        assert run(arguments) == 2
+    assert mine.exists()
+
+
+def test_a_link_to_an_empty_folder_holds_a_platform(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / ".datarecs").symlink_to("disk")
+    layout = Layout(tmp_path / ".datarecs")
+    prepare_folders(layout)
+    assert layout.is_used
+    assert wipe(layout) == []
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
 def test_a_mounted_volume_is_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     layout = Layout(tmp_path)

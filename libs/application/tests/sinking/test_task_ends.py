@@ -39,15 +39,20 @@ def test_a_task_of_a_sink_that_another_task_drained_ends() -> None:
     assert house.memory.reports == []
 
 
+def stopped(side: ChildSide, ends: list[str]) -> int:
+    """The end of a task that is asked to stop, noted."""
+    code = waits(side)
+    ends.append("stopped")
+    return code
+
+
 def test_another_declaration_begins_the_task_anew_after_a_clean_stop() -> None:
     def script(_: Mapping[str, object], side: ChildSide) -> int:
         house.leases.revision = "2"
         with house.unit.begin(house.tenant) as tx:
             tx.sinks.want(house.uid, SinkWish(tasks=1, wish=TaskWish.RUN, revision="2"))
         house.renewals.beat()
-        code = waits(side)
-        ends.append("stopped")
-        return code
+        return stopped(side, ends)
 
     ends: list[str] = []
     house = TaskHouse(script)
@@ -62,9 +67,7 @@ def test_a_retried_task_stops_cleanly_and_is_claimed_again() -> None:
         call(side, "report", {"is_halted": True, "error_code": "BAD_RECORD"})
         house.leases.revision = ENDS
         house.renewals.beat()
-        code = waits(side)
-        ends.append("stopped")
-        return code
+        return stopped(side, ends)
 
     ends: list[str] = []
     house = TaskHouse(script)
@@ -78,9 +81,7 @@ def test_a_task_makes_room_for_one_that_its_slot_is_handed() -> None:
     def script(_: Mapping[str, object], side: ChildSide) -> int:
         house.renewals.end(house.leases.lease)
         house.renewals.beat()
-        code = waits(side)
-        ends.append("stopped")
-        return code
+        return stopped(side, ends)
 
     ends: list[str] = []
     house = TaskHouse(script)

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from datarecs_connectors.arrow_types import canonical_type
 from datarecs_connectors.capturing.statistics import FileFigures, statistics_engine
 from datarecs_connectors.typed_columns import stored_column
-from datarecs_core.captures.aggregates import merged_columns
 from datarecs_core.captures.request import CapturePolicy, ColumnChoice, Output
 from datarecs_core.captures.sketches import SKETCH_HASHES
 from datarecs_core.catalog.records import Completeness, FileStats, Producer, ScalarStats
 from datarecs_core.jobs import types
+from datarecs_testing.captured_files import merged_columns
 
 Folder = Any
 POLICY = CapturePolicy(outputs=(Output.COLUMN_STATS,), column_choice=ColumnChoice.ALL)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from datarecs_core.captures.aggregates import (
     MERGED_AT_ONCE,
     ColumnMerge,
-    merged_columns,
     merged_scalars,
     width_text,
 )
@@ -22,6 +21,7 @@ from datarecs_core.catalog.records import (
     Producer,
     ScalarStats,
 )
+from datarecs_testing.captured_files import merged_columns
 
 
 def a_file(*columns: ScalarStats, rows: int = 1) -> FileStats:
@@ -92,7 +92,7 @@ def test_one_file_of_many_without_values_changes_no_figure_of_the_others(place: 
 
 def test_the_memory_of_a_merge_is_not_that_of_its_files() -> None:
     """A sketch has 16 KiB; those of 500 files together would be 8 MiB."""
-    merge = ColumnMerge()
+    merge = ColumnMerge({})
     tracemalloc.start()
     try:
         for number in range(500):

@@ -1,10 +1,12 @@
 """Requests, files and statistics of captures for tests."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from datarecs_core.captures.aggregates import ColumnMerge
 from datarecs_core.captures.request import (
     CaptureMode,
     CapturePolicy,
@@ -58,3 +60,11 @@ def file_stats_of(file: SourceFile, *columns: str) -> FileStats:
         stored_rows=10,
         deletes=file.deletes,
     )
+
+
+def merged_columns(files: Iterable[FileStats]) -> tuple[ScalarStats, ...]:
+    """The figures of columns over all files, without the types of a snapshot."""
+    merge = ColumnMerge({})
+    for file in files:
+        merge.add(file)
+    return merge.merged()

@@ -72,8 +72,12 @@ class Layout:
 
     @property
     def is_used(self) -> bool:
-        """Whether a platform has used this folder; only then can data in it be deleted."""
-        return self.root.name == DATA_FOLDER or all(one.is_dir() for one in self._marks)
+        """Whether a platform has used this folder; only then can data in it be deleted.
+
+        The name of a link says nothing about the folder that it leads to.
+        """
+        is_ours = self.root.name == DATA_FOLDER and not self.root.is_symlink()
+        return is_ours or all(one.is_dir() for one in self._marks)
 
     def others(self) -> list[str]:
         """Names of files and folders that are not of the platform, sorted."""

@@ -9,7 +9,7 @@ NaN is greater than every other number, and text is ordered by code points:
         CapturedFile(rows=figures.rows, columns=figures.columns, …)
 
 `batches` are pairs of a number of rows and one `TypedColumn` per column. The statistics of files
-are merged by `datarecs_core.captures.aggregates.merged_columns`.
+are merged by `datarecs_core.captures.aggregates.ColumnMerge`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

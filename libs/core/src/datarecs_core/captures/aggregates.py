@@ -31,9 +31,9 @@ class ColumnMerge:
         types: of the columns of the snapshot, by name: what a column without a common figure has.
     """
 
-    def __init__(self, types: Mapping[str, str] | None = None) -> None:
+    def __init__(self, types: Mapping[str, str]) -> None:
         self._files = self._rows = 0
-        self._types = types or {}
+        self._types = types
         self._columns: dict[str, _Parts] = {}
 
     def add(self, file: FileStats) -> None:
@@ -87,14 +87,6 @@ class _Parts:
 
     def merged(self) -> ScalarStats:
         return merged_scalars(self.waiting)
-
-
-def merged_columns(files: Iterable[FileStats]) -> tuple[ScalarStats, ...]:
-    """The result of `ColumnMerge` for these files."""
-    merge = ColumnMerge()
-    for file in files:
-        merge.add(file)
-    return merge.merged()
 
 
 def merged_scalars(parts: Sequence[ScalarStats]) -> ScalarStats:
